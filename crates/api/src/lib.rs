@@ -1,0 +1,1 @@
+//! The web server and the REST APIs over the controller.

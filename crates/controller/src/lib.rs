@@ -1,0 +1,1 @@
+//! The controller without HTTP: domain, authentication, network and control plane.

@@ -1,0 +1,1 @@
+//! The router: control, access, links, forwarder and bindings.

@@ -1,0 +1,1 @@
+//! Dial and bind services from a Rust program.

@@ -1,0 +1,3 @@
+//! A zero-trust overlay network: controller, router and the operator's commands.
+
+fn main() {}
