@@ -1,0 +1,124 @@
+//! Crates depend downwards only.
+//!
+//! The floor of each crate is written here once, from ARCHITECTURE.md; `cargo metadata` says what
+//! each crate really uses. A crate that is not in the table, or that uses one on its own floor or
+//! above, fails the test by name.
+
+use std::collections::BTreeMap;
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// Every crate of the workspace that ships, with its floor.
+const FLOORS: &[(&str, u8)] = &[
+    ("weft-wire", 1),
+    ("weft-model", 1),
+    ("weft-identity", 1),
+    ("weft-config", 1),
+    ("weft-contract", 1),
+    ("weft-limits", 1),
+    ("weft-e2e", 1),
+    ("weft-xgress", 2),
+    ("weft-channel", 2),
+    ("weft-store", 2),
+    ("weft-client", 2),
+    ("weft-controller", 3),
+    ("weft-router", 3),
+    ("weft-sdk", 3),
+    ("weft-api", 4),
+    ("weft", 5),
+];
+
+/// Crates that stand beside the floors: they may use all of them and nobody uses them.
+const BESIDE: &[&str] = &["weft-tests", "weft-bench"];
+
+/// Libraries that a floor must not know, whatever the floors say: pure crates know no I/O, and
+/// the controller knows no HTTP.
+const FORBIDDEN: &[(&str, &[&str])] = &[
+    ("weft-wire", &["tokio", "hyper", "axum", "reqwest"]),
+    ("weft-model", &["tokio", "hyper", "axum", "reqwest", "redb"]),
+    ("weft-identity", &["hyper", "axum", "reqwest"]),
+    ("weft-config", &["tokio", "hyper", "axum", "reqwest"]),
+    ("weft-contract", &["tokio", "hyper", "axum", "reqwest"]),
+    ("weft-limits", &["tokio"]),
+    ("weft-e2e", &["tokio"]),
+    ("weft-xgress", &["tokio"]),
+    ("weft-store", &["hyper", "axum", "reqwest"]),
+    ("weft-controller", &["hyper", "axum", "reqwest", "redb"]),
+    ("weft-router", &["axum"]),
+    ("weft-api", &["redb"]),
+];
+
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+    let metadata = MetadataCommand::new()
+        .manifest_path(manifest)
+        .no_deps()
+        .other_options(vec!["--offline".to_owned()])
+        .exec()
+        .expect("cargo metadata of this workspace");
+    metadata
+        .packages
+        .iter()
+        .map(|package| {
+            let used = package
+                .dependencies
+                .iter()
+                .filter(|dependency| dependency.kind == DependencyKind::Normal)
+                .map(|dependency| dependency.name.clone())
+                .collect();
+            (package.name.to_string(), used)
+        })
+        .collect()
+}
+
+#[test]
+fn every_crate_has_a_floor_and_uses_only_lower_ones() {
+    let floors: BTreeMap<&str, u8> = FLOORS.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for (name, used) in dependencies() {
+        if BESIDE.contains(&name.as_str()) {
+            continue;
+        }
+        let Some(&floor) = floors.get(name.as_str()) else {
+            wrong.push(format!("{name} has no floor: add it to ARCHITECTURE.md and to this table"));
+            continue;
+        };
+        for dependency in used.iter().filter(|used| used.starts_with("weft")) {
+            match floors.get(dependency.as_str()) {
+                Some(&below) if below < floor => {}
+                Some(&other) => wrong.push(format!(
+                    "{name} (floor {floor}) uses {dependency} (floor {other}): only lower floors may be used"
+                )),
+                None => wrong.push(format!("{name} uses {dependency}, which stands beside the floors")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn pure_crates_know_no_io() {
+    let used = dependencies();
+    let mut wrong = Vec::new();
+    for (name, forbidden) in FORBIDDEN {
+        let dependencies =
+            used.get(*name).unwrap_or_else(|| panic!("{name} is not in the workspace"));
+        for library in
+            forbidden.iter().filter(|library| dependencies.iter().any(|used| used == *library))
+        {
+            wrong.push(format!("{name} must not use {library}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_table_names_only_crates_that_exist() {
+    let used = dependencies();
+    for (name, _) in FLOORS {
+        assert!(
+            used.contains_key(*name),
+            "{name} is in the table of floors but not in the workspace"
+        );
+    }
+}
