@@ -1,0 +1,434 @@
+//! What the two halves of the router ask of each other.
+//!
+//! The *data half* (forwarder, bindings) moves payloads and knows no controller; the *control
+//! half* (control channels, access) talks to controllers and moves no payload. They meet only
+//! here:
+//!
+//! * bindings ask [`Control`] for circuits and terminators, and tell it when a circuit ended;
+//! * bindings ask [`Access`] who a peer is and what it may do, and hear when that changes;
+//! * control asks [`Data`] to route, to unroute and to vouch for terminators.
+//!
+//! Each trait is small enough to fake in a test of the other half.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{future::BoxFuture, stream::BoxStream};
+
+/// Peer data of a circuit: header id to raw bytes, as the two ends see them
+/// (protocol: data-plane 6, edge-control-plane 13.1).
+pub type PeerData = BTreeMap<u32, Bytes>;
+
+/// The id of a controller, as it gave it in its hello.
+pub type ControllerId = Arc<str>;
+
+/// What a circuit is to be used for, or what a service session allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Use {
+    /// Reach the service.
+    Dial,
+    /// Host the service.
+    Bind,
+}
+
+/// Which end of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// The dialing side.
+    Initiator,
+    /// The hosting side.
+    Terminator,
+}
+
+/// What the asker should do after a refusal (protocol: sdk 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum RetryHint {
+    /// As it sees fit.
+    #[default]
+    Default = 0,
+    /// The other side is busy: later.
+    TooBusy = 1,
+    /// Begin anew with a new session.
+    StartOver = 2,
+    /// Asking again is pointless.
+    NotRetriable = 3,
+}
+
+/// Why something was not done, in the words and numbers an SDK is told (protocol: sdk 6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Error code of the edge protocol, 0 to 15.
+    pub code: u32,
+    /// What the asker should do.
+    pub hint: RetryHint,
+    /// Says what was wrong; never empty, because an SDK reads an empty text as "log in again".
+    pub message: String,
+    /// Ids of the posture checks that failed, sorted.
+    pub failing_checks: Vec<String>,
+    /// The circuit that was begun, if there was one.
+    pub circuit: Option<String>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (code {})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// An authenticated API session of an SDK connection.
+///
+/// Equal sessions share one value: several connections of one API session hold the same `Arc`.
+#[derive(Debug)]
+pub struct Session {
+    /// Id of the API session.
+    pub id: String,
+    /// The token the SDK presented: opaque, or an access token.
+    pub token: String,
+    /// Id of the identity.
+    pub identity: String,
+    /// Name of the identity, when the data model knows it.
+    pub identity_name: Option<String>,
+    /// Whether the session is an opaque one, bound to the controller that announced it.
+    pub legacy: bool,
+    /// The controller that announced a legacy session.
+    pub controller: Option<ControllerId>,
+    /// SHA-1 fingerprints, lowercase hex, of the certificates the SDK presented, leaf first.
+    pub fingerprints: Vec<String>,
+}
+
+/// A service session, or a service named outright, that [`Access`] has judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Id of the service.
+    pub service: String,
+    /// Id of the service session; empty when there is none behind it.
+    pub service_session: String,
+    /// The token as the SDK sent it.
+    pub token: String,
+    /// What it was judged for.
+    pub purpose: Use,
+}
+
+/// A circuit wanted for an SDK.
+#[derive(Clone, Debug)]
+pub struct CircuitRequest {
+    /// Who asks.
+    pub session: Arc<Session>,
+    /// What for.
+    pub grant: Grant,
+    /// Which instance of the service; empty for any.
+    pub instance: String,
+    /// What the hosting side is told.
+    pub peer_data: PeerData,
+    /// How long to wait for the controller.
+    pub timeout: Duration,
+}
+
+/// A circuit wanted by the router's own tunneler.
+#[derive(Clone, Debug)]
+pub struct TunnelCircuitRequest {
+    /// Name or id of the service.
+    pub service: String,
+    /// Which instance; empty for any.
+    pub instance: String,
+    /// What the hosting side is told.
+    pub peer_data: PeerData,
+    /// How long to wait for the controller.
+    pub timeout: Duration,
+}
+
+/// A circuit that a controller made.
+#[derive(Clone, Debug)]
+pub struct Circuit {
+    /// Id of the circuit.
+    pub id: String,
+    /// The address under which the initiator's end registers with the forwarder.
+    pub address: String,
+    /// What the hosting side told.
+    pub peer_data: PeerData,
+    /// The controller that owns the circuit.
+    pub controller: ControllerId,
+}
+
+/// How a terminator is preferred over others (protocol: sdk 5, header 1005).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precedence {
+    /// As any other.
+    #[default]
+    Default,
+    /// Before all others.
+    Required,
+    /// Only when nothing else is left.
+    Failed,
+}
+
+/// Who hosts behind a terminator.
+#[derive(Clone, Debug)]
+pub enum Host {
+    /// An SDK.
+    Sdk {
+        /// Its session.
+        session: Arc<Session>,
+        /// The bind session.
+        grant: Grant,
+    },
+    /// The router's own tunneler, for this service.
+    Tunnel {
+        /// Id of the service.
+        service: String,
+    },
+}
+
+/// A terminator wanted.
+#[derive(Clone, Debug)]
+pub struct TerminatorRequest {
+    /// Chosen by the router: id and address at once.
+    pub id: String,
+    /// Who hosts.
+    pub host: Host,
+    /// Which instance of the service; empty for none.
+    pub instance: String,
+    /// Proof that the instance is the same host's.
+    pub instance_secret: Bytes,
+    /// What dialers are told, the host's public key for instance.
+    pub peer_data: PeerData,
+    /// 0 to 65535.
+    pub cost: u16,
+    /// Preference.
+    pub precedence: Precedence,
+}
+
+/// What changes of a terminator; absent stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TerminatorUpdate {
+    /// New cost.
+    pub cost: Option<u16>,
+    /// New preference.
+    pub precedence: Option<Precedence>,
+}
+
+/// What bindings ask of the controllers.
+pub trait Control: Send + Sync + 'static {
+    /// Has a circuit made for an SDK.
+    fn create_circuit(&self, request: CircuitRequest) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+
+    /// Has a circuit made for the router's own tunneler.
+    fn create_tunnel_circuit(
+        &self,
+        request: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+
+    /// Has a terminator made. Retries while controllers are busy or away; resolves when it is
+    /// established, or refused for good. Dropping the future gives up. An established terminator
+    /// is kept established over reconnects until it is removed.
+    fn create_terminator(&self, request: TerminatorRequest) -> BoxFuture<'static, Result<(), Refusal>>;
+
+    /// Changes cost or preference of a terminator.
+    fn update_terminator(&self, id: &str, update: TerminatorUpdate);
+
+    /// Removes terminators; retried until a controller confirms it.
+    fn remove_terminators(&self, ids: Vec<String>);
+
+    /// Forwards a host's word on its health.
+    fn health_event(&self, id: &str, healthy: bool);
+
+    /// Tells the owner that an end of a circuit on this router is gone.
+    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: End);
+
+    /// Reports circuits for which payloads arrive but no way on exists; `None`: owner unknown.
+    fn forward_faults(&self, controller: Option<&ControllerId>, circuits: Vec<String>);
+
+    /// Reports circuits that carried nothing for a while, with how long; the owner unroutes those
+    /// that it does not know.
+    fn idle_circuits(&self, controller: &ControllerId, circuits: Vec<(String, Duration)>);
+
+    /// Identities with open connections changed: count of connections of this identity now.
+    fn identity_connections(&self, identity: &str, connections: usize);
+}
+
+/// What changed for peers that are connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessEvent {
+    /// The API session ended; close its connections.
+    SessionEnded {
+        /// Id of the API session.
+        session: String,
+    },
+    /// A service session ended; close what was made with it.
+    ServiceSessionEnded {
+        /// Id of the service session.
+        service_session: String,
+    },
+    /// An identity was deleted or disabled; close its connections.
+    IdentityGone {
+        /// Id of the identity.
+        identity: String,
+    },
+    /// An identity lost a use of a service; re-judge and close what it no longer may.
+    Lost {
+        /// Id of the identity.
+        identity: String,
+        /// Id of the service.
+        service: String,
+        /// Which use.
+        purpose: Use,
+    },
+}
+
+/// A service that the router's own tunneler may host, with what its configs say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostedService {
+    /// Id of the service.
+    pub id: String,
+    /// Name of the service.
+    pub name: String,
+    /// Whether dialers must bring a key.
+    pub encryption_required: bool,
+    /// Config type name to the config's data (JSON text).
+    pub configs: BTreeMap<String, String>,
+}
+
+/// Who peers are and what they may do.
+pub trait Access: Send + Sync + 'static {
+    /// Judges token and certificates (DER, leaf first) of an SDK connection. Waits a while for a
+    /// session that was not announced yet.
+    fn authenticate(
+        &self,
+        token: Bytes,
+        certificates: Vec<Bytes>,
+    ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>>;
+
+    /// Judges a service token of a connect or a bind.
+    fn judge(&self, session: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal>;
+
+    /// Replaces the token of a bearer session (update of a token by the SDK).
+    fn renew(&self, session: &Session, token: Bytes) -> Result<Arc<Session>, Refusal>;
+
+    /// What changes from now on. A reader that falls behind is ended and must begin anew.
+    fn events(&self) -> BoxStream<'static, AccessEvent>;
+
+    /// Services the router's own identity may host: now, and again whenever that changes.
+    fn hosted_services(&self) -> BoxStream<'static, Arc<Vec<HostedService>>>;
+
+    /// Whether the chain (DER, leaf first) of an SDK may complete a TLS handshake.
+    fn admits(&self, chain: &[Bytes]) -> bool;
+}
+
+/// One entry of a route: what comes from `source` goes to `destination`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Address it comes from.
+    pub source: String,
+    /// Address it goes to.
+    pub destination: String,
+    /// What lies there.
+    pub kind: ForwardKind,
+}
+
+/// What lies at the destination of a forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardKind {
+    /// The initiator's end, which may register later.
+    Start,
+    /// The terminator's end.
+    End,
+    /// A link to another router.
+    Link,
+}
+
+/// The terminating end that a route wants dialed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// Which binding dials: `edge`, `transport`, `tunnel`, ...
+    pub binding: String,
+    /// Address under which the new end registers.
+    pub address: String,
+    /// What the binding dials: a terminator id, or `tcp:host:port`.
+    pub destination: String,
+    /// What the initiator told.
+    pub peer_data: PeerData,
+}
+
+/// A route of one circuit through this router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteCommand {
+    /// Id of the circuit.
+    pub circuit: String,
+    /// The controller that commands it, owner of the circuit.
+    pub controller: ControllerId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The end to dial here, if any.
+    pub egress: Option<Egress>,
+    /// Where payloads go.
+    pub forwards: Vec<Forward>,
+    /// How long dialing may take.
+    pub timeout: Duration,
+    /// Service, client and host ids for logs and events.
+    pub tags: BTreeMap<String, String>,
+}
+
+/// Why a route was not set up (protocol: data-plane 6, header 1104).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RouteErrorCode {
+    /// Anything else.
+    #[default]
+    Generic = 0,
+    /// The terminator is not hosted here.
+    InvalidTerminator = 1,
+    /// Unknown binding or bad address.
+    MisconfiguredTerminator = 2,
+    /// The dial took too long.
+    DialTimedOut = 3,
+    /// Nobody listens there.
+    ConnectionRefused = 4,
+    /// The application refused.
+    RejectedByApplication = 5,
+    /// The name does not resolve.
+    DnsFailed = 6,
+    /// The port is outside of what the service allows.
+    PortNotAllowed = 7,
+    /// A link of the route does not exist.
+    InvalidLink = 8,
+    /// Out of file descriptors or buffers.
+    ResourcesUnavailable = 9,
+}
+
+/// A route that was not set up; nothing of it is left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteFailure {
+    /// Class of the cause.
+    pub code: RouteErrorCode,
+    /// The cause in words.
+    pub message: String,
+}
+
+impl fmt::Display for RouteFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for RouteFailure {}
+
+/// What control asks of the data half.
+pub trait Data: Send + Sync + 'static {
+    /// Sets a route up, dialing the egress if it names one. Applied whole or undone whole.
+    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>>;
+
+    /// Takes a route down: at once, or when the circuit has been quiet.
+    fn unroute(&self, circuit: &str, now: bool);
+
+    /// Whether a terminator of this binding is alive here.
+    fn vouches(&self, binding: &str, terminator: &str) -> bool;
+
+    /// Circuits with an end or a hop on this router that this controller owns.
+    fn circuits_of(&self, controller: &ControllerId) -> Vec<String>;
+
+    /// API sessions (legacy) with an open connection: their tokens, for heartbeats.
+    fn open_session_tokens(&self) -> Vec<String>;
+}
