@@ -1,0 +1,174 @@
+//! Transport addresses: `tls:host:port` (protocol: channel 2).
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How an address is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// TLS over TCP: every channel.
+    Tls,
+    /// TLS over datagrams: links.
+    Dtls,
+    /// Plain TCP: egress and ingress.
+    Tcp,
+    /// WebSocket without TLS; nothing serves it.
+    Ws,
+    /// WebSocket over TLS: browsers.
+    Wss,
+    /// Datagrams: egress and ingress.
+    Udp,
+}
+
+impl Scheme {
+    const ALL: [Self; 6] = [Self::Tls, Self::Dtls, Self::Tcp, Self::Ws, Self::Wss, Self::Udp];
+
+    /// The name in front of the colon.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Dtls => "dtls",
+            Self::Tcp => "tcp",
+            Self::Ws => "ws",
+            Self::Wss => "wss",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A scheme, a host and a port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    /// How it is reached.
+    pub scheme: Scheme,
+    /// Name or IP address, without brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+/// Why a text is no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// The text does not have the form of an address.
+    #[error(
+        "address ({0}) not parsed: expected <type>:<host>:<port> with type tls, dtls, tcp, ws, wss or udp"
+    )]
+    Form(String),
+    /// The text is a URL.
+    #[error("address ({0}) not parsed: write it without //, as in tls:host:port")]
+    Url(String),
+}
+
+impl Address {
+    /// An address of these parts.
+    pub fn new(scheme: Scheme, host: impl Into<String>, port: u16) -> Self {
+        Self { scheme, host: host.into(), port }
+    }
+
+    /// `host:port`, with brackets around an IPv6 address.
+    pub fn host_port(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// `tls://host:port`, the form SDKs expect in API answers.
+    pub fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.host_port())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.scheme, self.host_port())
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let form = || AddressError::Form(text.chars().take(200).collect());
+        let (scheme, rest) = text.split_once(':').ok_or_else(form)?;
+        let scheme =
+            Scheme::ALL.into_iter().find(|known| known.name() == scheme).ok_or_else(form)?;
+        if rest.starts_with("//") {
+            return Err(AddressError::Url(text.chars().take(200).collect()));
+        }
+        let (host, port) = match rest.strip_prefix('[') {
+            Some(bracketed) => bracketed.split_once("]:").ok_or_else(form)?,
+            None => {
+                rest.rsplit_once(':').filter(|(host, _)| !host.contains(':')).ok_or_else(form)?
+            }
+        };
+        if host.len() > 255
+            || host.contains(['[', ']', '/'])
+            || !port.bytes().all(|b| b.is_ascii_digit())
+        {
+            return Err(form());
+        }
+        let port = port.parse().map_err(|_| form())?;
+        Ok(Self::new(scheme, host, port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn forms() {
+        let address: Address = "tls:ctrl.example:6262".parse().unwrap();
+        assert_eq!(address, Address::new(Scheme::Tls, "ctrl.example", 6262));
+        assert_eq!(address.url(), "tls://ctrl.example:6262");
+        let six: Address = "tls:[::1]:6262".parse().unwrap();
+        assert_eq!((six.host.as_str(), six.port), ("::1", 6262));
+        assert_eq!(six.to_string(), "tls:[::1]:6262");
+        assert_eq!("tls::443".parse::<Address>().unwrap().host, "");
+    }
+
+    #[test]
+    fn refused() {
+        assert!(matches!("tls://h:1".parse::<Address>(), Err(AddressError::Url(_))));
+        for text in [
+            "",
+            "tls",
+            "tls:h",
+            "tls:h:",
+            "tls:h:65536",
+            "tls:h:+1",
+            "tls:h:-1",
+            "http:h:1",
+            "tls:::1:1",
+            "tls:[::1]",
+            "tls:a:b:1",
+            "transwarp:h:1",
+        ] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(host in "[a-z0-9.-]{1,20}|[0-9a-f:]{2,20}", port in any::<u16>()) {
+            let address = Address::new(Scheme::Wss, host, port);
+            prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
+        }
+
+        #[test]
+        fn any_text_never_panics(text in ".{0,40}", tail in ".{0,20}") {
+            let _ = text.parse::<Address>();
+            let _ = format!("tls:{tail}").parse::<Address>();
+        }
+    }
+}

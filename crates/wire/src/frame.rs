@@ -1,0 +1,229 @@
+//! Frames: a stream of bytes to messages and back.
+//!
+//! ```text
+//! 03 06 09 0c | content type i32 | sequence i32 | headers length u32 | body length u32 | headers | body
+//! ```
+//!
+//! All numbers little-endian (protocol: channel 4). The [`Decoder`] is fed whatever slices the
+//! connection yields and copies each message once, into buffers of its exact size; the announced
+//! lengths are held against [`FrameLimits`] before anything is allocated. The encoder writes the
+//! head and headers into the caller's buffer and leaves the body where it is, so that writers can
+//! gather.
+
+use crate::error::FrameError;
+use crate::headers::Headers;
+use crate::message::Message;
+use bytes::Bytes;
+
+/// What every frame starts with.
+pub const MAGIC: [u8; 4] = [0x03, 0x06, 0x09, 0x0c];
+/// Length of the fixed part of a frame.
+pub const HEAD_LEN: usize = 20;
+
+/// Up to this size a message gets its buffer at once; a larger announcement only gets memory as its
+/// bytes arrive, so that an announcement alone costs nothing.
+const EAGER: usize = 256 * 1024;
+
+/// How large a frame may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameLimits {
+    /// Most bytes of headers.
+    pub headers: u32,
+    /// Most bytes of body.
+    pub body: u32,
+}
+
+impl FrameLimits {
+    /// Limits of a hello: what current peers accept (protocol: channel 7.1).
+    pub const HELLO: Self = Self { headers: 16384, body: 4192 };
+    /// Limits of everything after the hello (protocol: channel 4).
+    pub const MESSAGES: Self = Self { headers: 1024 * 1024, body: 64 * 1024 * 1024 };
+}
+
+impl Default for FrameLimits {
+    fn default() -> Self {
+        Self::MESSAGES
+    }
+}
+
+/// Assembles messages from the slices of a byte stream.
+///
+/// After an error the stream has no next frame; every further call returns the error again.
+#[derive(Debug)]
+pub struct Decoder {
+    limits: FrameLimits,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Head { bytes: [u8; HEAD_LEN], filled: usize },
+    Content { head: Head, headers: Vec<u8>, body: Vec<u8> },
+    Broken(FrameError),
+}
+
+impl State {
+    const START: Self = Self::Head { bytes: [0; HEAD_LEN], filled: 0 };
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    content_type: i32,
+    sequence: i32,
+    headers: usize,
+    body: usize,
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream.
+    pub const fn new(limits: FrameLimits) -> Self {
+        Self { limits, state: State::START }
+    }
+
+    /// Changes the limits for the frames that follow, for example once the hello is done.
+    pub fn set_limits(&mut self, limits: FrameLimits) {
+        self.limits = limits;
+    }
+
+    /// True if no frame has been begun: the stream may end here.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Head { filled: 0, .. })
+    }
+
+    /// Bytes still missing for the frame at hand, as far as known.
+    pub fn missing(&self) -> usize {
+        match &self.state {
+            State::Head { filled, .. } => HEAD_LEN - filled,
+            State::Content { head, headers, body } => {
+                (head.headers - headers.len()) + (head.body - body.len())
+            }
+            State::Broken(_) => 0,
+        }
+    }
+
+    /// Takes bytes off the front of `input` until a message is complete or `input` is empty.
+    pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Message>, FrameError> {
+        loop {
+            match &mut self.state {
+                State::Broken(error) => return Err(*error),
+                State::Head { bytes, filled } => {
+                    let Some(target) = bytes.get_mut(*filled..) else { return Ok(None) };
+                    let taken = target.len().min(input.len());
+                    let (head, rest) = input.split_at(taken);
+                    target[..taken].copy_from_slice(head);
+                    *input = rest;
+                    *filled += taken;
+                    let (bytes, filled) = (*bytes, *filled);
+                    self.check_magic(&bytes, filled)?;
+                    if filled < HEAD_LEN {
+                        return Ok(None);
+                    }
+                    self.begin_content(&bytes)?;
+                }
+                State::Content { head, headers, body } => {
+                    take(input, headers, head.headers);
+                    if headers.len() == head.headers {
+                        take(input, body, head.body);
+                    }
+                    if headers.len() < head.headers || body.len() < head.body {
+                        return Ok(None);
+                    }
+                    return self.finish().map(Some);
+                }
+            }
+        }
+    }
+
+    /// Refuses a wrong magic as soon as its bytes are there: a peer of another version sends less
+    /// than a whole head (protocol: channel 6.3).
+    fn check_magic(&mut self, bytes: &[u8; HEAD_LEN], filled: usize) -> Result<(), FrameError> {
+        let seen = filled.min(MAGIC.len());
+        if bytes[..seen] == MAGIC[..seen] || seen < MAGIC.len() {
+            return Ok(());
+        }
+        let found = [bytes[0], bytes[1], bytes[2], bytes[3]];
+        self.fail(FrameError::Magic { found })
+    }
+
+    fn begin_content(&mut self, bytes: &[u8; HEAD_LEN]) -> Result<(), FrameError> {
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let (headers, body) = (word(12), word(16));
+        if headers > self.limits.headers {
+            let limit = self.limits.headers;
+            return self.fail(FrameError::HeadersTooLong { length: headers, limit });
+        }
+        if body > self.limits.body {
+            let limit = self.limits.body;
+            return self.fail(FrameError::BodyTooLong { length: body, limit });
+        }
+        let head = Head {
+            content_type: word(4).cast_signed(),
+            sequence: word(8).cast_signed(),
+            headers: headers as usize,
+            body: body as usize,
+        };
+        self.state = State::Content {
+            head,
+            headers: Vec::with_capacity(head.headers.min(EAGER)),
+            body: Vec::with_capacity(head.body.min(EAGER)),
+        };
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Message, FrameError> {
+        let State::Content { head, headers, body } =
+            std::mem::replace(&mut self.state, State::START)
+        else {
+            return self.fail(FrameError::HeaderEntry { offset: 0, length: 0 });
+        };
+        match Headers::from_wire(headers) {
+            Ok(headers) => Ok(Message {
+                content_type: head.content_type,
+                sequence: head.sequence,
+                headers,
+                body: Bytes::from(body),
+            }),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail<T>(&mut self, error: FrameError) -> Result<T, FrameError> {
+        self.state = State::Broken(error);
+        Err(error)
+    }
+}
+
+/// Moves bytes from `input` to the end of `target` until it holds `wanted`.
+fn take(input: &mut &[u8], target: &mut Vec<u8>, wanted: usize) {
+    let taken = (wanted - target.len()).min(input.len());
+    let (head, rest) = input.split_at(taken);
+    target.extend_from_slice(head);
+    *input = rest;
+}
+
+/// Appends to `out` everything of `message`'s frame but the body: fixed head, its headers, and
+/// `extra` (whole header entries that the connection adds, such as heartbeats).
+pub fn encode_head(message: &Message, sequence: i32, extra: &Headers, out: &mut Vec<u8>) {
+    let headers = message.headers.wire_len() + extra.wire_len();
+    out.reserve(HEAD_LEN + headers);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&message.content_type.to_le_bytes());
+    out.extend_from_slice(&sequence.to_le_bytes());
+    out.extend_from_slice(&(headers as u32).to_le_bytes());
+    out.extend_from_slice(&(message.body.len() as u32).to_le_bytes());
+    out.extend_from_slice(message.headers.as_wire());
+    out.extend_from_slice(extra.as_wire());
+}
+
+/// The whole frame of `message` in one buffer, for hellos and tests.
+pub fn encode(message: &Message) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.wire_len());
+    encode_head(message, message.sequence, &Headers::new(), &mut out);
+    out.extend_from_slice(&message.body);
+    out
+}
+
+#[cfg(test)]
+mod tests;

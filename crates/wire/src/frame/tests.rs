@@ -1,0 +1,101 @@
+use super::*;
+use proptest::prelude::*;
+
+fn decode_all(bytes: &[u8], chunk: usize, limits: FrameLimits) -> Result<Vec<Message>, FrameError> {
+    let mut decoder = Decoder::new(limits);
+    let mut messages = Vec::new();
+    for mut piece in bytes.chunks(chunk.max(1)) {
+        while !piece.is_empty() {
+            messages.extend(decoder.decode(&mut piece)?);
+        }
+    }
+    Ok(messages)
+}
+
+#[test]
+fn an_empty_message_is_twenty_bytes() {
+    let message = Message::new(1039, "");
+    let bytes = encode(&message);
+    assert_eq!(bytes.len(), HEAD_LEN);
+    assert_eq!(decode_all(&bytes, 1, FrameLimits::MESSAGES).unwrap(), [message]);
+}
+
+#[test]
+fn a_wrong_magic_is_refused_after_four_bytes() {
+    let mut decoder = Decoder::new(FrameLimits::HELLO);
+    assert_eq!(decoder.decode(&mut &b"GET"[..]), Ok(None));
+    let error = decoder.decode(&mut &b" /"[..]).unwrap_err();
+    assert_eq!(error, FrameError::Magic { found: *b"GET " });
+    assert_eq!(decoder.decode(&mut &[3, 6][..]), Err(error));
+}
+
+#[test]
+fn lengths_are_checked_before_the_content_arrives() {
+    let mut message = Message::new(0, vec![0; 4193]);
+    let head = &encode(&message)[..HEAD_LEN];
+    assert_eq!(
+        decode_all(head, 20, FrameLimits::HELLO),
+        Err(FrameError::BodyTooLong { length: 4193, limit: 4192 })
+    );
+    message.body = Bytes::new();
+    message.headers.set(1, &vec![0; 16384]);
+    let head = &encode(&message)[..HEAD_LEN];
+    assert_eq!(
+        decode_all(head, 20, FrameLimits::HELLO),
+        Err(FrameError::HeadersTooLong { length: 16392, limit: 16384 })
+    );
+}
+
+#[test]
+fn headers_that_do_not_fill_their_section_are_refused() {
+    let mut bytes = encode(&Message::new(9, ""));
+    bytes[12] = 7;
+    bytes.extend_from_slice(&[0; 7]);
+    assert_eq!(
+        decode_all(&bytes, 64, FrameLimits::MESSAGES),
+        Err(FrameError::HeaderEntry { offset: 0, length: 7 })
+    );
+}
+
+#[test]
+fn a_huge_announcement_reserves_little() {
+    let mut head = encode(&Message::new(9, ""));
+    head[16..20].copy_from_slice(&(60 * 1024 * 1024u32).to_le_bytes());
+    let mut decoder = Decoder::new(FrameLimits::MESSAGES);
+    assert_eq!(decoder.decode(&mut &head[..]), Ok(None));
+    let State::Content { body, .. } = &decoder.state else { panic!("no content") };
+    assert!(body.capacity() <= EAGER);
+    assert_eq!(decoder.missing(), 60 * 1024 * 1024);
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let headers =
+        prop::collection::btree_map(any::<i32>(), prop::collection::vec(any::<u8>(), 0..20), 0..6);
+    let body = prop::collection::vec(any::<u8>(), 0..300);
+    (any::<i32>(), any::<i32>(), headers, body).prop_map(|(content_type, sequence, map, body)| {
+        let mut headers = Headers::new();
+        for (key, value) in map {
+            headers.set(key, &value);
+        }
+        Message { content_type, sequence, headers, body: body.into() }
+    })
+}
+
+proptest! {
+    #[test]
+    fn round_trip_in_any_pieces(
+        messages in prop::collection::vec(message(), 0..6),
+        chunk in 1usize..200,
+    ) {
+        let bytes: Vec<u8> = messages.iter().flat_map(encode).collect();
+        prop_assert_eq!(decode_all(&bytes, chunk, FrameLimits::MESSAGES), Ok(messages));
+    }
+
+    #[test]
+    fn any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), chunk in 1usize..50) {
+        let _ = decode_all(&bytes, chunk, FrameLimits::MESSAGES);
+        let mut framed = MAGIC.to_vec();
+        framed.extend_from_slice(&bytes);
+        let _ = decode_all(&framed, chunk, FrameLimits { headers: 200, body: 200 });
+    }
+}

@@ -1,0 +1,39 @@
+//! Bytes to messages: channel frames, hello, control, edge, SDK, link and payload messages.
+//!
+//! This crate knows what the wires look like and nothing else: no I/O, no clocks, no async. Bytes
+//! enter through [`frame::Decoder`], which yields [`Message`]s with their headers still in wire
+//! form; the modules for each wire give a message its meaning:
+//!
+//! | module | wire |
+//! |---|---|
+//! | [`hello`] | first exchange of every connection |
+//! | [`ctrl`] | controller and router, fabric part |
+//! | [`edge_ctrl`] | controller and edge router, edge part with the router data model |
+//! | [`edge`] | SDK and edge router |
+//! | [`link`] | router and router, hello of a link |
+//! | [`payload`] | circuit data on links and SDK connections |
+//! | [`metrics`] | what a router measures |
+//! | [`mgmt`] | the management stream of the fabric API |
+//!
+//! Everything here is total over outside bytes: any input yields a value or an error, never a panic,
+//! and lengths are checked before memory is spent on them.
+
+mod address;
+mod capability;
+mod error;
+pub mod frame;
+mod headers;
+pub mod hello;
+mod message;
+mod outcome;
+pub mod payload;
+mod version;
+
+pub use address::{Address, AddressError, Scheme};
+pub use capability::{Capabilities, controller_capability, router_capability};
+pub use error::{FrameError, WireError};
+pub use frame::FrameLimits;
+pub use headers::{Headers, Iter as HeadersIter, MAX_ENTRIES, MAX_VALUE, PeerData, StringMap};
+pub use message::{Message, content_type};
+pub use outcome::{BUSY_HEADER, BUSY_TEXT, Outcome};
+pub use version::{Version, VersionInfo};

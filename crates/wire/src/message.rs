@@ -1,0 +1,113 @@
+//! One message of a channel, before it is given its meaning.
+
+use crate::error::WireError;
+use crate::frame::HEAD_LEN;
+use crate::headers::Headers;
+use crate::hello::header;
+use bytes::Bytes;
+
+/// Content types of the channel itself (protocol: channel 6.2).
+pub mod content_type {
+    /// First message of a connection.
+    pub const HELLO: i32 = 0;
+    /// Asks for a [`RESULT`]; unused by current peers.
+    pub const PING: i32 = 1;
+    /// Success or failure with a text, see [`Outcome`](crate::Outcome).
+    pub const RESULT: i32 = 2;
+    /// Latency probe, answered with a [`RESULT`].
+    pub const LATENCY: i32 = 3;
+    /// Answer of an older probe form; ignored.
+    pub const LATENCY_RESPONSE: i32 = 4;
+    /// Carrier of heartbeat headers when nothing else is sent.
+    pub const HEARTBEAT: i32 = 5;
+    /// Marks unframed datagrams; never framed.
+    pub const RAW: i32 = 6;
+    /// Probe that reconnecting 1.x routers write on the old socket; ignored.
+    pub const RECONNECT_PING: i32 = -33;
+}
+
+/// A message: type, sequence, headers and body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Message {
+    /// What the message is.
+    pub content_type: i32,
+    /// Number on its channel. Given when the message is written; a message that has not been
+    /// written carries whatever its maker left here.
+    pub sequence: i32,
+    /// The headers.
+    pub headers: Headers,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Message {
+    /// A message without headers.
+    pub fn new(content_type: i32, body: impl Into<Bytes>) -> Self {
+        Self { content_type, sequence: 0, headers: Headers::new(), body: body.into() }
+    }
+
+    /// Makes this message the reply to `request`: names its sequence and reflects header 128
+    /// (protocol: channel 8.3).
+    pub fn in_reply_to(mut self, request: &Message) -> Self {
+        self.headers.set_i32(header::REPLY_FOR, request.sequence);
+        if let Some(reflected) = request.headers.get(header::REFLECTED) {
+            self.headers.set(header::REFLECTED, reflected);
+        }
+        self
+    }
+
+    /// The sequence this message replies to; `None` if it is not a reply. A header of the wrong
+    /// length and the value -1 are no reply (protocol: channel 8.2).
+    pub fn reply_for(&self) -> Option<i32> {
+        self.headers.get_i32(header::REPLY_FOR).filter(|sequence| *sequence != -1)
+    }
+
+    /// Length of the frame this message makes, without headers the connection may add.
+    pub fn wire_len(&self) -> usize {
+        HEAD_LEN + self.headers.wire_len() + self.body.len()
+    }
+
+    /// The body as text for people.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as UTF-8, or an error that names the content type.
+    pub fn body_str(&self) -> Result<&str, WireError> {
+        self.body_str_from(0)
+    }
+
+    /// The body from byte `start` on as UTF-8; a shorter body is empty.
+    pub(crate) fn body_str_from(&self, start: usize) -> Result<&str, WireError> {
+        let bytes = self.body.get(start..).unwrap_or_default();
+        std::str::from_utf8(bytes).map_err(|_| self.body_problem("not UTF-8"))
+    }
+
+    /// The error for a body that does not follow its encoding.
+    pub(crate) fn body_problem(&self, problem: impl Into<String>) -> WireError {
+        WireError::Body { content_type: self.content_type, problem: problem.into() }
+    }
+
+    /// Fails unless the message has this content type.
+    pub fn expect(&self, expected: i32) -> Result<(), WireError> {
+        if self.content_type == expected {
+            return Ok(());
+        }
+        Err(WireError::ContentType { expected, found: self.content_type })
+    }
+
+    /// The error for a required header that is absent or malformed.
+    pub fn missing(&self, key: i32) -> WireError {
+        WireError::MissingHeader { content_type: self.content_type, key }
+    }
+
+    /// A string header that must be there.
+    pub fn required_str(&self, key: i32) -> Result<&str, WireError> {
+        self.headers.get_str(key).ok_or_else(|| self.missing(key))
+    }
+
+    /// A 32 bit header that must be there.
+    pub fn required_u32(&self, key: i32) -> Result<u32, WireError> {
+        self.headers.get_u32(key).ok_or_else(|| self.missing(key))
+    }
+}

@@ -1,0 +1,123 @@
+//! Control messages of a circuit: tracing its route.
+
+use super::{content_type, header};
+use crate::error::WireError;
+use crate::message::Message;
+
+/// What a control message asks or answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlKind {
+    /// Asks the hop where the count runs out to answer.
+    Traceroute,
+    /// Its answer.
+    TracerouteResponse,
+    /// Something later than this crate.
+    Other(u8),
+}
+
+impl ControlKind {
+    /// The number on the wire.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Traceroute => 1,
+            Self::TracerouteResponse => 2,
+            Self::Other(number) => number,
+        }
+    }
+
+    fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Traceroute,
+            2 => Self::TracerouteResponse,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// A control message (protocol: data-plane 9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Control {
+    /// What it is.
+    pub kind: ControlKind,
+    /// The circuit.
+    pub circuit_id: String,
+    /// Hops left.
+    pub hop_count: Option<u32>,
+    /// Kind of hop that answered.
+    pub hop_type: Option<String>,
+    /// Id of the hop that answered.
+    pub hop_id: Option<String>,
+    /// When it was asked.
+    pub timestamp: Option<u64>,
+    /// Value the asker gets back.
+    pub user_value: Option<u32>,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+impl Control {
+    /// A message of this kind for this circuit.
+    pub fn new(kind: ControlKind, circuit_id: impl Into<String>) -> Self {
+        Self {
+            kind,
+            circuit_id: circuit_id.into(),
+            hop_count: None,
+            hop_type: None,
+            hop_id: None,
+            timestamp: None,
+            user_value: None,
+            error: None,
+        }
+    }
+
+    /// The circuit of a control message, without reading the rest.
+    pub(super) fn circuit_of(message: &Message) -> Result<&str, WireError> {
+        let body = message.body_str_from(1)?;
+        if body.is_empty() { Err(message.body_problem("shorter than two bytes")) } else { Ok(body) }
+    }
+
+    /// Reads a control message.
+    pub fn from_message(message: &Message) -> Result<Self, WireError> {
+        message.expect(content_type::CONTROL)?;
+        let circuit_id = Self::circuit_of(message)?.to_owned();
+        let number = message.body.first().copied().unwrap_or(0);
+        let text = |key| message.headers.get_str(key).map(str::to_owned);
+        Ok(Self {
+            kind: ControlKind::from_number(number),
+            circuit_id,
+            hop_count: message.headers.get_u32(header::HOP_COUNT),
+            hop_type: text(header::HOP_TYPE),
+            hop_id: text(header::HOP_ID),
+            timestamp: message.headers.get_u64(header::TIMESTAMP),
+            user_value: message.headers.get_u32(header::USER_VALUE),
+            error: text(header::ERROR),
+        })
+    }
+
+    /// The message.
+    pub fn to_message(&self) -> Message {
+        let mut body = vec![self.kind.number()];
+        body.extend_from_slice(self.circuit_id.as_bytes());
+        let mut message = Message::new(content_type::CONTROL, body);
+        let headers = &mut message.headers;
+        if let Some(count) = self.hop_count {
+            headers.set_u32(header::HOP_COUNT, count);
+        }
+        for (key, text) in [
+            (header::HOP_TYPE, &self.hop_type),
+            (header::HOP_ID, &self.hop_id),
+            (header::ERROR, &self.error),
+        ] {
+            if let Some(text) = text {
+                headers.set_str(key, text);
+            }
+        }
+        if let Some(timestamp) = self.timestamp {
+            headers.set_u64(header::TIMESTAMP, timestamp);
+        }
+        if let Some(value) = self.user_value {
+            headers.set_u32(header::USER_VALUE, value);
+        }
+        message
+    }
+}

@@ -1,0 +1,188 @@
+use super::*;
+use crate::frame::{Decoder, FrameLimits, encode};
+use proptest::prelude::*;
+
+const CIRCUIT: &str = "4Q9dXq1aB";
+
+fn hex(text: &str) -> Vec<u8> {
+    hex::decode(text.split_whitespace().collect::<String>()).unwrap()
+}
+
+fn decode(bytes: &[u8]) -> Message {
+    let mut input = bytes;
+    let message = Decoder::new(FrameLimits::MESSAGES).decode(&mut input).unwrap().unwrap();
+    assert!(input.is_empty());
+    message
+}
+
+/// Same content in any header order.
+fn assert_same(built: &Message, wire: &Message) {
+    assert_eq!(encode(built).len(), encode(wire).len());
+    assert_eq!(built.body, wire.body);
+    for (key, value) in &built.headers {
+        assert_eq!(wire.headers.get(key), Some(value), "header {key}");
+    }
+}
+
+#[test]
+fn circuit_start() {
+    // data-plane 13
+    let wire = decode(&hex("03 06 09 0c 4c 04 00 00 07 00 00 00 43 00 00 00 00 00 00 00
+        d1 07 00 00 04 00 00 00 00 00 01 00
+        d0 08 00 00 09 00 00 00 34 51 39 64 58 71 31 61 42
+        d2 08 00 00 04 00 00 00 04 00 00 00
+        d1 08 00 00 08 00 00 00 00 00 00 00 00 00 00 00
+        d4 08 00 00 02 00 00 00 34 12"));
+    let payload = Payload::from_message(&wire).unwrap();
+    let expected = Payload {
+        circuit_id: CIRCUIT.into(),
+        flags: Flags::CIRCUIT_START,
+        rtt: 0x1234,
+        headers: vec![Payload::capability_header(CAPABILITY_EOF)],
+        ..Payload::default()
+    };
+    assert_eq!(payload, expected);
+    assert_eq!(payload.capabilities(), Some(CAPABILITY_EOF));
+    assert_same(&payload.to_message(), &wire);
+}
+
+#[test]
+fn data_and_its_ack() {
+    // data-plane 13
+    let wire = decode(&hex("03 06 09 0c 4c 04 00 00 09 00 00 00 37 00 00 00 05 00 00 00
+        d0 08 00 00 09 00 00 00 34 51 39 64 58 71 31 61 42
+        d2 08 00 00 04 00 00 00 02 00 00 00
+        d1 08 00 00 08 00 00 00 03 00 00 00 00 00 00 00
+        d4 08 00 00 02 00 00 00 40 12
+        68 65 6c 6c 6f"));
+    let payload = Payload::from_message(&wire).unwrap();
+    assert_eq!((payload.sequence, payload.flags, payload.rtt), (3, Flags::ORIGINATOR, 0x1240));
+    assert_eq!(&payload.data[..], b"hello");
+    assert_same(&payload.to_message(), &wire);
+
+    let wire = decode(&hex("03 06 09 0c 4d 04 00 00 05 00 00 00 27 00 00 00 04 00 00 00
+        d4 08 00 00 02 00 00 00 40 12
+        d0 08 00 00 09 00 00 00 34 51 39 64 58 71 31 61 42
+        d3 08 00 00 04 00 00 00 05 00 00 00
+        00 00 00 03"));
+    let ack = Ack::from_message(&wire).unwrap();
+    assert_eq!((ack.recv_buffer_size, &ack.sequences[..]), (5, &[3][..]));
+    assert_same(&ack.to_message(), &wire);
+    let view = View::of(&wire).unwrap();
+    assert_eq!((view.circuit_id, view.flags, view.strip), (CIRCUIT, Flags::NONE, false));
+}
+
+#[test]
+fn traceroute() {
+    // data-plane 13
+    let wire = decode(&hex("03 06 09 0c 4e 04 00 00 06 00 00 00 28 00 00 00 0a 00 00 00
+        14 00 00 00 04 00 00 00 03 00 00 00
+        17 00 00 00 08 00 00 00 00 00 2a 36 fe 9c 97 17
+        18 00 00 00 04 00 00 00 0b 00 00 00
+        01 34 51 39 64 58 71 31 61 42"));
+    let control = Control::from_message(&wire).unwrap();
+    let expected = Control {
+        hop_count: Some(3),
+        timestamp: Some(1_700_000_000_000_000_000),
+        user_value: Some(11),
+        ..Control::new(ControlKind::Traceroute, CIRCUIT)
+    };
+    assert_eq!(control, expected);
+    assert_same(&control.to_message(), &wire);
+    assert_eq!(View::of(&wire).unwrap().circuit_id, CIRCUIT);
+}
+
+#[test]
+fn payload_and_ack_of_an_sdk() {
+    // sdk 17, F14 and F15
+    let wire = decode(&hex("03 06 09 0c 4c 04 00 00 04 00 00 00 4a 00 00 00
+        00 00 00 00 e8 03 00 00 04 00 00 00 01 00 00 00
+        d0 08 00 00 04 00 00 00 63 72 63 31 d1 08 00 00
+        08 00 00 00 00 00 00 00 00 00 00 00 d2 08 00 00
+        04 00 00 00 04 00 00 00 d4 08 00 00 02 00 00 00
+        34 12 d1 07 00 00 04 00 00 00 00 00 01 00"));
+    let payload = Payload::from_message(&wire).unwrap();
+    assert_eq!(payload.circuit_id, "crc1");
+    assert!(payload.flags.has(Flags::CIRCUIT_START));
+    assert_eq!(payload.capabilities(), Some(CAPABILITY_EOF));
+    let mut built = payload.to_message();
+    built.headers.set_u32(1000, 1);
+    assert_same(&built, &wire);
+
+    let wire = decode(&hex("03 06 09 0c 4d 04 00 00 0d 00 00 00 3a 00 00 00
+        04 00 00 00 d4 08 00 00 02 00 00 00 34 12 d0 08
+        00 00 04 00 00 00 63 72 63 31 d2 08 00 00 04 00
+        00 00 02 00 00 00 d3 08 00 00 04 00 00 00 00 00
+        00 00 e8 03 00 00 04 00 00 00 01 00 00 00 00 00
+        00 00"));
+    let ack = Ack::from_message(&wire).unwrap();
+    assert_eq!((ack.flags, &ack.sequences[..], ack.rtt), (Flags::ORIGINATOR, &[0][..], 0x1234));
+}
+
+#[test]
+fn what_cannot_be_forwarded_is_refused() {
+    let mut message = Message::new(content_type::PAYLOAD, "x");
+    assert!(View::of(&message).is_err());
+    message.headers.set_str(header::CIRCUIT_ID, "c");
+    assert!(View::of(&message).is_err());
+    message.headers.set_u32(header::SEQUENCE, 1);
+    assert!(View::of(&message).is_err());
+    message.headers.set_u64(header::SEQUENCE, u64::MAX);
+    assert_eq!(View::of(&message).unwrap().sequence, -1);
+    message.headers.set(header::RAW, b"smuggled").set_u64(5, 1);
+    assert!(View::of(&message).unwrap().strip);
+    message.headers.remove_all(&NOT_FORWARDED);
+    assert!(!View::of(&message).unwrap().strip);
+    assert!(View::of(&Message::new(content_type::CONTROL, vec![1])).is_err());
+    let odd = Message { body: Bytes::from_static(&[0; 5]), ..Message::new(1101, "") };
+    assert!(sequences(&odd).is_err());
+    assert!(sequences(&Message::new(1101, vec![0; 4 * MAX_ACK_SEQUENCES + 4])).is_err());
+}
+
+proptest! {
+    #[test]
+    fn payload_round_trip(
+        sequence in any::<i32>(), flags in any::<u32>(), rtt in any::<u16>(),
+        headers in prop::collection::btree_map(any::<u8>(), prop::collection::vec(any::<u8>(), 0..9), 0..4),
+        data in prop::collection::vec(any::<u8>(), 0..64),
+    ) {
+        let headers = headers.into_iter().map(|(k, v)| (k, Bytes::from(v))).collect();
+        let payload = Payload {
+            circuit_id: CIRCUIT.into(), sequence, flags: Flags(flags), rtt, headers,
+            data: data.into(),
+        };
+        let message = decode(&encode(&payload.to_message()));
+        prop_assert_eq!(Payload::from_message(&message), Ok(payload));
+    }
+
+    #[test]
+    fn ack_round_trip(
+        sequences in prop::collection::vec(any::<i32>(), 0..40), flags in any::<u32>(),
+        recv_buffer_size in any::<u32>(), rtt in any::<u16>(),
+    ) {
+        let ack = Ack {
+            circuit_id: CIRCUIT.into(), flags: Flags(flags), recv_buffer_size, rtt, sequences,
+        };
+        prop_assert_eq!(Ack::from_message(&decode(&encode(&ack.to_message()))), Ok(ack));
+    }
+
+    #[test]
+    fn any_bytes_never_panic(
+        content_type in 1100..1104i32,
+        entries in prop::collection::vec(
+            (prop::sample::select(vec![1, 5, 20, 22, 2000, 2001, 2016, 2256, 2257, 2258, 2259, 2260]),
+             prop::collection::vec(any::<u8>(), 0..10)), 0..8),
+        body in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let mut message = Message::new(content_type, body);
+        for (key, value) in entries {
+            message.headers.set(key, &value);
+        }
+        let _ = View::of(&message);
+        if let Ok(payload) = Payload::from_message(&message) {
+            let _ = (payload.capabilities(), payload.edge_flags());
+        }
+        let _ = Ack::from_message(&message);
+        let _ = Control::from_message(&message);
+    }
+}
