@@ -1,0 +1,151 @@
+//! How often: a token bucket.
+
+use std::time::{Duration, Instant};
+
+/// Allows `burst` events at once and `rate` per second in the long run.
+///
+/// The bucket starts full. A clock that goes backwards adds nothing.
+#[derive(Debug, Clone)]
+pub struct TokenBucket {
+    /// Tokens per second.
+    rate: f64,
+    /// The most that can be saved up.
+    burst: f64,
+    /// What is there, as of `filled_at`.
+    tokens: f64,
+    /// When `tokens` was last brought up to date.
+    filled_at: Instant,
+}
+
+impl TokenBucket {
+    /// A full bucket of `burst` tokens that gains `rate` per second.
+    ///
+    /// A rate that is not finite or negative counts as zero: such a bucket gives out its burst and
+    /// then nothing.
+    #[must_use]
+    pub fn new(rate: f64, burst: u32, now: Instant) -> Self {
+        let rate = if rate.is_finite() && rate > 0.0 { rate } else { 0.0 };
+        Self { rate, burst: f64::from(burst), tokens: f64::from(burst), filled_at: now }
+    }
+
+    /// A bucket that allows one event per `interval`, `burst` of them at once.
+    #[must_use]
+    pub fn every(interval: Duration, burst: u32, now: Instant) -> Self {
+        let seconds = interval.as_secs_f64();
+        let rate = if seconds > 0.0 { 1.0 / seconds } else { f64::MAX };
+        Self::new(rate, burst, now)
+    }
+
+    /// Takes `n` tokens, or none and says no.
+    pub fn try_take(&mut self, n: u32, now: Instant) -> bool {
+        self.fill(now);
+        let enough = self.tokens >= f64::from(n);
+        if enough {
+            self.tokens -= f64::from(n);
+        }
+        enough
+    }
+
+    /// How long until `n` tokens are there: zero if they are there now, `None` if they never will
+    /// be. This is what a refusal says in `Retry-After`.
+    pub fn wait_for(&mut self, n: u32, now: Instant) -> Option<Duration> {
+        self.fill(now);
+        let missing = f64::from(n) - self.tokens;
+        if missing <= 0.0 {
+            return Some(Duration::ZERO);
+        }
+        if f64::from(n) > self.burst || self.rate == 0.0 {
+            return None;
+        }
+        // Rounded up to a whole nanosecond, so that waiting this long is always enough.
+        let nanos = (missing / self.rate * 1e9).ceil() + 1.0;
+        Some(Duration::from_nanos(nanos as u64))
+    }
+
+    /// Whole tokens in the bucket.
+    pub fn available(&mut self, now: Instant) -> u32 {
+        self.fill(now);
+        self.tokens as u32
+    }
+
+    /// True if the bucket is full, so that forgetting it changes nothing.
+    pub fn is_full(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        self.tokens >= self.burst
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.filled_at);
+        if elapsed.is_zero() {
+            return;
+        }
+        self.filled_at = now;
+        self.tokens = (self.tokens + elapsed.as_secs_f64() * self.rate).min(self.burst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn gives_the_burst_then_the_rate() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::new(10.0, 3, start);
+        assert!(bucket.try_take(3, start));
+        assert!(!bucket.try_take(1, start));
+        let wait = bucket.wait_for(1, start).unwrap();
+        assert!(wait >= Duration::from_millis(100) && wait < Duration::from_millis(101));
+        assert!(bucket.try_take(1, start + wait));
+        assert!(!bucket.try_take(1, start + wait));
+        assert!(bucket.is_full(start + Duration::from_secs(10)));
+        assert_eq!(bucket.wait_for(4, start + Duration::from_secs(10)), None);
+    }
+
+    #[test]
+    fn odd_rates_are_harmless() {
+        let start = Instant::now();
+        for rate in [f64::NAN, -1.0, f64::INFINITY] {
+            let mut bucket = TokenBucket::new(rate, 1, start);
+            assert!(bucket.try_take(1, start));
+            assert!(!bucket.try_take(1, start + Duration::from_secs(3600)));
+            assert_eq!(bucket.wait_for(1, start), None);
+        }
+        let mut unlimited = TokenBucket::every(Duration::ZERO, 5, start);
+        assert!(unlimited.try_take(5, start));
+        assert!(unlimited.try_take(5, start + Duration::from_nanos(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_burst_plus_rate_times_time(
+            rate in 1u32..1000,
+            burst in 1u32..50,
+            steps in prop::collection::vec((0u64..200, 1u32..10), 1..200),
+        ) {
+            let start = Instant::now();
+            let mut bucket = TokenBucket::new(f64::from(rate), burst, start);
+            let (mut elapsed, mut taken) = (0u64, 0u64);
+            for (ms, n) in steps {
+                elapsed += ms;
+                if bucket.try_take(n, start + Duration::from_millis(elapsed)) {
+                    taken += u64::from(n);
+                }
+                let most = f64::from(burst) + f64::from(rate) * elapsed as f64 / 1000.0;
+                prop_assert!(taken as f64 <= most + 1e-3);
+            }
+        }
+
+        #[test]
+        fn waiting_as_long_as_told_is_enough(rate in 0.01f64..1e6, burst in 1u32..50, n in 1u32..60) {
+            let start = Instant::now();
+            let mut bucket = TokenBucket::new(rate, burst, start);
+            prop_assert!(bucket.try_take(burst, start));
+            match bucket.wait_for(n, start) {
+                Some(wait) => prop_assert!(bucket.try_take(n, start + wait)),
+                None => prop_assert!(n > burst),
+            }
+        }
+    }
+}

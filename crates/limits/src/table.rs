@@ -1,0 +1,343 @@
+//! How many from whom: a map with room for so many entries, of which each source may hold so many.
+//!
+//! For what strangers can make us remember: pending hellos, half-open groups, unknown ids,
+//! sessions of an identity, buckets of an address.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+
+/// What happens to a new entry when there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The new entry is refused: first come, first served.
+    Refuse,
+    /// The oldest entry makes room: of the same source if the source is at its cap, of the source
+    /// that holds the most if the table is full. A source that floods thus displaces itself.
+    EvictOldest,
+}
+
+/// The limits of a [`BoundedTable`].
+#[derive(Debug, Clone, Copy)]
+pub struct Caps {
+    /// Entries in all.
+    pub total: usize,
+    /// Entries of one source.
+    pub per_source: usize,
+    /// An entry older than this is gone. `None`: entries stay until removed.
+    pub max_age: Option<Duration>,
+    /// What happens when there is no room.
+    pub when_full: WhenFull,
+}
+
+/// Why an entry was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TableFull {
+    /// The source holds as many as it may.
+    #[error("this source already holds {0} entries, the most it may")]
+    Source(usize),
+    /// The table holds as many as it may.
+    #[error("the table already holds {0} entries, the most it may")]
+    Total(usize),
+}
+
+/// What an insertion did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Inserted<K, V> {
+    /// There was room.
+    New,
+    /// The key was there; this was its value. Its age starts anew.
+    Replaced(V),
+    /// This entry made room.
+    Evicted(K, V),
+}
+
+#[derive(Debug)]
+struct Entry<S, V> {
+    value: V,
+    source: S,
+    /// Position in the order of insertion.
+    order: u64,
+}
+
+/// A map from `K` to `V` in which every entry belongs to a source `S`.
+#[derive(Debug)]
+pub struct BoundedTable<K, V, S> {
+    caps: Caps,
+    entries: HashMap<K, Entry<S, V>>,
+    /// All entries, oldest first, with the time of their insertion.
+    by_age: BTreeMap<u64, (K, Instant)>,
+    /// The entries of each source, oldest first. No source without entries.
+    by_source: HashMap<S, BTreeMap<u64, K>>,
+    next_order: u64,
+}
+
+impl<K, V, S> BoundedTable<K, V, S>
+where
+    K: Hash + Eq + Clone,
+    S: Hash + Eq + Clone,
+{
+    /// An empty table. It allocates as entries come.
+    #[must_use]
+    pub fn new(caps: Caps) -> Self {
+        Self {
+            caps,
+            entries: HashMap::new(),
+            by_age: BTreeMap::new(),
+            by_source: HashMap::new(),
+            next_order: 0,
+        }
+    }
+
+    /// Puts an entry in, or says why not. A key that is there already is replaced, and belongs to
+    /// the new source from then on.
+    pub fn insert(
+        &mut self,
+        key: K,
+        value: V,
+        source: S,
+        now: Instant,
+    ) -> Result<Inserted<K, V>, TableFull> {
+        self.expire(now);
+        // A key that moves to another source needs room there before it is taken out here.
+        let known = self.entries.get(&key).map(|entry| entry.source == source);
+        let held = self.by_source.get(&source).map_or(0, BTreeMap::len);
+        let source_full = held >= self.caps.per_source && known != Some(true);
+        let table_full = self.entries.len() >= self.caps.total && known.is_none();
+        let evicted = match (source_full, table_full) {
+            (false, false) => None,
+            (true, _) => Some(self.make_room(Some(&source))?),
+            (false, true) => Some(self.make_room(None)?),
+        };
+        let replaced = self.remove(&key);
+        self.put(key, value, source, now);
+        Ok(match (replaced, evicted) {
+            (Some(old), _) => Inserted::Replaced(old),
+            (None, Some((key, value))) => Inserted::Evicted(key, value),
+            (None, None) => Inserted::New,
+        })
+    }
+
+    /// The value of a key, if it is there and not too old.
+    pub fn get<Q>(&self, key: &Q, now: Instant) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let entry = self.entries.get(key)?;
+        self.is_fresh(entry.order, now).then_some(&entry.value)
+    }
+
+    /// The value of a key for changing it, if it is there and not too old.
+    pub fn get_mut<Q>(&mut self, key: &Q, now: Instant) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let order = self.entries.get(key)?.order;
+        if !self.is_fresh(order, now) {
+            return None;
+        }
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
+    /// Takes an entry out.
+    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let entry = self.entries.remove(key)?;
+        self.by_age.remove(&entry.order);
+        if let Some(own) = self.by_source.get_mut(&entry.source) {
+            own.remove(&entry.order);
+            if own.is_empty() {
+                self.by_source.remove(&entry.source);
+            }
+        }
+        Some(entry.value)
+    }
+
+    /// Takes out all that belongs to a source.
+    pub fn remove_source(&mut self, source: &S) -> Vec<(K, V)> {
+        let keys: Vec<K> = self
+            .by_source
+            .get(source)
+            .map(|own| own.values().cloned().collect())
+            .unwrap_or_default();
+        keys.into_iter().filter_map(|key| self.remove(&key).map(|value| (key, value))).collect()
+    }
+
+    /// Takes out what is too old.
+    pub fn expire(&mut self, now: Instant) -> Vec<(K, V)> {
+        let mut expired = Vec::new();
+        while let Some((order, (key, _))) = self.by_age.first_key_value() {
+            if self.is_fresh(*order, now) {
+                break;
+            }
+            let key = key.clone();
+            if let Some(value) = self.remove(&key) {
+                expired.push((key, value));
+            }
+        }
+        expired
+    }
+
+    /// When the oldest entry becomes too old.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let max_age = self.caps.max_age?;
+        self.by_age.first_key_value().map(|(_, (_, since))| *since + max_age)
+    }
+
+    /// Entries in all, including those too old that nobody has taken out yet.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True without entries.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Entries of one source.
+    #[must_use]
+    pub fn held_by(&self, source: &S) -> usize {
+        self.by_source.get(source).map_or(0, BTreeMap::len)
+    }
+
+    fn is_fresh(&self, order: u64, now: Instant) -> bool {
+        let (Some(max_age), Some((_, since))) = (self.caps.max_age, self.by_age.get(&order)) else {
+            return true;
+        };
+        now.saturating_duration_since(*since) < max_age
+    }
+
+    /// Evicts the oldest entry of the source given, or of the one that holds the most.
+    fn make_room(&mut self, source: Option<&S>) -> Result<(K, V), TableFull> {
+        let refusal = match source {
+            Some(_) => TableFull::Source(self.caps.per_source),
+            None => TableFull::Total(self.caps.total),
+        };
+        if self.caps.when_full == WhenFull::Refuse {
+            return Err(refusal);
+        }
+        let own = match source {
+            Some(source) => self.by_source.get(source),
+            None => self.by_source.values().max_by_key(|own| own.len()),
+        };
+        let key = own.and_then(|own| own.values().next()).cloned().ok_or(refusal)?;
+        let value = self.remove(&key).ok_or(refusal)?;
+        Ok((key, value))
+    }
+
+    fn put(&mut self, key: K, value: V, source: S, now: Instant) {
+        let order = self.next_order;
+        self.next_order += 1;
+        self.by_age.insert(order, (key.clone(), now));
+        self.by_source.entry(source.clone()).or_default().insert(order, key.clone());
+        self.entries.insert(key, Entry { value, source, order });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn caps(when_full: WhenFull) -> Caps {
+        Caps { total: 4, per_source: 2, max_age: None, when_full }
+    }
+
+    #[test]
+    fn refuses_over_the_caps() {
+        let now = Instant::now();
+        let mut table = BoundedTable::new(caps(WhenFull::Refuse));
+        assert_eq!(table.insert(1, 'a', "x", now), Ok(Inserted::New));
+        assert_eq!(table.insert(2, 'b', "x", now), Ok(Inserted::New));
+        assert_eq!(table.insert(3, 'c', "x", now), Err(TableFull::Source(2)));
+        assert_eq!(table.insert(2, 'B', "x", now), Ok(Inserted::Replaced('b')));
+        table.insert(3, 'c', "y", now).unwrap();
+        table.insert(4, 'd', "y", now).unwrap();
+        assert_eq!(table.insert(5, 'e', "z", now), Err(TableFull::Total(4)));
+        assert_eq!(table.insert(3, 'C', "x", now), Err(TableFull::Source(2)));
+        assert_eq!(table.get(&3, now), Some(&'c'));
+        assert_eq!(table.remove_source(&"x").len(), 2);
+        assert_eq!(table.held_by(&"x"), 0);
+        assert_eq!(table.insert(3, 'C', "x", now), Ok(Inserted::Replaced('c')));
+    }
+
+    #[test]
+    fn evicts_from_whoever_floods() {
+        let now = Instant::now();
+        let mut table = BoundedTable::new(Caps { per_source: 3, ..caps(WhenFull::EvictOldest) });
+        for key in 0..3 {
+            table.insert(key, (), "flood", now).unwrap();
+        }
+        table.insert(10, (), "calm", now).unwrap();
+        assert_eq!(table.insert(11, (), "calm", now), Ok(Inserted::Evicted(0, ())));
+        assert_eq!(table.insert(12, (), "other", now), Ok(Inserted::Evicted(1, ())));
+        assert_eq!((table.len(), table.held_by(&"calm")), (4, 2));
+    }
+
+    #[test]
+    fn old_entries_are_gone() {
+        let start = Instant::now();
+        let max_age = Some(Duration::from_secs(10));
+        let mut table = BoundedTable::new(Caps { max_age, ..caps(WhenFull::Refuse) });
+        table.insert(1, 'a', (), start).unwrap();
+        table.insert(2, 'b', (), start + Duration::from_secs(5)).unwrap();
+        assert_eq!(table.deadline(), Some(start + Duration::from_secs(10)));
+        let now = start + Duration::from_secs(10);
+        assert_eq!(table.get(&1, now), None);
+        assert_eq!(table.get_mut(&2, now), Some(&mut 'b'));
+        assert_eq!(table.insert(3, 'c', (), now), Ok(Inserted::New), "the old one left its place");
+        assert_eq!(table.expire(now + Duration::from_secs(60)).len(), 2);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn no_room_at_all_refuses() {
+        let now = Instant::now();
+        for when_full in [WhenFull::Refuse, WhenFull::EvictOldest] {
+            let none = Caps { total: 0, per_source: 0, max_age: None, when_full };
+            let mut table = BoundedTable::new(none);
+            assert!(table.insert(1, (), (), now).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn caps_hold_and_indexes_agree(
+            evict in any::<bool>(),
+            ops in prop::collection::vec((0u8..5, 0u8..20, 0u8..4, 0u64..400), 1..300),
+        ) {
+            let when_full = if evict { WhenFull::EvictOldest } else { WhenFull::Refuse };
+            let max_age = Some(Duration::from_secs(3));
+            let mut table = BoundedTable::new(Caps { total: 8, per_source: 3, max_age, when_full });
+            let mut now = Instant::now();
+            for (op, key, source, ms) in ops {
+                now += Duration::from_millis(ms);
+                match op {
+                    0..=2 => {
+                        let done = table.insert(key, source, source, now).is_ok();
+                        prop_assert!(done || !evict);
+                        prop_assert!(!done || table.get(&key, now) == Some(&source));
+                    }
+                    3 => { table.remove(&key); }
+                    _ => { table.remove_source(&source); }
+                }
+                prop_assert!(table.len() <= 8);
+                prop_assert_eq!(table.len(), table.by_age.len());
+                let held: Vec<usize> = (0..4).map(|s| table.held_by(&s)).collect();
+                prop_assert!(held.iter().all(|n| *n <= 3));
+                prop_assert_eq!(held.iter().sum::<usize>(), table.len());
+            }
+        }
+    }
+}
