@@ -1,0 +1,241 @@
+//! The cipher of one secretstream message, in two ways that give the same bytes.
+//!
+//! A message is sealed as if it were ChaCha20-Poly1305 over a 64-byte block that starts with the
+//! tag, followed by the message: keystream block 0 gives the authenticator's key, block 1 covers
+//! the tag block, the message starts at block 2. Of the sealed tag block only the first byte
+//! travels (protocol: sdk 14.3). What differs from the standard construction is the padding after
+//! the message: `length mod 16` zeros, where the standard completes the block. Both are equal if
+//! the length is 0 or 8 modulo 16, and then the whole is one call to a fast library cipher. Other
+//! lengths put the same parts together by hand.
+
+use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use bytes::{Buf, Bytes, BytesMut};
+use chacha20::ChaCha20;
+use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use dryoc::classic::crypto_onetimeauth::{
+    OnetimeauthState, crypto_onetimeauth_final, crypto_onetimeauth_init, crypto_onetimeauth_update,
+};
+use zeroize::Zeroizing;
+
+use crate::Error;
+
+/// A ChaCha20 block; the tag has one to itself.
+const BLOCK: usize = 64;
+
+/// The authenticator.
+pub(crate) const MAC: usize = 16;
+
+/// The nonce of one message: counter and state nonce.
+pub(crate) type MessageNonce = [u8; 12];
+
+/// The cipher under one stream key.
+pub(crate) struct Cipher {
+    key: Zeroizing<[u8; 32]>,
+    fast: Option<LessSafeKey>,
+}
+
+impl Cipher {
+    pub(crate) fn new(key: Zeroizing<[u8; 32]>) -> Self {
+        let fast = UnboundKey::new(&CHACHA20_POLY1305, &*key).ok().map(LessSafeKey::new);
+        Self { key, fast }
+    }
+
+    /// Seals a message: tag byte, ciphertext, authenticator.
+    pub(crate) fn seal(
+        &self,
+        nonce: &MessageNonce,
+        tag: u8,
+        message: &[u8],
+    ) -> Result<Sealed, Error> {
+        match self.fast_for(message.len()) {
+            Some(fast) => seal_fast(fast, nonce, tag, message),
+            None => Ok(self.seal_plain(nonce, tag, message)),
+        }
+    }
+
+    /// Opens a sealed message in its three parts.
+    pub(crate) fn open(
+        &self,
+        nonce: &MessageNonce,
+        tag: u8,
+        ciphertext: &[u8],
+        mac: &[u8; MAC],
+    ) -> Result<(u8, Bytes), Error> {
+        match self.fast_for(ciphertext.len()) {
+            Some(fast) => self.open_fast(fast, nonce, tag, ciphertext, mac),
+            None => self.open_plain(nonce, tag, ciphertext, mac),
+        }
+    }
+
+    /// Covers bytes with the keystream from its start, as a change of keys does.
+    pub(crate) fn cover(&self, nonce: &MessageNonce, bytes: &mut [u8]) {
+        self.stream(nonce).apply_keystream(bytes);
+    }
+
+    fn fast_for(&self, length: usize) -> Option<&LessSafeKey> {
+        self.fast.as_ref().filter(|_| length.is_multiple_of(8))
+    }
+
+    fn stream(&self, nonce: &MessageNonce) -> ChaCha20 {
+        ChaCha20::new((&*self.key).into(), nonce.into())
+    }
+
+    fn seal_plain(&self, nonce: &MessageNonce, tag: u8, message: &[u8]) -> Sealed {
+        let (mut stream, mut authenticator, mut block) = self.start(nonce);
+        block[0] ^= tag;
+        let mut bytes = BytesMut::with_capacity(1 + message.len() + MAC);
+        bytes.extend_from_slice(&block[..1]);
+        bytes.extend_from_slice(message);
+        stream.apply_keystream(&mut bytes[1..]);
+        crypto_onetimeauth_update(&mut authenticator, &*block);
+        let mac = finish(authenticator, &bytes[1..]);
+        bytes.extend_from_slice(&mac);
+        Sealed { bytes: bytes.freeze(), mac }
+    }
+
+    fn open_plain(
+        &self,
+        nonce: &MessageNonce,
+        tag: u8,
+        ciphertext: &[u8],
+        mac: &[u8; MAC],
+    ) -> Result<(u8, Bytes), Error> {
+        let (mut stream, mut authenticator, mut block) = self.start(nonce);
+        let plain_tag = tag ^ block[0];
+        block[0] = tag;
+        crypto_onetimeauth_update(&mut authenticator, &*block);
+        let expected = finish(authenticator, ciphertext);
+        aws_lc_rs::constant_time::verify_slices_are_equal(&expected, mac)
+            .map_err(|_| Error::Forged)?;
+        let mut message = BytesMut::from(ciphertext);
+        stream.apply_keystream(&mut message);
+        Ok((plain_tag, message.freeze()))
+    }
+
+    /// The keystream at the start of the message, the authenticator with its key, and the
+    /// keystream that covers the tag block.
+    fn start(&self, nonce: &MessageNonce) -> (ChaCha20, OnetimeauthState, Zeroizing<[u8; BLOCK]>) {
+        let mut stream = self.stream(nonce);
+        let mut first = Zeroizing::new([0; BLOCK]);
+        stream.apply_keystream(&mut *first);
+        let mut mac_key = Zeroizing::new([0; 32]);
+        mac_key.copy_from_slice(&first[..32]);
+        let mut block = Zeroizing::new([0; BLOCK]);
+        stream.apply_keystream(&mut *block);
+        (stream, crypto_onetimeauth_init(&mac_key), block)
+    }
+
+    fn open_fast(
+        &self,
+        fast: &LessSafeKey,
+        nonce: &MessageNonce,
+        tag: u8,
+        ciphertext: &[u8],
+        mac: &[u8; MAC],
+    ) -> Result<(u8, Bytes), Error> {
+        // The rest of the sealed tag block is keystream over zeros; it did not travel.
+        let mut block = [0; BLOCK];
+        let mut stream = self.stream(nonce);
+        stream.seek(BLOCK as u64);
+        stream.apply_keystream(&mut block);
+        block[0] = tag;
+
+        let mut buffer = BytesMut::with_capacity(BLOCK + ciphertext.len());
+        buffer.extend_from_slice(&block);
+        buffer.extend_from_slice(ciphertext);
+        fast.open_in_place_separate_tag(
+            Nonce::assume_unique_for_key(*nonce),
+            Aad::empty(),
+            mac,
+            &mut buffer,
+        )
+        .map_err(|_| Error::Forged)?;
+        let plain_tag = buffer[0];
+        buffer.advance(BLOCK);
+        Ok((plain_tag, buffer.freeze()))
+    }
+}
+
+/// A sealed message as it travels, and its authenticator once more for the next nonce.
+pub(crate) struct Sealed {
+    pub(crate) bytes: Bytes,
+    pub(crate) mac: [u8; MAC],
+}
+
+fn seal_fast(
+    fast: &LessSafeKey,
+    nonce: &MessageNonce,
+    tag: u8,
+    message: &[u8],
+) -> Result<Sealed, Error> {
+    let mut buffer = BytesMut::with_capacity(BLOCK + message.len() + MAC);
+    buffer.resize(BLOCK, 0);
+    buffer[0] = tag;
+    buffer.extend_from_slice(message);
+    let sealed = fast
+        .seal_in_place_separate_tag(Nonce::assume_unique_for_key(*nonce), Aad::empty(), &mut buffer)
+        .map_err(|_| Error::Cipher)?;
+    let mut mac = [0; MAC];
+    mac.copy_from_slice(sealed.as_ref());
+    // The one byte of the tag block that travels goes right before the ciphertext.
+    buffer[BLOCK - 1] = buffer[0];
+    buffer.extend_from_slice(&mac);
+    buffer.advance(BLOCK - 1);
+    Ok(Sealed { bytes: buffer.freeze(), mac })
+}
+
+/// Authenticates the ciphertext, its odd padding and the lengths.
+fn finish(mut authenticator: OnetimeauthState, ciphertext: &[u8]) -> [u8; MAC] {
+    crypto_onetimeauth_update(&mut authenticator, ciphertext);
+    crypto_onetimeauth_update(&mut authenticator, &[0; 16][..ciphertext.len() % 16]);
+    let mut lengths = [0; 16];
+    lengths[8..].copy_from_slice(&((BLOCK + ciphertext.len()) as u64).to_le_bytes());
+    crypto_onetimeauth_update(&mut authenticator, &lengths);
+    let mut mac = [0; MAC];
+    crypto_onetimeauth_final(authenticator, &mut mac);
+    mac
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cipher() -> Cipher {
+        Cipher::new(Zeroizing::new(std::array::from_fn(|i| i as u8 * 7 + 1)))
+    }
+
+    #[test]
+    fn both_ways_give_the_same_bytes_for_every_length() {
+        let cipher = cipher();
+        let fast = cipher.fast.as_ref().unwrap();
+        let message: Vec<u8> = (0..4096).map(|i| (i * 31 % 251) as u8).collect();
+        for length in 0..=message.len() {
+            let nonce = [length as u8; 12];
+            let message = &message[..length];
+            let tag = length as u8 % 4;
+            let plain = cipher.seal_plain(&nonce, tag, message);
+            let quick = seal_fast(fast, &nonce, tag, message).unwrap();
+            if length % 8 == 0 {
+                assert_eq!(plain.bytes, quick.bytes, "length {length}");
+            } else {
+                let body = ..1 + length;
+                assert_eq!(plain.bytes[body], quick.bytes[body], "length {length}");
+                assert_ne!(plain.mac, quick.mac, "only the padding differs, length {length}");
+            }
+            let ciphertext = &plain.bytes[1..1 + length];
+            let opened = cipher.open_plain(&nonce, plain.bytes[0], ciphertext, &plain.mac).unwrap();
+            assert_eq!(opened, (tag, Bytes::copy_from_slice(message)));
+            let opened = cipher.open(&nonce, plain.bytes[0], ciphertext, &plain.mac).unwrap();
+            assert_eq!(opened, (tag, Bytes::copy_from_slice(message)));
+        }
+    }
+
+    #[test]
+    fn the_fast_way_takes_the_right_lengths() {
+        let cipher = cipher();
+        for length in 0..64 {
+            let fits = matches!(length % 16, 0 | 8);
+            assert_eq!(cipher.fast_for(length).is_some(), fits, "length {length}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! End-to-end encryption of application data (protocol: sdk 14), as the SDKs of OpenZiti do it.
+//!
+//! The dialer and the host each have a [`KeyPair`]; the public keys travel with the dial and the
+//! bind. From both, [`KeyPair::client_session`] (dialer) and [`KeyPair::server_session`] (host)
+//! derive one key per direction. Each direction is then a libsodium secretstream: first its
+//! 24-byte [`Header`] as a payload of its own, then one sealed message per payload.
+//!
+//! ```
+//! use weft_e2e::{KeyPair, Opener, Sealer, Tag};
+//!
+//! let mut rng = rand::rng();
+//! let (dialer, host) = (KeyPair::generate(&mut rng), KeyPair::generate(&mut rng));
+//! let dialer_session = dialer.client_session(&host.public_key())?;
+//! let host_session = host.server_session(&dialer.public_key())?;
+//!
+//! let (mut sealer, header) = Sealer::new(&dialer_session.tx, &mut rng);
+//! let mut opener = Opener::new(&host_session.rx, &header);
+//! let sealed = sealer.seal(b"hello", Tag::Message)?;
+//! assert_eq!(opener.open(&sealed)?.plaintext, &b"hello"[..]);
+//! # Ok::<(), weft_e2e::Error>(())
+//! ```
+//!
+//! Rules that callers keep: an empty payload (a half-close) is neither sealed nor opened; the tag
+//! is always [`Tag::Message`], because the Go SDK knows no other; a message that does not open
+//! ends the connection.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+mod cipher;
+mod kx;
+mod stream;
+
+pub use kx::{KeyPair, PublicKey, Session, SessionKey};
+pub use stream::{Header, Opened, Opener, Sealer, Tag};
+
+/// Bytes that sealing adds to a message: the tag and the authenticator.
+pub const OVERHEAD: usize = 17;
+
+/// Message lengths that are a multiple of this take the fast path; senders cut their data so.
+pub const FAST_MULTIPLE: usize = 16;
+
+/// The longest message that is sealed or opened. Far above any payload; it keeps block counters
+/// far from their end.
+pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+
+/// Why something could not be sealed, opened or agreed upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A public key has another length than 32 bytes.
+    #[error("a public key has 32 bytes, the peer's has {0}")]
+    KeyLength(usize),
+    /// A public key from which no secret follows: the peer is broken or malicious.
+    #[error("the peer's public key is of low order and gives no secret")]
+    WeakKey,
+    /// The first payload of a direction is not a stream header.
+    #[error("an encrypted stream starts with 24 bytes of header, the peer sent {0}")]
+    HeaderLength(usize),
+    /// A message longer than [`MAX_MESSAGE`].
+    #[error("a message of {0} bytes is longer than the {MAX_MESSAGE} allowed")]
+    TooLong(usize),
+    /// A sealed message shorter than its overhead.
+    #[error("a sealed message has at least {OVERHEAD} bytes, the peer sent {0}")]
+    TooShort(usize),
+    /// The authenticator does not fit: another key, another order, or changed on the way.
+    #[error("a sealed message failed authentication")]
+    Forged,
+    /// The cipher itself refused to work.
+    #[error("the cipher failed")]
+    Cipher,
+}
