@@ -1,0 +1,352 @@
+//! Certificates as weft looks at them: names, usages, dates, fingerprints and chains.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use rustls_pki_types::{CertificateDer, ServerName, pem::SectionKind};
+use sha1::{Digest as _, Sha1};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+use crate::{
+    error::{Error, Result},
+    pem,
+    public::{PublicKey, Signature},
+};
+
+/// Longest chain that is built or walked, the leaf included.
+const MAX_CHAIN: usize = 16;
+
+/// A name in the subject alternative name extension. Other kinds of names are not looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum San {
+    /// A host name, possibly with a leading `*.`.
+    Dns(String),
+    /// An address.
+    Ip(IpAddr),
+    /// A mail address.
+    Email(String),
+    /// A URI; SPIFFE ids are URIs.
+    Uri(String),
+}
+
+impl San {
+    pub(crate) fn from_general(name: &GeneralName<'_>) -> Option<Self> {
+        match name {
+            GeneralName::DNSName(text) => Some(Self::Dns((*text).to_owned())),
+            GeneralName::RFC822Name(text) => Some(Self::Email((*text).to_owned())),
+            GeneralName::URI(text) => Some(Self::Uri((*text).to_owned())),
+            GeneralName::IPAddress(bytes) => match bytes.len() {
+                4 => <[u8; 4]>::try_from(*bytes).ok().map(|octets| Self::Ip(octets.into())),
+                16 => <[u8; 16]>::try_from(*bytes).ok().map(|octets| Self::Ip(octets.into())),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for San {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dns(text) | Self::Email(text) | Self::Uri(text) => f.write_str(text),
+            Self::Ip(address) => address.fmt(f),
+        }
+    }
+}
+
+/// A parsed certificate. Cheap to clone.
+#[derive(Clone)]
+pub struct Certificate {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    der: CertificateDer<'static>,
+    fingerprint: String,
+    subject: Vec<u8>,
+    issuer: Vec<u8>,
+    subject_text: String,
+    common_name: Option<String>,
+    sans: Vec<San>,
+    not_before: SystemTime,
+    not_after: SystemTime,
+    ca: bool,
+    path_len: Option<u32>,
+    server_auth: bool,
+    client_auth: bool,
+    subject_key_id: Option<Vec<u8>>,
+    public: Result<PublicKey, String>,
+}
+
+impl Certificate {
+    /// Reads a certificate in DER.
+    ///
+    /// # Errors
+    /// When it is not one, or bytes follow it.
+    pub fn from_der(der: impl Into<CertificateDer<'static>>) -> Result<Self> {
+        let der = der.into();
+        let inner = parse(&der).map_err(Error::Certificate)?;
+        Ok(Self { inner: Arc::new(Inner { der, ..inner }) })
+    }
+
+    /// All certificates of a PEM text. Blocks that are not readable certificates are skipped
+    /// (protocol: config 2.2).
+    ///
+    /// # Errors
+    /// When none is left.
+    pub fn from_pem(text: &[u8]) -> Result<Vec<Self>> {
+        let found: Vec<Self> = pem::blocks(text, SectionKind::Certificate)
+            .into_iter()
+            .filter_map(|der| Self::from_der(der).ok())
+            .collect();
+        if found.is_empty() { Err(Error::NoCertificate) } else { Ok(found) }
+    }
+
+    /// The certificate in DER.
+    #[must_use]
+    pub fn der(&self) -> &CertificateDer<'static> {
+        &self.inner.der
+    }
+
+    /// The certificate as one PEM block.
+    #[must_use]
+    pub fn to_pem(&self) -> String {
+        pem::encode("CERTIFICATE", &self.inner.der)
+    }
+
+    /// Lowercase hex SHA-1 of the DER, the name of a certificate everywhere
+    /// (protocol: auth 2.2).
+    #[must_use]
+    pub fn fingerprint(&self) -> &str {
+        &self.inner.fingerprint
+    }
+
+    /// First common name of the subject.
+    #[must_use]
+    pub fn common_name(&self) -> Option<&str> {
+        self.inner.common_name.as_deref()
+    }
+
+    /// The subject as text, for messages.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.inner.subject_text
+    }
+
+    /// The subject in DER.
+    #[must_use]
+    pub fn subject_der(&self) -> &[u8] {
+        &self.inner.subject
+    }
+
+    /// The issuer in DER.
+    #[must_use]
+    pub fn issuer_der(&self) -> &[u8] {
+        &self.inner.issuer
+    }
+
+    /// The subject alternative names, in order.
+    #[must_use]
+    pub fn sans(&self) -> &[San] {
+        &self.inner.sans
+    }
+
+    /// The `spiffe://` names among them.
+    pub fn spiffe_uris(&self) -> impl Iterator<Item = &str> {
+        self.inner.sans.iter().filter_map(|san| match san {
+            San::Uri(uri) if crate::spiffe::has_scheme(uri) => Some(uri.as_str()),
+            _ => None,
+        })
+    }
+
+    /// First moment of validity.
+    #[must_use]
+    pub fn not_before(&self) -> SystemTime {
+        self.inner.not_before
+    }
+
+    /// Last moment of validity.
+    #[must_use]
+    pub fn not_after(&self) -> SystemTime {
+        self.inner.not_after
+    }
+
+    /// Whether the certificate is in validity.
+    #[must_use]
+    pub fn is_valid_at(&self, now: SystemTime) -> bool {
+        self.inner.not_before <= now && now <= self.inner.not_after
+    }
+
+    /// Whether basic constraints make it a certificate authority.
+    #[must_use]
+    pub fn is_ca(&self) -> bool {
+        self.inner.ca
+    }
+
+    /// How many authorities may stand below it, if that is limited.
+    #[must_use]
+    pub fn path_len(&self) -> Option<u32> {
+        self.inner.path_len
+    }
+
+    /// Whether the extended key usage names server authentication or any.
+    #[must_use]
+    pub fn has_server_auth(&self) -> bool {
+        self.inner.server_auth
+    }
+
+    /// Whether the extended key usage names client authentication or any.
+    #[must_use]
+    pub fn has_client_auth(&self) -> bool {
+        self.inner.client_auth
+    }
+
+    /// The subject key identifier.
+    #[must_use]
+    pub fn subject_key_id(&self) -> Option<&[u8]> {
+        self.inner.subject_key_id.as_deref()
+    }
+
+    /// The public key.
+    ///
+    /// # Errors
+    /// When it is of a kind that is not supported.
+    pub fn public_key(&self) -> Result<&PublicKey> {
+        self.inner.public.as_ref().map_err(|reason| Error::PublicKey(reason.clone()))
+    }
+
+    /// Whether it is a root: an authority that signed itself.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.inner.ca && self.is_issued_by(self)
+    }
+
+    /// Whether `issuer` is the one that signed this certificate: by name and by signature. Says
+    /// nothing about dates or rights.
+    #[must_use]
+    pub fn is_issued_by(&self, issuer: &Self) -> bool {
+        self.inner.issuer == issuer.inner.subject && self.signature_by(issuer).unwrap_or(false)
+    }
+
+    fn signature_by(&self, issuer: &Self) -> Option<bool> {
+        let key = issuer.inner.public.as_ref().ok()?;
+        let (_, parsed) = X509Certificate::from_der(&self.inner.der).ok()?;
+        let how = Signature::from_oid(&parsed.signature_algorithm.algorithm)?;
+        Some(key.verify(how, parsed.tbs_certificate.as_ref(), &parsed.signature_value.data))
+    }
+
+    /// Whether one of the names covers `host`: an exact or wildcard DNS name, or an address. The
+    /// common name never counts.
+    #[must_use]
+    pub fn covers_host(&self, host: &str) -> bool {
+        let Ok(name) = ServerName::try_from(host) else { return false };
+        webpki::EndEntityCert::try_from(&self.inner.der)
+            .is_ok_and(|leaf| leaf.verify_is_valid_for_subject_name(&name).is_ok())
+    }
+}
+
+impl PartialEq for Certificate {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.der == other.inner.der
+    }
+}
+
+impl Eq for Certificate {}
+
+impl std::hash::Hash for Certificate {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.inner.fingerprint.hash(state);
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate")
+            .field("subject", &self.inner.subject_text)
+            .field("fingerprint", &self.inner.fingerprint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Lowercase hex SHA-1 of a certificate's DER (protocol: auth 2.2).
+#[must_use]
+pub fn fingerprint(der: &[u8]) -> String {
+    hex::encode(Sha1::digest(der))
+}
+
+/// PEM blocks of several certificates, one after the other.
+#[must_use]
+pub fn to_pem<'a>(certificates: impl IntoIterator<Item = &'a Certificate>) -> String {
+    certificates.into_iter().map(Certificate::to_pem).collect()
+}
+
+/// Walks up from a leaf by issuer name and signature through the candidates, as far as possible.
+/// A root among the candidates ends the chain and is part of it; leave roots out of the candidates
+/// where they are not wanted.
+#[must_use]
+pub fn chain_up(leaf: &Certificate, candidates: &[Certificate]) -> Vec<Certificate> {
+    let mut chain = vec![leaf.clone()];
+    while chain.len() < MAX_CHAIN {
+        let Some(last) = chain.last() else { break };
+        let above = candidates
+            .iter()
+            .find(|candidate| !chain.contains(candidate) && last.is_issued_by(candidate));
+        match above {
+            Some(above) => chain.push(above.clone()),
+            None => break,
+        }
+    }
+    chain
+}
+
+fn parse(der: &[u8]) -> Result<Inner, String> {
+    let (rest, cert) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+    if !rest.is_empty() {
+        return Err("bytes after the certificate".into());
+    }
+    let sans = match cert.subject_alternative_name().map_err(|error| error.to_string())? {
+        Some(names) => names.value.general_names.iter().filter_map(San::from_general).collect(),
+        None => Vec::new(),
+    };
+    let usage = cert.extended_key_usage().map_err(|error| error.to_string())?;
+    let (server_auth, client_auth) = usage.map_or((false, false), |usage| {
+        (usage.value.any || usage.value.server_auth, usage.value.any || usage.value.client_auth)
+    });
+    let constraints = cert.basic_constraints().map_err(|error| error.to_string())?;
+    let subject_key_id = cert.iter_extensions().find_map(|ext| match ext.parsed_extension() {
+        x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+        _ => None,
+    });
+    let common_name = cert.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+    Ok(Inner {
+        der: CertificateDer::from(Vec::new()),
+        fingerprint: fingerprint(der),
+        subject: cert.subject().as_raw().to_vec(),
+        issuer: cert.issuer().as_raw().to_vec(),
+        subject_text: cert.subject().to_string(),
+        common_name: common_name.map(str::to_owned),
+        sans,
+        not_before: from_unix(cert.validity().not_before.timestamp()),
+        not_after: from_unix(cert.validity().not_after.timestamp()),
+        ca: constraints.as_ref().is_some_and(|constraints| constraints.value.ca),
+        path_len: constraints.and_then(|constraints| constraints.value.path_len_constraint),
+        server_auth,
+        client_auth,
+        subject_key_id,
+        public: PublicKey::from_spki(cert.public_key().raw).map_err(|error| error.to_string()),
+    })
+}
+
+fn from_unix(seconds: i64) -> SystemTime {
+    let distance = Duration::from_secs(seconds.unsigned_abs());
+    let moved = if seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(distance)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(distance)
+    };
+    moved.unwrap_or(SystemTime::UNIX_EPOCH)
+}

@@ -1,0 +1,124 @@
+//! What can be wrong with keys, certificates, requests and tokens.
+
+use std::{io, path::PathBuf};
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error that says what was wrong, where, and (where it helps) what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Reading or writing a file failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried: `read`, `write`, ...
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file is larger than any key or certificate file may be.
+    #[error("{} has {size} bytes, more than the {limit} that are read from such a file", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A value of an `identity:` section is wrong.
+    #[error("{section}.{key}: {source}")]
+    Value {
+        /// The section, e.g. `identity` or `web[0].identity`.
+        section: String,
+        /// The key below it, e.g. `cert`.
+        key: String,
+        /// What is wrong with it.
+        source: Box<Error>,
+    },
+    /// A required value of an `identity:` section is absent.
+    #[error("required configuration value [{section}.{key}] is missing or is blank")]
+    MissingValue {
+        /// The section.
+        section: String,
+        /// The key.
+        key: &'static str,
+    },
+    /// Neither a key of its own nor the general one is given for a certificate.
+    #[error("{0}")]
+    NoKeyFor(&'static str),
+    /// The location names a scheme that is not supported.
+    #[error(
+        "location scheme not supported ({0}); give a file path, `file://<path>` or `pem:<PEM text>`"
+    )]
+    Scheme(String),
+    /// Text without any usable certificate.
+    #[error("no certificate found")]
+    NoCertificate,
+    /// Text without any usable private key.
+    #[error(
+        "no key found; expected an unencrypted `PRIVATE KEY`, `EC PRIVATE KEY` or `RSA PRIVATE KEY` PEM block"
+    )]
+    NoKey,
+    /// A private key that cannot be used.
+    #[error("private key not usable: {0}")]
+    Key(String),
+    /// A key and a certificate that do not belong together.
+    #[error("the key does not belong to the certificate with subject `{0}`")]
+    KeyMismatch(String),
+    /// A public key of a kind that is not supported.
+    #[error("public key not supported: {0}")]
+    PublicKey(String),
+    /// A certificate that cannot be read.
+    #[error("certificate not readable: {0}")]
+    Certificate(String),
+    /// A certificate signing request that is not acceptable.
+    #[error("certificate signing request refused: {0}")]
+    Request(String),
+    /// A certificate cannot be made.
+    #[error("certificate cannot be issued: {0}")]
+    Issue(String),
+    /// A certificate is not acceptable to the one who verifies it.
+    #[error("certificate refused: {0}")]
+    Refused(String),
+    /// A host that none of the server certificates names.
+    #[error("identity is not valid for provided host: [{host}]. is valid for: [{names}]")]
+    Host {
+        /// The host that was asked for.
+        host: String,
+        /// The names in the certificates, comma separated.
+        names: String,
+    },
+    /// Not a SPIFFE id of a known form.
+    #[error("invalid SPIFFE id `{id}`: {reason}")]
+    Spiffe {
+        /// The text.
+        id: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A token that is not acceptable.
+    #[error("token refused: {0}")]
+    Token(#[from] crate::token::TokenError),
+    /// A TLS configuration cannot be made.
+    #[error("TLS configuration: {0}")]
+    Tls(#[from] rustls::Error),
+    /// A document (identity file, bundle, key set) that cannot be read.
+    #[error("{what} not readable: {reason}")]
+    Document {
+        /// Which kind of document.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Names the section and key of the configuration the error comes from.
+    pub(crate) fn at(self, section: &str, key: impl Into<String>) -> Self {
+        Self::Value { section: section.to_owned(), key: key.into(), source: Box::new(self) }
+    }
+}

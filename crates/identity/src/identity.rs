@@ -1,0 +1,338 @@
+//! What an `identity:` section stands for: a client certificate, server certificates and the
+//! bundle of those that are believed (protocol: config 2).
+
+use std::sync::Arc;
+
+use rustls::sign::CertifiedKey;
+
+use crate::{
+    certificate::{self, Certificate, San},
+    error::{Error, Result},
+    key::PrivateKey,
+    location::Location,
+    trust::TrustBundle,
+};
+
+/// The values of an `identity:` section. Empty = absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IdentitySection {
+    /// Where the section stands, for messages: `identity`, `web[0].identity`. Empty = `identity`.
+    pub section: String,
+    /// Location of the client certificate chain, leaf first.
+    pub cert: String,
+    /// Location of one or several server certificate chains.
+    pub server_cert: String,
+    /// Location of the key of `cert`, and of `server_cert` unless `server_key` is given.
+    pub key: String,
+    /// Location of the key of `server_cert`.
+    pub server_key: String,
+    /// Location of the bundle of authorities that are believed.
+    pub ca: String,
+    /// More server certificates, chosen by server name.
+    pub alt_server_certs: Vec<AltServerCert>,
+}
+
+/// One further server certificate of an `identity:` section.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AltServerCert {
+    /// Location of the chain.
+    pub server_cert: String,
+    /// Location of its key; empty = the section's `key`.
+    pub server_key: String,
+}
+
+impl IdentitySection {
+    /// Where the section stands.
+    #[must_use]
+    pub fn section(&self) -> &str {
+        if self.section.is_empty() { "identity" } else { &self.section }
+    }
+
+    /// What a controller does with its own section: without any server certificate and key, the
+    /// client's serve for both (protocol: config 2.1).
+    #[must_use]
+    pub fn with_controller_defaults(mut self) -> Self {
+        if self.server_cert.is_empty() && self.server_key.is_empty() {
+            self.server_cert.clone_from(&self.cert);
+            self.server_key.clone_from(&self.key);
+        }
+        self
+    }
+
+    /// Checks that everything a web listener needs is there.
+    ///
+    /// # Errors
+    /// Naming the first key that is missing.
+    pub fn require_web(&self) -> Result<()> {
+        let missing = |key| Error::MissingValue { section: self.section().to_owned(), key };
+        if self.server_cert.is_empty() {
+            return Err(missing("server_cert"));
+        }
+        if self.key.is_empty() && self.server_key.is_empty() {
+            return Err(missing("key"));
+        }
+        if self.ca.is_empty() {
+            return Err(missing("ca"));
+        }
+        Ok(())
+    }
+
+    /// Every location in the section, with its key.
+    pub(crate) fn locations(&self) -> Vec<(String, &str)> {
+        let mut out: Vec<(String, &str)> = vec![
+            ("cert".into(), &self.cert),
+            ("server_cert".into(), &self.server_cert),
+            ("key".into(), &self.key),
+            ("server_key".into(), &self.server_key),
+            ("ca".into(), &self.ca),
+        ];
+        for (index, alt) in self.alt_server_certs.iter().enumerate() {
+            out.push((format!("alt_server_certs[{index}].server_cert"), &alt.server_cert));
+            out.push((format!("alt_server_certs[{index}].server_key"), &alt.server_key));
+        }
+        out.retain(|(_, value)| !value.is_empty());
+        out
+    }
+}
+
+/// A certificate with what leads up from it, and its key.
+#[derive(Debug, Clone)]
+pub struct KeyedChain {
+    chain: Vec<Certificate>,
+    key: PrivateKey,
+    tls: Arc<CertifiedKey>,
+}
+
+impl KeyedChain {
+    /// Puts a chain (leaf first) and the leaf's key together.
+    ///
+    /// # Errors
+    /// When the chain is empty, or the key is not the leaf's.
+    pub fn new(chain: Vec<Certificate>, key: PrivateKey) -> Result<Self> {
+        let leaf = chain.first().ok_or(Error::NoCertificate)?;
+        if leaf.public_key()? != key.public() {
+            return Err(Error::KeyMismatch(leaf.subject().to_owned()));
+        }
+        let der = chain.iter().map(|cert| cert.der().clone()).collect();
+        let tls = Arc::new(CertifiedKey::new(der, key.tls()));
+        Ok(Self { chain, key, tls })
+    }
+
+    /// The leaf.
+    #[must_use]
+    pub fn leaf(&self) -> &Certificate {
+        // `new` refuses empty chains.
+        &self.chain[0]
+    }
+
+    /// The chain as it is sent, leaf first.
+    #[must_use]
+    pub fn chain(&self) -> &[Certificate] {
+        &self.chain
+    }
+
+    /// The leaf's key.
+    #[must_use]
+    pub fn key(&self) -> &PrivateKey {
+        &self.key
+    }
+
+    /// Chain and key as rustls uses them.
+    #[must_use]
+    pub fn tls(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.tls)
+    }
+}
+
+/// A loaded identity. It does not change; see [`crate::LiveIdentity`] for one that follows its
+/// files.
+#[derive(Debug, Clone, Default)]
+pub struct Identity {
+    client: Option<KeyedChain>,
+    servers: Vec<KeyedChain>,
+    ca: TrustBundle,
+}
+
+impl Identity {
+    /// An identity of parts that are at hand.
+    #[must_use]
+    pub fn new(client: Option<KeyedChain>, servers: Vec<KeyedChain>, ca: TrustBundle) -> Self {
+        Self { client, servers, ca }
+    }
+
+    /// Loads what a section names.
+    ///
+    /// # Errors
+    /// Naming section, key and file.
+    pub fn load(section: &IdentitySection) -> Result<Self> {
+        let at = |key: &'static str| move |error: Error| error.at(section.section(), key);
+        let ca = match read(&section.ca).map_err(at("ca"))? {
+            Some(text) => TrustBundle::from_pem(&text).map_err(at("ca"))?,
+            None => TrustBundle::default(),
+        };
+        let key = read_key(&section.key).map_err(at("key"))?;
+        let client = match read(&section.cert).map_err(at("cert"))? {
+            Some(text) => {
+                let key = key.clone().ok_or_else(|| {
+                    at("key")(Error::NoKeyFor("no key specified for identity cert"))
+                })?;
+                Some(client_chain(&text, key, &ca).map_err(at("cert"))?)
+            }
+            None => None,
+        };
+        let mut identity = Self { client, servers: Vec::new(), ca };
+        identity.load_servers(section, key)?;
+        Ok(identity)
+    }
+
+    fn load_servers(&mut self, section: &IdentitySection, key: Option<PrivateKey>) -> Result<()> {
+        let at = |key: String| move |error: Error| error.at(section.section(), key);
+        if let Some(text) = read(&section.server_cert).map_err(at("server_cert".into()))? {
+            let own = read_key(&section.server_key).map_err(at("server_key".into()))?;
+            let key = own.or_else(|| key.clone()).ok_or_else(|| {
+                at("server_key".into())(Error::NoKeyFor(
+                    "no corresponding key specified for identity server_cert",
+                ))
+            })?;
+            let chains = server_chains(&text, &key).map_err(at("server_cert".into()))?;
+            self.servers.extend(chains);
+        }
+        for (index, alt) in section.alt_server_certs.iter().enumerate() {
+            let named = |leaf: &str| format!("alt_server_certs[{index}].{leaf}");
+            let Some(text) = read(&alt.server_cert).map_err(at(named("server_cert")))? else {
+                return Err(at(named("server_cert"))(Error::NoCertificate));
+            };
+            let own = read_key(&alt.server_key).map_err(at(named("server_key")))?;
+            let key = own.or_else(|| key.clone()).ok_or_else(|| {
+                at(named("server_key"))(Error::NoKeyFor(
+                    "no key specified for identity alternate server cert",
+                ))
+            })?;
+            let chains = server_chains(&text, &key).map_err(at(named("server_cert")))?;
+            self.servers.extend(chains);
+        }
+        self.warn_shared_names();
+        Ok(())
+    }
+
+    /// The client certificate.
+    #[must_use]
+    pub fn client(&self) -> Option<&KeyedChain> {
+        self.client.as_ref()
+    }
+
+    /// The server certificates, in the order of the section.
+    #[must_use]
+    pub fn servers(&self) -> &[KeyedChain] {
+        &self.servers
+    }
+
+    /// The first server certificate, or else the client certificate: what signs tokens
+    /// (protocol: auth 2.1).
+    #[must_use]
+    pub fn signing(&self) -> Option<&KeyedChain> {
+        self.servers.first().or(self.client.as_ref())
+    }
+
+    /// The first server certificate that names `host`.
+    #[must_use]
+    pub fn server_for(&self, host: &str) -> Option<&KeyedChain> {
+        self.servers.iter().find(|server| server.leaf().covers_host(host))
+    }
+
+    /// Those that are believed.
+    #[must_use]
+    pub fn ca(&self) -> &TrustBundle {
+        &self.ca
+    }
+
+    /// The name of the identity: the common name of the client leaf. It is the id of a router or
+    /// controller.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.client.as_ref().and_then(|client| client.leaf().common_name())
+    }
+
+    /// Checks that a certificate names `host`; brackets and zone of an address are ignored
+    /// (protocol: config 2.3).
+    ///
+    /// # Errors
+    /// With the names that the certificates have.
+    pub fn check_host(&self, host: &str) -> Result<()> {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let bare = bare.split('%').next().unwrap_or(bare);
+        let client = self.client.as_ref().map(KeyedChain::leaf);
+        if self.servers.is_empty() && client.is_some() {
+            return Ok(());
+        }
+        if self.server_for(bare).is_some() || client.is_some_and(|leaf| leaf.covers_host(bare)) {
+            return Ok(());
+        }
+        let first = self.servers.first().map(KeyedChain::leaf);
+        let mut names: Vec<String> = first
+            .into_iter()
+            .chain(client)
+            .flat_map(Certificate::sans)
+            .filter(|san| matches!(san, San::Dns(_) | San::Ip(_)))
+            .map(ToString::to_string)
+            .collect();
+        names.sort();
+        names.dedup();
+        Err(Error::Host { host: host.to_owned(), names: names.join(", ") })
+    }
+
+    fn warn_shared_names(&self) {
+        let mut seen = std::collections::HashMap::new();
+        for (index, server) in self.servers.iter().enumerate() {
+            for san in server.leaf().sans() {
+                match seen.insert(san, index) {
+                    Some(other) if other != index => tracing::warn!(
+                        name = %san,
+                        used = self.servers[other].leaf().fingerprint(),
+                        ignored = server.leaf().fingerprint(),
+                        "the hostname/ip is handled by more than one server certificate"
+                    ),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn read(value: &str) -> Result<Option<Vec<u8>>> {
+    if value.is_empty() { Ok(None) } else { Location::parse(value)?.read().map(Some) }
+}
+
+fn read_key(value: &str) -> Result<Option<PrivateKey>> {
+    read(value)?.map(|text| PrivateKey::from_pem(&text)).transpose()
+}
+
+/// What is sent as client: the leaf and every certificate above it, from the file itself or the
+/// intermediates of the bundle. Without a bundle the file is sent as it is.
+fn client_chain(text: &[u8], key: PrivateKey, ca: &TrustBundle) -> Result<KeyedChain> {
+    let file = Certificate::from_pem(text)?;
+    if ca.is_empty() {
+        return KeyedChain::new(file, key);
+    }
+    let (leaf, rest) = file.split_first().ok_or(Error::NoCertificate)?;
+    let candidates: Vec<Certificate> = ca.intermediates().chain(rest).cloned().collect();
+    KeyedChain::new(certificate::chain_up(leaf, &candidates), key)
+}
+
+/// One chain for each server leaf in the text; the authorities in the text are what chains are made
+/// of, the bundle is not used.
+fn server_chains(text: &[u8], key: &PrivateKey) -> Result<Vec<KeyedChain>> {
+    let mut file: Vec<Certificate> = Vec::new();
+    for cert in Certificate::from_pem(text)? {
+        if !file.contains(&cert) {
+            file.push(cert);
+        }
+    }
+    let authorities: Vec<Certificate> = file.iter().filter(|cert| cert.is_ca()).cloned().collect();
+    let named =
+        |cert: &Certificate| cert.sans().iter().any(|san| matches!(san, San::Dns(_) | San::Ip(_)));
+    file.iter()
+        .filter(|cert| (!cert.is_ca() && named(cert)) || cert.has_server_auth())
+        .map(|leaf| KeyedChain::new(certificate::chain_up(leaf, &authorities), key.clone()))
+        .collect()
+}

@@ -1,0 +1,44 @@
+//! Keys, certificates, authorities, tokens and TLS configurations of weft.
+//!
+//! Everything that proves who somebody is passes through here. A process loads its
+//! [`IdentitySection`] into a [`LiveIdentity`] and makes TLS configurations of it ([`tls`]); an
+//! [`Authority`] turns a [`CertificateRequest`] into a [`Certificate`]; a [`TrustBundle`] says
+//! whether a peer's leaf leads to somebody who is believed; [`token`] signs and verifies the tokens
+//! that controllers issue. The crate knows nothing of the network's model, HTTP or channels; time is
+//! an argument wherever a decision depends on it.
+
+pub mod authority;
+mod certificate;
+mod error;
+mod extension;
+mod file;
+mod identity;
+mod key;
+mod live;
+mod location;
+mod name;
+mod pem;
+mod public;
+mod request;
+mod spiffe;
+pub mod tls;
+pub mod token;
+mod trust;
+
+pub use authority::{Authority, AuthoritySpec, Leaf, Purpose};
+pub use certificate::{Certificate, San, chain_up, fingerprint, to_pem};
+pub use error::{Error, Result};
+pub use file::{MAX_FILE_BYTES, write_private};
+pub use identity::{AltServerCert, Identity, IdentitySection, KeyedChain};
+pub use key::PrivateKey;
+pub use live::LiveIdentity;
+pub use location::Location;
+pub use name::Subject;
+pub use pem::encode as encode_pem;
+pub use public::{KeyAlgorithm, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
+pub use request::{CertificateRequest, MAX_REQUEST_BYTES, MAX_REQUEST_NAMES};
+pub use spiffe::{SpiffeId, SpiffeSubject};
+pub use trust::{MAX_PEER_CHAIN, TrustBundle, Usage, Verify};
+
+#[cfg(test)]
+mod tests;

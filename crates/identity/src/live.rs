@@ -1,0 +1,126 @@
+//! An identity that follows its files.
+//!
+//! Files are compared by contents rather than watched by the system, so that every way of replacing
+//! them works: written in place, renamed over, or a symbolic link moved (protocol: config 2.4).
+//! TLS configurations made from a live identity use the new material for new handshakes.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::digest;
+
+use crate::{
+    error::{Error, Result},
+    file,
+    identity::{Identity, IdentitySection},
+    location::Location,
+};
+
+/// An identity that can be loaded again while it is in use.
+#[derive(Debug)]
+pub struct LiveIdentity {
+    section: IdentitySection,
+    current: ArcSwap<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    identity: Arc<Identity>,
+    /// Digest of all contents, to see changes.
+    contents: Vec<u8>,
+}
+
+impl LiveIdentity {
+    /// Loads the identity a section names.
+    ///
+    /// # Errors
+    /// As [`Identity::load`].
+    pub fn load(section: IdentitySection) -> Result<Arc<Self>> {
+        // Before, so that a change in between is seen by the next look.
+        let contents = contents(&section)?;
+        let identity = Arc::new(Identity::load(&section)?);
+        let current = ArcSwap::from_pointee(Loaded { identity, contents });
+        Ok(Arc::new(Self { section, current }))
+    }
+
+    /// An identity of parts that are at hand; it changes only by [`LiveIdentity::replace`].
+    #[must_use]
+    pub fn fixed(identity: Identity) -> Arc<Self> {
+        let current =
+            ArcSwap::from_pointee(Loaded { identity: Arc::new(identity), contents: Vec::new() });
+        Arc::new(Self { section: IdentitySection::default(), current })
+    }
+
+    /// The identity as it is now.
+    #[must_use]
+    pub fn current(&self) -> Arc<Identity> {
+        Arc::clone(&self.current.load().identity)
+    }
+
+    /// The section it was loaded from.
+    #[must_use]
+    pub fn section(&self) -> &IdentitySection {
+        &self.section
+    }
+
+    /// Puts another identity in its place.
+    pub fn replace(&self, identity: Identity) {
+        let contents = self.current.load().contents.clone();
+        self.current.store(Arc::new(Loaded { identity: Arc::new(identity), contents }));
+    }
+
+    /// Looks whether any file changed, and loads everything again if so. To be called now and then;
+    /// answers whether there is new material. What was in use stays in use on an error.
+    ///
+    /// # Errors
+    /// When the new files cannot be loaded, for example because only one of key and certificate has
+    /// been replaced yet; the next call tries again.
+    pub fn reload_if_changed(&self) -> Result<bool> {
+        if self.section.locations().is_empty() {
+            return Ok(false);
+        }
+        let contents = contents(&self.section)?;
+        if contents == self.current.load().contents {
+            return Ok(false);
+        }
+        let identity = Arc::new(Identity::load(&self.section)?);
+        self.current.store(Arc::new(Loaded { identity, contents }));
+        Ok(true)
+    }
+
+    /// Writes new client and server chains (PEM) over the files they were read from and loads them,
+    /// as renewal does (protocol: edge-control-plane 17.3, config 2.4).
+    ///
+    /// # Errors
+    /// When a certificate is not in a file, or a file cannot be written.
+    pub fn save_certificates(&self, client: Option<&str>, server: Option<&str>) -> Result<()> {
+        for (key, value, text) in [
+            ("cert", &self.section.cert, client),
+            ("server_cert", &self.section.server_cert, server),
+        ] {
+            let Some(text) = text else { continue };
+            let at = |error: Error| error.at(self.section.section(), key);
+            match Location::parse(value).map_err(at)? {
+                Location::File(path) => file::write_private(&path, text.as_bytes()).map_err(at)?,
+                Location::Inline(_) => {
+                    return Err(at(Error::Scheme(
+                        "pem, which cannot be written to: use a file".into(),
+                    )));
+                }
+            }
+        }
+        self.reload_if_changed().map(|_| ())
+    }
+}
+
+fn contents(section: &IdentitySection) -> Result<Vec<u8>> {
+    let mut digest = digest::Context::new(&digest::SHA256);
+    for (key, value) in section.locations() {
+        let read = Location::parse(value).and_then(|location| location.read());
+        let bytes = read.map_err(|error| error.at(section.section(), key.clone()))?;
+        digest.update(key.as_bytes());
+        digest.update(&(bytes.len() as u64).to_le_bytes());
+        digest.update(&bytes);
+    }
+    Ok(digest.finish().as_ref().to_vec())
+}

@@ -1,0 +1,49 @@
+//! PEM text in and out.
+//!
+//! Reading is lenient as operators' files need it: other blocks in between are skipped, and so are
+//! blocks that do not decode (protocol: config 2.2).
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rustls_pki_types::{
+    PrivateKeyDer,
+    pem::{PemObject as _, SectionKind},
+};
+
+/// Columns of a line of base64 text.
+const LINE: usize = 64;
+
+/// DER as one PEM block with a final newline.
+#[must_use]
+pub fn encode(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut out = String::with_capacity(text.len() + text.len() / LINE + 2 * label.len() + 40);
+    out.push_str("-----BEGIN ");
+    out.push_str(label);
+    out.push_str("-----\n");
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, tail) = rest.split_at(rest.len().min(LINE));
+        out.push_str(line);
+        out.push('\n');
+        rest = tail;
+    }
+    out.push_str("-----END ");
+    out.push_str(label);
+    out.push_str("-----\n");
+    out
+}
+
+/// The DER of every block of one kind, in order.
+pub(crate) fn blocks(text: &[u8], wanted: SectionKind) -> Vec<Vec<u8>> {
+    sections(text).filter(|(kind, _)| *kind == wanted).map(|(_, der)| der).collect()
+}
+
+/// The first private key of the text, whatever blocks stand before it.
+pub(crate) fn first_key(text: &[u8]) -> Option<PrivateKeyDer<'static>> {
+    sections(text).find_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der))
+}
+
+fn sections(text: &[u8]) -> impl Iterator<Item = (SectionKind, Vec<u8>)> + '_ {
+    // A block that does not decode is an `Err` item, after which the iterator goes on.
+    <(SectionKind, Vec<u8>)>::pem_slice_iter(text).filter_map(std::result::Result::ok)
+}

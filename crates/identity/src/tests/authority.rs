@@ -1,0 +1,261 @@
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, SystemTime},
+};
+
+use super::{Pki, dns, pem_of};
+use crate::{
+    Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, Leaf, PrivateKey,
+    Purpose, San, SpiffeId, Subject, TrustBundle, Usage, Verify,
+    authority::{BACKDATE, SESSION_CERTIFICATE_LIFE},
+};
+
+const KINDS: [KeyAlgorithm; 5] = [
+    KeyAlgorithm::EcP256,
+    KeyAlgorithm::EcP384,
+    KeyAlgorithm::EcP521,
+    KeyAlgorithm::Ed25519,
+    KeyAlgorithm::Rsa { bits: 2048 },
+];
+
+fn request(key: &PrivateKey, sans: &[San]) -> CertificateRequest {
+    let subject = Subject {
+        country: "US".into(),
+        organization: "Example Org".into(),
+        common_name: "abc123".into(),
+        ..Subject::default()
+    };
+    let pem = CertificateRequest::make_pem(key, &subject, sans).unwrap();
+    CertificateRequest::from_pem(&pem).unwrap()
+}
+
+/// Runs openssl, or says loudly that it is not there.
+fn openssl(dir: &Path, args: &[&str]) -> Option<String> {
+    match Command::new("openssl").args(args).current_dir(dir).output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "openssl {args:?}: {text}{errors}");
+            Some(text + &errors)
+        }
+        Err(_) => {
+            eprintln!("SKIPPED: no `openssl` program on this machine");
+            None
+        }
+    }
+}
+
+#[test]
+fn leaf_of_every_kind_of_key_chains_to_the_root_alone() {
+    let pki = Pki::new();
+    let root = TrustBundle::new([pki.root.certificate().clone()]);
+    for kind in KINDS {
+        let chain = pki.leaf_with(kind, "x", &[dns("x.example")], Purpose::Server);
+        let der: Vec<_> = chain.chain().iter().map(|cert| cert.der().clone()).collect();
+        let how = Verify { usage: Usage::Server, ..Verify::default() };
+        let path = root.verify(&der, how, pki.now).unwrap();
+        assert_eq!(path.len(), 3, "{kind:?}");
+        assert_eq!(&path[2], pki.root.certificate());
+        assert!(root.verify(&der[..1], how, pki.now).is_err(), "no intermediate");
+        assert!(pki.bundle().verify(&der[..1], how, pki.now).is_ok(), "partial chain");
+        let wrong = Verify { usage: Usage::Client, ..Verify::default() };
+        assert!(root.verify(&der, wrong, pki.now).is_err(), "wrong usage");
+        assert!(root.verify(&der, Verify::default(), pki.now).is_ok(), "any usage");
+    }
+}
+
+#[test]
+fn authorities_of_every_kind_of_key_sign() {
+    let now = SystemTime::now();
+    for kind in KINDS {
+        let spec = AuthoritySpec { key: kind, ..AuthoritySpec::new("root") };
+        let root = Authority::make_root(&spec, now).unwrap();
+        assert!(root.certificate().is_root(), "{kind:?}");
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let subject = Subject::common_name("leaf");
+        let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Client, now).unwrap();
+        let cert = root.issue(&leaf).unwrap();
+        let bundle = TrustBundle::new([root.certificate().clone()]);
+        bundle.verify_leaf(&cert, Verify::default(), now).unwrap();
+    }
+}
+
+#[test]
+fn openssl_accepts_what_we_issue() {
+    let pki = Pki::new();
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("root.pem", &pki.root.certificate().to_pem());
+    write("signer.pem", &pki.signer.certificate().to_pem());
+    let sans = [
+        dns("x.example"),
+        San::Ip("10.1.2.3".parse().unwrap()),
+        San::Ip("::1".parse().unwrap()),
+        San::Uri("spiffe://test.example/controller/x".into()),
+        San::Email("a@b.example".into()),
+    ];
+    let server = pki.leaf("x", &sans, Purpose::Server);
+    write("leaf.pem", &server.leaf().to_pem());
+    let args = ["verify", "-x509_strict", "-CAfile", "root.pem", "-untrusted", "signer.pem"];
+    let purpose = ["-purpose", "sslserver", "-verify_hostname", "x.example", "leaf.pem"];
+    let args: Vec<&str> = args.into_iter().chain(purpose).collect();
+    let Some(text) = openssl(dir.path(), &args) else { return };
+    assert!(text.contains("leaf.pem: OK"), "{text}");
+    let text = openssl(dir.path(), &["x509", "-in", "leaf.pem", "-noout", "-text"]).unwrap();
+    for part in [
+        "Digital Signature, Key Encipherment, Data Encipherment",
+        "TLS Web Server Authentication",
+        "DNS:x.example, IP Address:10.1.2.3, IP Address:0:0:0:0:0:0:0:1",
+        "URI:spiffe://test.example/controller/x, email:a@b.example",
+        "X509v3 Authority Key Identifier",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    assert!(!text.contains("Basic Constraints"), "{text}");
+    let fingerprint =
+        openssl(dir.path(), &["x509", "-in", "leaf.pem", "-noout", "-fingerprint", "-sha1"]);
+    let fingerprint = fingerprint.unwrap().replace(':', "").to_lowercase();
+    assert!(fingerprint.contains(server.leaf().fingerprint()));
+}
+
+#[test]
+fn requests_made_by_openssl_are_read_whatever_they_ask_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[req]\ndistinguished_name=dn\nprompt=no\nreq_extensions=ext\n\
+                  [dn]\n0.OU=one\n1.OU=two\n0.DC=com\n1.DC=example\nCN=dev\n\
+                  [ext]\nsubjectAltName=DNS:a.example,URI:spiffe://evil/identity/admin\n\
+                  basicConstraints=critical,CA:TRUE\nkeyUsage=keyCertSign\n\
+                  subjectKeyIdentifier=hash\n";
+    std::fs::write(dir.path().join("c.cnf"), config).unwrap();
+    let kinds: [&[&str]; 4] = [
+        &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
+        &["ec", "-pkeyopt", "ec_paramgen_curve:P-384"],
+        &["rsa:2048"],
+        &["ed25519"],
+    ];
+    let pki = Pki::new();
+    for kind in kinds {
+        let mut args = vec!["req", "-new", "-nodes", "-config", "c.cnf", "-keyout", "k.pem"];
+        // P-384 with SHA-256 is what OpenSSL does unless told otherwise.
+        args.extend(["-sha256", "-out", "r.pem", "-newkey"]);
+        args.extend(kind);
+        if openssl(dir.path(), &args).is_none() {
+            return;
+        }
+        let text = std::fs::read_to_string(dir.path().join("r.pem")).unwrap();
+        let request = CertificateRequest::from_pem(&text).unwrap();
+        let id = SpiffeId::identity("test.example", "abc");
+        let cert = pki.signer.issue(&Leaf::for_identity(&request, &id, pki.now)).unwrap();
+        assert_eq!(cert.subject_der(), request.subject_der(), "subject is taken over unchanged");
+        assert_eq!(cert.sans(), [San::Uri("spiffe://test.example/identity/abc".into())]);
+        assert!(!cert.is_ca());
+        assert!(cert.has_client_auth() && !cert.has_server_auth());
+        // The private key OpenSSL wrote is read, and is the one that was certified.
+        let key = std::fs::read(dir.path().join("k.pem")).unwrap();
+        let key = PrivateKey::from_pem(&key).unwrap();
+        assert_eq!(cert.public_key().unwrap(), key.public());
+        let bundle = pki.bundle();
+        bundle
+            .verify_leaf(&cert, Verify { usage: Usage::Client, ..Verify::default() }, pki.now)
+            .unwrap();
+    }
+}
+
+#[test]
+fn validity_follows_the_kind_of_certificate() {
+    let pki = Pki::new();
+    // 29 February 2028, noon.
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_835_438_400);
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let request = request(&key, &[dns("r.example")]);
+    let id = SpiffeId::api_session("td", "i", "s", "c");
+    let session = Leaf::for_session(&request, "i", &id, SESSION_CERTIFICATE_LIFE, now).unwrap();
+    let session = pki.signer.issue(&session).unwrap();
+    assert_eq!(session.not_before(), now);
+    assert_eq!(session.not_after(), now + Duration::from_secs(12 * 3600));
+    assert_eq!(session.common_name(), Some("i"));
+    assert_eq!(session.subject(), "CN=i");
+    let router = Leaf::for_router(&request, Purpose::Server, now);
+    let router = pki.signer.issue(&router).unwrap();
+    assert_eq!(router.not_before(), now - BACKDATE);
+    // 1 March 2029, noon.
+    assert_eq!(router.not_after(), now + Duration::from_secs(366 * 86_400));
+    assert_eq!(router.sans(), [dns("r.example")]);
+    assert_eq!(router.common_name(), Some("abc123"));
+}
+
+#[test]
+fn dates_are_checked_and_those_of_the_leaf_may_be_ignored() {
+    let pki = Pki::new();
+    let bundle = pki.bundle();
+    let leaf = pki.leaf("x", &[], Purpose::Client);
+    let later = pki.now + Duration::from_secs(2 * 366 * 86_400);
+    assert!(bundle.verify_leaf(leaf.leaf(), Verify::default(), later).is_err());
+    let ignore = Verify { ignore_leaf_validity: true, ..Verify::default() };
+    assert!(bundle.verify_leaf(leaf.leaf(), ignore, later).is_ok());
+    let much_later = pki.now + Duration::from_secs(20 * 366 * 86_400);
+    assert!(
+        bundle.verify_leaf(leaf.leaf(), ignore, much_later).is_err(),
+        "authorities have expired too"
+    );
+}
+
+#[test]
+fn a_leaf_in_the_bundle_is_believed_as_itself_and_issues_nothing() {
+    let pki = Pki::new();
+    let leaf = pki.leaf("x", &[dns("x")], Purpose::Both);
+    let other = pki.leaf("y", &[], Purpose::Client);
+    let pinned = TrustBundle::new([leaf.leaf().clone()]);
+    pinned.verify_leaf(leaf.leaf(), Verify::default(), pki.now).unwrap();
+    assert!(pinned.verify_leaf(other.leaf(), Verify::default(), pki.now).is_err());
+    let stranger = Pki::new();
+    let foreign = stranger.leaf("x", &[], Purpose::Client);
+    assert!(pki.bundle().verify_leaf(foreign.leaf(), Verify::default(), pki.now).is_err());
+    // A trusted certificate as filler does not make a foreign leaf trusted.
+    let chain = [foreign.leaf().der().clone(), leaf.leaf().der().clone()];
+    assert!(pki.bundle().verify(&chain, Verify::default(), pki.now).is_err());
+}
+
+#[test]
+fn handed_out_chain_leaves_the_root_out() {
+    let pki = Pki::new();
+    let leaf = pki.leaf("x", &[], Purpose::Client);
+    let chain = pki.bundle().chain_of(leaf.leaf());
+    assert_eq!(chain, [leaf.leaf().clone(), pki.signer.certificate().clone()]);
+    assert_eq!(Certificate::from_pem(pem_of(&chain).as_bytes()).unwrap(), chain);
+}
+
+#[test]
+fn path_length_zero_issues_no_authority() {
+    let pki = Pki::new();
+    let error = pki.signer.make_intermediate(&AuthoritySpec::new("x"), pki.now).unwrap_err();
+    assert!(error.to_string().contains("path length 0"), "{error}");
+}
+
+#[test]
+fn forged_and_sloppy_requests_are_refused() {
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let subject = Subject::common_name("x");
+    let pem = CertificateRequest::make_pem(&key, &subject, &[]).unwrap();
+    let mut der = CertificateRequest::make_der(&key, &subject, &[]).unwrap();
+    CertificateRequest::from_der(&der).unwrap();
+    // One bit of the name.
+    let at = der.windows(1).position(|byte| byte == b"x").unwrap();
+    der[at] = b'y';
+    let error = CertificateRequest::from_der(&der).unwrap_err().to_string();
+    assert!(error.contains("not made by the key"), "{error}");
+    for text in [String::new(), format!("{pem}{pem}"), format!("{pem}more"), "x".repeat(70_000)] {
+        assert!(CertificateRequest::from_pem(&text).is_err(), "{text}");
+    }
+    assert!(CertificateRequest::from_pem(&format!("{pem}\n")).is_ok());
+}
+
+#[test]
+fn authority_needs_its_own_key_and_the_flag() {
+    let pki = Pki::new();
+    let other = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    assert!(Authority::new(pki.signer.certificate().clone(), other).is_err());
+    let leaf = pki.leaf("x", &[], Purpose::Client);
+    assert!(Authority::new(leaf.leaf().clone(), leaf.key().clone()).is_err());
+}

@@ -1,0 +1,254 @@
+//! Client configurations.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::{
+        ResolvesClientCert, Resumption,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    sign::CertifiedKey,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use webpki::EndEntityCert;
+
+use super::{Signatures, provider, refusal};
+use crate::{
+    error::{Error, Result},
+    identity::KeyedChain,
+    live::LiveIdentity,
+    trust::{TrustBundle, Usage, Verify},
+};
+
+/// How a client speaks TLS.
+#[derive(Debug, Clone)]
+pub struct ClientTls<'a> {
+    /// Application protocols to offer; none with an empty list.
+    pub alpn: &'a [&'a [u8]],
+    /// Whom to believe.
+    pub trust: Trust,
+    /// Whose client certificate to present, if any.
+    pub identity: Option<Arc<LiveIdentity>>,
+}
+
+/// Whom a client believes.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// A bundle.
+    Bundle(TrustBundle),
+    /// The bundle that an identity has at the time of the handshake.
+    Identity(Arc<LiveIdentity>),
+}
+
+impl Trust {
+    fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<()> {
+        let how = Verify { usage: Usage::Server, ..Verify::default() };
+        match self {
+            Self::Bundle(bundle) => bundle.verify(chain, how, now),
+            Self::Identity(identity) => identity.current().ca().verify(chain, how, now),
+        }
+        .map(|_| ())
+    }
+}
+
+impl<'a> ClientTls<'a> {
+    /// Believes the identity's bundle and presents its client certificate: every connection inside
+    /// the network.
+    #[must_use]
+    pub fn of_identity(identity: &Arc<LiveIdentity>, alpn: &'a [&'a [u8]]) -> Self {
+        Self {
+            alpn,
+            trust: Trust::Identity(Arc::clone(identity)),
+            identity: Some(Arc::clone(identity)),
+        }
+    }
+
+    /// Believes a bundle and presents nothing.
+    #[must_use]
+    pub fn anonymous(bundle: TrustBundle, alpn: &'a [&'a [u8]]) -> Self {
+        Self { alpn, trust: Trust::Bundle(bundle), identity: None }
+    }
+}
+
+/// A client configuration that verifies the chain and the name of the server.
+///
+/// # Errors
+/// When the provider lacks what weft needs.
+pub fn client_config(tls: &ClientTls<'_>) -> Result<ClientConfig> {
+    let verifier = Believed { signatures: Signatures(provider()), trust: tls.trust.clone() };
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match &tls.identity {
+        Some(identity) => {
+            builder.with_client_cert_resolver(Arc::new(Presented(Arc::clone(identity))))
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = tls.alpn.iter().map(|name| name.to_vec()).collect();
+    // A resumed session would keep an identity and a trust that were replaced meanwhile.
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+/// A client configuration that believes anybody and keeps the chain it was shown, for the first
+/// step of an enrollment: the signature of the enrollment token is then checked with the leaf's
+/// key. The handshake still proves that the server holds that key. Nothing but the chain may be
+/// taken from such a connection.
+///
+/// # Errors
+/// When the provider lacks what weft needs.
+pub fn collecting_client_config(alpn: &[&[u8]]) -> Result<(ClientConfig, CollectedChain)> {
+    let collected = CollectedChain::default();
+    let verifier = Collector { signatures: Signatures(provider()), collected: collected.clone() };
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    config.resumption = Resumption::disabled();
+    Ok((config, collected))
+}
+
+/// The chain of the last server that was met.
+#[derive(Debug, Clone, Default)]
+pub struct CollectedChain {
+    chain: Arc<Mutex<Vec<CertificateDer<'static>>>>,
+}
+
+impl CollectedChain {
+    /// The chain, leaf first. To be read after the handshake is complete.
+    #[must_use]
+    pub fn chain(&self) -> Vec<CertificateDer<'static>> {
+        self.chain.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, chain: Vec<CertificateDer<'static>>) {
+        *self.chain.lock().unwrap_or_else(PoisonError::into_inner) = chain;
+    }
+}
+
+#[derive(Debug)]
+struct Presented(Arc<LiveIdentity>);
+
+impl ResolvesClientCert for Presented {
+    fn resolve(&self, _hints: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let identity = self.0.current();
+        let client = identity.client()?;
+        client.key().tls().choose_scheme(schemes)?;
+        Some(KeyedChain::tls(client))
+    }
+
+    fn has_certs(&self) -> bool {
+        self.0.current().client().is_some()
+    }
+}
+
+#[derive(Debug)]
+struct Believed {
+    signatures: Signatures,
+    trust: Trust,
+}
+
+impl Believed {
+    fn verify(
+        &self,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        now: SystemTime,
+    ) -> Result<()> {
+        self.trust.verify(chain, now)?;
+        let leaf = chain.first().ok_or(Error::NoCertificate)?;
+        EndEntityCert::try_from(leaf)
+            .and_then(|leaf| leaf.verify_is_valid_for_subject_name(name))
+            .map_err(|error| Error::Refused(format!("it is not for `{}`: {error}", name.to_str())))
+    }
+}
+
+impl ServerCertVerifier for Believed {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let chain: Vec<CertificateDer<'_>> =
+            std::iter::once(end_entity).chain(intermediates).cloned().collect();
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(now.as_secs());
+        self.verify(&chain, server_name, now).map_err(|error| refusal(&error))?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls12(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls13(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signatures.schemes()
+    }
+}
+
+#[derive(Debug)]
+struct Collector {
+    signatures: Signatures,
+    collected: CollectedChain,
+}
+
+impl ServerCertVerifier for Collector {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let chain = std::iter::once(end_entity).chain(intermediates);
+        self.collected.set(chain.map(|cert| cert.clone().into_owned()).collect());
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls12(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls13(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signatures.schemes()
+    }
+}

@@ -1,0 +1,196 @@
+//! Server configurations.
+
+use std::{fmt, sync::Arc};
+
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    server::{
+        ClientHello, NoServerSessionStorage, ResolvesServerCert,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+    sign::CertifiedKey,
+};
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+use super::{Signatures, provider, refusal};
+use crate::{error::Result, identity::KeyedChain, live::LiveIdentity};
+
+/// Judges the chain of a client during the handshake, leaf first.
+pub type JudgeClient = dyn Fn(&[CertificateDer<'_>]) -> Result<()> + Send + Sync;
+
+/// What a server asks of its clients. In every case but [`ClientAuth::None`] the handshake proves
+/// that the client holds the key of the leaf it presents.
+#[derive(Clone)]
+pub enum ClientAuth {
+    /// No certificate is asked for (outer TLS of WebSockets).
+    None,
+    /// A certificate is asked for and may be absent; its chain is left to the caller (web).
+    Request,
+    /// A certificate must be there; its chain is left to the caller (control, links).
+    Require,
+    /// A certificate must be there, and is judged during the handshake (edge). The judge is asked
+    /// for every handshake, so what it knows may change.
+    Judge(Arc<JudgeClient>),
+}
+
+impl fmt::Debug for ClientAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Request => "Request",
+            Self::Require => "Require",
+            Self::Judge(_) => "Judge",
+        })
+    }
+}
+
+/// How a server speaks TLS.
+#[derive(Debug, Clone)]
+pub struct ServerTls<'a> {
+    /// Application protocols, the preferred first. With an empty list none is negotiated.
+    pub alpn: &'a [&'a [u8]],
+    /// What is asked of clients.
+    pub client_auth: ClientAuth,
+}
+
+/// A server configuration that presents the identity's server certificates: the first that fits
+/// the name and the signature schemes the client offers, else the first
+/// (protocol: config 2.3).
+///
+/// # Errors
+/// When the provider lacks what weft needs.
+pub fn server_config(identity: &Arc<LiveIdentity>, tls: &ServerTls<'_>) -> Result<ServerConfig> {
+    let identity = Arc::clone(identity);
+    build(
+        Arc::new(Presented(Box::new(move |hello| {
+            choose(identity.current().servers(), hello).map(KeyedChain::tls)
+        }))),
+        tls,
+    )
+}
+
+/// As [`server_config`], for certificates that do not come from an identity.
+///
+/// # Errors
+/// When the provider lacks what weft needs.
+pub fn server_config_for(chains: Vec<KeyedChain>, tls: &ServerTls<'_>) -> Result<ServerConfig> {
+    build(
+        Arc::new(Presented(Box::new(move |hello| choose(&chains, hello).map(KeyedChain::tls)))),
+        tls,
+    )
+}
+
+fn build(presented: Arc<Presented>, tls: &ServerTls<'_>) -> Result<ServerConfig> {
+    let provider = provider();
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let verify = |mandatory, judge| {
+        Arc::new(AnyClient { signatures: Signatures(provider), mandatory, judge })
+    };
+    let mut resumable = true;
+    let builder = match &tls.client_auth {
+        ClientAuth::None => builder.with_no_client_auth(),
+        ClientAuth::Request => builder.with_client_cert_verifier(verify(false, None)),
+        ClientAuth::Require => {
+            resumable = false;
+            builder.with_client_cert_verifier(verify(true, None))
+        }
+        ClientAuth::Judge(judge) => {
+            resumable = false;
+            builder.with_client_cert_verifier(verify(true, Some(Arc::clone(judge))))
+        }
+    };
+    let mut config = builder.with_cert_resolver(presented);
+    config.alpn_protocols = tls.alpn.iter().map(|name| name.to_vec()).collect();
+    if !resumable {
+        // A resumed session would carry a certificate past the judge and past its expiry.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(config)
+}
+
+fn choose<'a>(chains: &'a [KeyedChain], hello: &ClientHello<'_>) -> Option<&'a KeyedChain> {
+    let fits = |chain: &&KeyedChain| {
+        hello.server_name().is_none_or(|name| chain.leaf().covers_host(name))
+            && chain.key().tls().choose_scheme(hello.signature_schemes()).is_some()
+    };
+    chains.iter().find(fits).or_else(|| chains.first())
+}
+
+type Choose = dyn Fn(&ClientHello<'_>) -> Option<Arc<CertifiedKey>> + Send + Sync;
+
+struct Presented(Box<Choose>);
+
+impl ResolvesServerCert for Presented {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        (self.0)(&hello)
+    }
+}
+
+impl fmt::Debug for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Presented")
+    }
+}
+
+/// Accepts any certificate whose key the handshake proves, unless a judge says otherwise.
+struct AnyClient {
+    signatures: Signatures,
+    mandatory: bool,
+    judge: Option<Arc<JudgeClient>>,
+}
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // Peers pick a certificate by these if there are any; an empty list lets them send theirs.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        if let Some(judge) = &self.judge {
+            let chain: Vec<CertificateDer<'_>> =
+                std::iter::once(end_entity).chain(intermediates).cloned().collect();
+            judge(&chain).map_err(|error| refusal(&error))?;
+        }
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls12(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.tls13(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signatures.schemes()
+    }
+}
+
+impl fmt::Debug for AnyClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyClient").field("mandatory", &self.mandatory).finish_non_exhaustive()
+    }
+}

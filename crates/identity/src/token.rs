@@ -1,0 +1,4 @@
+//! placeholder
+/// x
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {}

@@ -1,0 +1,298 @@
+//! Who is believed: bundles of certificates, and the check that a leaf chains to one of them.
+//!
+//! Every authority of a bundle is a trust anchor, intermediates included, so that a partial chain
+//! suffices (protocol: config 2.3, channel 3.2). A certificate of the bundle that is no authority
+//! is believed as itself and issues nothing: enrollment trusts exactly one server leaf that way.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use webpki::{
+    EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage,
+    RequiredEkuNotFoundContext, VerifiedPath,
+};
+
+use crate::{
+    certificate::{self, Certificate},
+    error::{Error, Result},
+};
+
+/// Most certificates a peer may send along with its leaf.
+pub const MAX_PEER_CHAIN: usize = 32;
+
+/// What a leaf must be allowed to do by its extended key usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Usage {
+    /// Anything: the extension is not looked at.
+    #[default]
+    Any,
+    /// Client authentication, if the extension is there.
+    Client,
+    /// Server authentication, if the extension is there.
+    Server,
+}
+
+/// How a chain is to be verified.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Verify<'a> {
+    /// What the leaf must be allowed to do.
+    pub usage: Usage,
+    /// Do not look at the dates of the leaf. Those above it are always checked.
+    pub ignore_leaf_validity: bool,
+    /// Further certificates a chain may lead through.
+    pub intermediates: &'a [Certificate],
+}
+
+/// A set of certificates that are believed. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct TrustBundle {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    certificates: Vec<Certificate>,
+    /// Anchors with the index of the certificate each was made of.
+    anchors: Vec<TrustAnchor<'static>>,
+    anchor_of: Vec<usize>,
+}
+
+impl TrustBundle {
+    /// A bundle of these certificates, each once.
+    #[must_use]
+    pub fn new(certificates: impl IntoIterator<Item = Certificate>) -> Self {
+        let mut inner = Inner::default();
+        for certificate in certificates {
+            if inner.certificates.contains(&certificate) {
+                continue;
+            }
+            if let Some(anchor) = anchor(&certificate) {
+                inner.anchors.push(anchor);
+                inner.anchor_of.push(inner.certificates.len());
+            }
+            inner.certificates.push(certificate);
+        }
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// A bundle of all certificates of a PEM text.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn from_pem(text: &[u8]) -> Result<Self> {
+        Certificate::from_pem(text).map(Self::new)
+    }
+
+    /// The certificates, in order.
+    #[must_use]
+    pub fn certificates(&self) -> &[Certificate] {
+        &self.inner.certificates
+    }
+
+    /// Whether nobody is believed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.certificates.is_empty()
+    }
+
+    /// The authorities that did not sign themselves.
+    pub fn intermediates(&self) -> impl Iterator<Item = &Certificate> {
+        self.inner.certificates.iter().filter(|cert| cert.is_ca() && !cert.is_root())
+    }
+
+    /// The authorities that signed themselves.
+    pub fn roots(&self) -> impl Iterator<Item = &Certificate> {
+        self.inner.certificates.iter().filter(|cert| cert.is_root())
+    }
+
+    /// The bundle as PEM text.
+    #[must_use]
+    pub fn to_pem(&self) -> String {
+        certificate::to_pem(&self.inner.certificates)
+    }
+
+    /// A leaf followed by every intermediate of the bundle above it, the root left out: the form in
+    /// which issued certificates are handed out (protocol: auth 2.4).
+    #[must_use]
+    pub fn chain_of(&self, leaf: &Certificate) -> Vec<Certificate> {
+        let candidates: Vec<Certificate> = self.intermediates().cloned().collect();
+        certificate::chain_up(leaf, &candidates)
+    }
+
+    /// Verifies that `chain[0]` leads to a certificate of the bundle, possibly through the others
+    /// of `chain`, and answers the path from the leaf to the one that is believed.
+    ///
+    /// Only the leaf is the peer; the rest are fillers that prove nothing by themselves
+    /// (protocol: channel 10).
+    ///
+    /// # Errors
+    /// With the reason, when it does not.
+    pub fn verify(
+        &self,
+        chain: &[CertificateDer<'_>],
+        how: Verify<'_>,
+        now: SystemTime,
+    ) -> Result<Vec<Certificate>> {
+        let (leaf_der, fillers) =
+            chain.split_first().ok_or_else(|| Error::Refused("none was presented".into()))?;
+        if fillers.len() > MAX_PEER_CHAIN {
+            return Err(Error::Refused(format!(
+                "{} certificates in the chain, {MAX_PEER_CHAIN} are read",
+                fillers.len()
+            )));
+        }
+        let leaf = Certificate::from_der(leaf_der.clone().into_owned())?;
+        if self.inner.certificates.contains(&leaf) {
+            return self.verify_pinned(leaf, how, now);
+        }
+        let intermediates: Vec<CertificateDer<'_>> = fillers
+            .iter()
+            .cloned()
+            .chain(how.intermediates.iter().map(|cert| cert.der().clone()))
+            .collect();
+        self.verify_path(leaf, &intermediates, how, now)
+    }
+
+    /// As [`TrustBundle::verify`] for a parsed certificate without fillers.
+    ///
+    /// # Errors
+    /// With the reason, when it does not lead to the bundle.
+    pub fn verify_leaf(
+        &self,
+        leaf: &Certificate,
+        how: Verify<'_>,
+        now: SystemTime,
+    ) -> Result<Vec<Certificate>> {
+        self.verify(std::slice::from_ref(leaf.der()), how, now)
+    }
+
+    fn verify_pinned(
+        &self,
+        leaf: Certificate,
+        how: Verify<'_>,
+        now: SystemTime,
+    ) -> Result<Vec<Certificate>> {
+        if !how.ignore_leaf_validity && !leaf.is_valid_at(now) {
+            return Err(Error::Refused(format!("`{}` is not in validity", leaf.subject())));
+        }
+        Ok(vec![leaf])
+    }
+
+    fn verify_path(
+        &self,
+        leaf: Certificate,
+        intermediates: &[CertificateDer<'_>],
+        how: Verify<'_>,
+        now: SystemTime,
+    ) -> Result<Vec<Certificate>> {
+        let refused =
+            |error: webpki::Error| Error::Refused(format!("`{}`: {error}", leaf.subject()));
+        let end = EndEntityCert::try_from(leaf.der()).map_err(refused)?;
+        let at = if how.ignore_leaf_validity {
+            now.clamp(leaf.not_before(), leaf.not_after().max(leaf.not_before()))
+        } else {
+            now
+        };
+        let dates_above = |path: &VerifiedPath<'_>| self.dates_above(path, now);
+        let path = end
+            .verify_for_usage(
+                webpki::ALL_VERIFICATION_ALGS,
+                &self.inner.anchors,
+                intermediates,
+                unix(at),
+                how.usage,
+                None,
+                Some(&dates_above),
+            )
+            .map_err(refused)?;
+        let mut out = vec![leaf.clone()];
+        for cert in path.intermediate_certificates() {
+            out.push(Certificate::from_der(cert.der().into_owned())?);
+        }
+        out.extend(self.certificate_of(path.anchor()).cloned());
+        Ok(out)
+    }
+
+    /// Dates of everything above the leaf. The library does not look at those of anchors, and
+    /// looks at the others at the time chosen for the leaf.
+    fn dates_above(&self, path: &VerifiedPath<'_>, now: SystemTime) -> Result<(), webpki::Error> {
+        let time = unix(now);
+        let expired = |cert: &Certificate| webpki::Error::CertExpired {
+            time,
+            not_after: unix(cert.not_after()),
+        };
+        for cert in path.intermediate_certificates() {
+            let cert = Certificate::from_der(cert.der().into_owned())
+                .map_err(|_| webpki::Error::BadDer)?;
+            if !cert.is_valid_at(now) {
+                return Err(expired(&cert));
+            }
+        }
+        match self.certificate_of(path.anchor()) {
+            Some(anchor) if !anchor.is_valid_at(now) => Err(expired(anchor)),
+            _ => Ok(()),
+        }
+    }
+
+    fn certificate_of(&self, anchor: &TrustAnchor<'_>) -> Option<&Certificate> {
+        let position = self.inner.anchors.iter().position(|one| {
+            one.subject == anchor.subject
+                && one.subject_public_key_info == anchor.subject_public_key_info
+        })?;
+        self.inner.certificates.get(*self.inner.anchor_of.get(position)?)
+    }
+}
+
+impl ExtendedKeyUsageValidator for Usage {
+    fn validate(&self, iter: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
+        match self {
+            Self::Any => Ok(()),
+            Self::Client => any_or(iter, &KeyUsage::client_auth()),
+            Self::Server => any_or(iter, &KeyUsage::server_auth()),
+        }
+    }
+}
+
+/// The usage is there, or any usage is, or the extension is absent.
+fn any_or(iter: KeyPurposeIdIter<'_, '_>, wanted: &KeyUsage) -> Result<(), webpki::Error> {
+    const ANY: [usize; 5] = [2, 5, 29, 37, 0];
+    let id: Vec<usize> = wanted.oid_values().collect();
+    let mut present = Vec::new();
+    for one in iter {
+        let one = one?.to_decoded_oid();
+        if one == ANY || one == id {
+            return Ok(());
+        }
+        present.push(one);
+    }
+    if present.is_empty() {
+        return Ok(());
+    }
+    Err(webpki::Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext {
+        required: *wanted,
+        present,
+    }))
+}
+
+fn anchor(certificate: &Certificate) -> Option<TrustAnchor<'static>> {
+    if !certificate.is_ca() && !is_version_1(certificate) {
+        return None;
+    }
+    webpki::anchor_from_trusted_cert(certificate.der()).ok().map(|anchor| anchor.to_owned())
+}
+
+/// Roots of the first version of X.509 have no extensions that could call them authorities.
+fn is_version_1(certificate: &Certificate) -> bool {
+    use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
+    X509Certificate::from_der(certificate.der())
+        .is_ok_and(|(_, parsed)| parsed.version() == X509Version::V1)
+}
+
+fn unix(time: SystemTime) -> UnixTime {
+    UnixTime::since_unix_epoch(
+        time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO),
+    )
+}
