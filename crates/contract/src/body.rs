@@ -1,0 +1,410 @@
+//! Request bodies: one type per kind serves create, replace and patch.
+//!
+//! Every member is optional and null is the same as absent, so a member that is `Some` was sent:
+//! that is all a patch needs to know (protocol: management-api 2.4). What a verb requires is said
+//! by the [`Field`] rows of the type, which also feed the commands and the API description.
+//! Unknown members are ignored (protocol: management-api 1.2).
+//!
+//! ```
+//! use weft_contract::body::{self, Verb};
+//! use weft_contract::resource::service::ServiceBody;
+//!
+//! let patch: ServiceBody = body::decode(br#"{"name":"web"}"#, Verb::Patch).unwrap();
+//! assert_eq!(patch.name.as_deref(), Some("web"));
+//! assert_eq!(patch.encryption_required, None);
+//!
+//! let refused = body::decode::<ServiceBody>(br#"{"name":"web"}"#, Verb::Create).unwrap_err();
+//! assert_eq!(refused.to_string(), "encryptionRequired: encryptionRequired in body is required");
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Cause, ErrorCode};
+use crate::json::{JsonMap, Password, Tags, Username};
+use crate::timestamp::Timestamp;
+
+/// What a body is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// A new entity, or an action: POST.
+    Create,
+    /// All of an entity: PUT.
+    Replace,
+    /// Parts of an entity: PATCH.
+    Patch,
+}
+
+/// Which verbs cannot do without a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// None.
+    Optional,
+    /// Create only.
+    Create,
+    /// Replace only.
+    Replace,
+    /// Create and replace.
+    Both,
+    /// All three.
+    Always,
+}
+
+impl Need {
+    /// Whether this verb requires the member.
+    #[must_use]
+    pub const fn covers(self, verb: Verb) -> bool {
+        match self {
+            Self::Optional => false,
+            Self::Create => matches!(verb, Verb::Create),
+            Self::Replace => matches!(verb, Verb::Replace),
+            Self::Both => matches!(verb, Verb::Create | Verb::Replace),
+            Self::Always => true,
+        }
+    }
+}
+
+/// One member of a body.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// What it holds.
+    pub shape: FieldType,
+    /// Which verbs require it.
+    pub need: Need,
+    /// The collection whose entities it names by id, if it does.
+    pub names: Option<&'static str>,
+    /// What it means.
+    pub about: &'static str,
+}
+
+/// What a member holds.
+#[derive(Clone, Copy, Debug)]
+pub enum FieldType {
+    /// A text.
+    Text,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number in these bounds.
+    Integer {
+        /// The least.
+        min: i64,
+        /// The most.
+        max: i64,
+    },
+    /// A date and time.
+    Time,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// An object with these members.
+    Object(&'static [Field]),
+    /// An array.
+    List(&'static FieldType),
+    /// An object from any names to values of one type.
+    Map(&'static FieldType),
+    /// An object of any content.
+    Json,
+}
+
+/// A type that can be a member of a body.
+pub trait Shape {
+    /// What it holds.
+    const SHAPE: FieldType;
+}
+
+macro_rules! shapes {
+    ($($type:ty => $shape:expr,)*) => {
+        $(impl Shape for $type { const SHAPE: FieldType = $shape; })*
+    };
+}
+
+shapes! {
+    String => FieldType::Text,
+    Username => FieldType::Text,
+    Password => FieldType::Text,
+    bool => FieldType::Bool,
+    u16 => FieldType::Integer { min: 0, max: u16::MAX as i64 },
+    u32 => FieldType::Integer { min: 0, max: u32::MAX as i64 },
+    i64 => FieldType::Integer { min: i64::MIN, max: i64::MAX },
+    Timestamp => FieldType::Time,
+    JsonMap => FieldType::Json,
+    Tags => FieldType::Json,
+}
+
+impl<T: Shape> Shape for Vec<T> {
+    const SHAPE: FieldType = FieldType::List(&T::SHAPE);
+}
+
+impl<T: Shape> Shape for BTreeMap<String, T> {
+    const SHAPE: FieldType = FieldType::Map(&T::SHAPE);
+}
+
+/// A request body; made by the `body!` macro.
+pub trait Body: Serialize + DeserializeOwned + Default {
+    /// Its members.
+    const FIELDS: &'static [Field];
+
+    /// The names of the members this verb requires and that are not there, nested ones dotted.
+    fn missing(&self, verb: Verb) -> Vec<String>;
+
+    /// The names of the members that are there.
+    fn members(&self) -> Vec<&'static str>;
+}
+
+/// Why a body was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// Not JSON.
+    #[error("{0}")]
+    Syntax(String),
+    /// A member is missing, or is not what it must be.
+    #[error("{field}: {reason}")]
+    Field {
+        /// The member, dotted.
+        field: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl BodyError {
+    /// The code to answer with.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Syntax(_) => ErrorCode::CouldNotParseBody,
+            Self::Field { .. } => ErrorCode::CouldNotValidate,
+        }
+    }
+
+    /// The cause to answer with. It never holds the value sent: that could be a password.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Syntax(text) => Cause { message: Some(text.clone()), ..Cause::default() },
+            Self::Field { field, reason } => Cause::field(field, reason.clone(), ""),
+        }
+    }
+}
+
+/// Reads a body and checks that what the verb requires is there.
+///
+/// # Errors
+/// Says which member is wrong, or where the text stops being JSON.
+pub fn decode<B: Body>(text: &[u8], verb: Verb) -> Result<B, BodyError> {
+    // Derived readers take an array for an object, member by member: nobody means that.
+    if text.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| *byte == b'[') {
+        return Err(BodyError::Syntax("an object is expected, not an array".to_owned()));
+    }
+    let body: B = read(text)?;
+    match body.missing(verb).into_iter().next() {
+        None => Ok(body),
+        Some(field) => {
+            let reason = format!("{field} in body is required");
+            Err(BodyError::Field { field, reason })
+        }
+    }
+}
+
+/// Reads JSON that is no [`Body`], such as a list of objects, with the same errors.
+///
+/// # Errors
+/// As [`decode`].
+pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, BodyError> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let inner = error.inner();
+        if inner.is_data() {
+            BodyError::Field { field: error.path().to_string(), reason: reason(inner) }
+        } else {
+            BodyError::Syntax(inner.to_string())
+        }
+    })?;
+    reader.end().map_err(|error| BodyError::Syntax(error.to_string()))?;
+    Ok(value)
+}
+
+/// What serde says, without the value it quotes and without line and column.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(head, _)| head);
+    match text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: ")) {
+        Some(rest) => match rest.rsplit_once(", expected ") {
+            Some((_, "u16")) => format!("must be a whole number from 0 to {}", u16::MAX),
+            Some((_, "i64" | "u32" | "u64")) => "must be a whole number".to_owned(),
+            Some((_, expected)) => format!("must be {expected}"),
+            None => "has the wrong type".to_owned(),
+        },
+        None => text.to_owned(),
+    }
+}
+
+/// Declares a request body.
+///
+/// A member is `Need "jsonName" rust_name: Type`, with `=> "collection"` behind it when it names
+/// entities by id. `nested` bodies count their own required members when they are present.
+macro_rules! body {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $(
+                $(#[doc = $doc:literal])+
+                $need:ident $json:literal $field:ident: $type:ty $(=> $names:literal)?,
+            )*
+        }
+        $(nested { $($nested:ident),* })?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default)]
+        $vis struct $name {
+            $(
+                $(#[doc = $doc])+
+                #[serde(rename = $json, skip_serializing_if = "Option::is_none")]
+                pub $field: Option<$type>,
+            )*
+        }
+
+        impl $crate::body::Body for $name {
+            const FIELDS: &'static [$crate::body::Field] = &[
+                $(
+                    $crate::body::Field {
+                        name: $json,
+                        shape: <$type as $crate::body::Shape>::SHAPE,
+                        need: $crate::body::Need::$need,
+                        names: $crate::body::first(&[$($names)?]),
+                        about: concat!($($doc),+),
+                    },
+                )*
+            ];
+
+            fn missing(&self, verb: $crate::body::Verb) -> Vec<String> {
+                #[allow(unused_mut)]
+                let mut missing = Vec::new();
+                $(
+                    if $crate::body::Need::$need.covers(verb) && self.$field.is_none() {
+                        missing.push($json.to_owned());
+                    }
+                )*
+                $($(
+                    if let Some(part) = &self.$nested {
+                        let part = $crate::body::Body::missing(part, verb);
+                        let names = Self::FIELDS.iter().map(|field| field.name);
+                        let name = $crate::body::json_name(names, stringify!($nested));
+                        missing.extend(part.into_iter().map(|field| format!("{name}.{field}")));
+                    }
+                )*)?
+                missing
+            }
+
+            fn members(&self) -> Vec<&'static str> {
+                let mut members = Vec::new();
+                $(if self.$field.is_some() { members.push($json); })*
+                members
+            }
+        }
+
+        impl $crate::body::Shape for $name {
+            const SHAPE: $crate::body::FieldType =
+                $crate::body::FieldType::Object(<$name as $crate::body::Body>::FIELDS);
+        }
+    };
+}
+pub(crate) use body;
+
+/// The first of at most one.
+#[doc(hidden)]
+#[must_use]
+pub const fn first(names: &[&'static str]) -> Option<&'static str> {
+    match names {
+        [name, ..] => Some(*name),
+        [] => None,
+    }
+}
+
+/// The JSON name of a nested member: the same word apart from case and underscores.
+#[doc(hidden)]
+pub fn json_name(
+    mut names: impl Iterator<Item = &'static str>,
+    field: &'static str,
+) -> &'static str {
+    let plain = |text: &str| text.replace(['_', '#'], "").to_lowercase();
+    names.find(|name| plain(name) == plain(field)).unwrap_or(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    body! {
+        /// Inner.
+        struct Inner {
+            /// A number.
+            Always "maxAttempts" max_attempts: u16,
+        }
+    }
+
+    body! {
+        /// Outer.
+        struct Outer {
+            /// The name.
+            /// Unique.
+            Both "name" name: String,
+            /// Who.
+            Create "identityId" identity_id: String => "identities",
+            /// The rest.
+            Optional "innerPart" inner_part: Inner,
+        }
+        nested { inner_part }
+    }
+
+    #[test]
+    fn null_is_absent_and_unknown_is_ignored() {
+        let outer: Outer =
+            decode(br#"{"name":"x","identityId":null,"more":1}"#, Verb::Replace).unwrap();
+        assert_eq!(outer.members(), ["name"]);
+        assert_eq!(serde_json::to_string(&outer).unwrap(), r#"{"name":"x"}"#);
+    }
+
+    #[test]
+    fn required_members_depend_on_the_verb() {
+        let outer = Outer { inner_part: Some(Inner::default()), ..Outer::default() };
+        assert_eq!(outer.missing(Verb::Create), ["name", "identityId", "innerPart.maxAttempts"]);
+        assert_eq!(outer.missing(Verb::Replace), ["name", "innerPart.maxAttempts"]);
+        assert_eq!(outer.missing(Verb::Patch), ["innerPart.maxAttempts"]);
+    }
+
+    #[test]
+    fn errors_name_the_field_and_not_the_value() {
+        let error =
+            decode::<Outer>(br#"{"innerPart":{"maxAttempts":"geheim"}}"#, Verb::Patch).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "innerPart.maxAttempts: must be a whole number from 0 to 65535"
+        );
+        let error = decode::<Outer>(b"{\"name\":", Verb::Patch).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::CouldNotParseBody);
+        let error = decode::<Outer>(b"{} x", Verb::Patch).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::CouldNotParseBody);
+    }
+
+    #[test]
+    fn fields_are_described() {
+        let [name, identity, inner] = Outer::FIELDS else { panic!("three members") };
+        assert_eq!(name.about.trim(), "The name. Unique.");
+        assert_eq!(identity.names, Some("identities"));
+        assert!(matches!(inner.shape, FieldType::Object([_])));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,200}") {
+            let _ = decode::<Outer>(text.as_bytes(), Verb::Create);
+        }
+    }
+}

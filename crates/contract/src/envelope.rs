@@ -1,0 +1,151 @@
+//! The frame around every answer: `data` and `meta` (protocol: management-api 2.1).
+
+use serde::{Deserialize, Serialize};
+
+use crate::entity::{Links, links};
+use crate::json::null_default;
+
+/// Version of the API and of its enrollment part, in `meta`.
+pub const API_VERSION: &str = "0.0.1";
+
+/// Page size when none is asked for.
+pub const DEFAULT_LIMIT: i64 = 10;
+/// The largest page.
+pub const MAX_LIMIT: i64 = 500;
+/// The largest offset.
+pub const MAX_OFFSET: i64 = 100_000;
+/// What `meta.pagination.limit` says when no limit was asked for (`limit none`, `limit=-1`).
+pub const NO_LIMIT: i64 = i64::MAX;
+
+/// An answer that succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Envelope<T> {
+    /// The thing asked for.
+    pub data: T,
+    /// About the answer.
+    #[serde(default, deserialize_with = "null_default")]
+    pub meta: Meta,
+}
+
+impl<T> Envelope<T> {
+    /// One thing.
+    pub fn new(data: T) -> Self {
+        Self { data, meta: Meta::versions() }
+    }
+}
+
+impl<T> Envelope<Vec<T>> {
+    /// One page of a list.
+    pub fn page(data: Vec<T>, pagination: Pagination, filterable: Vec<String>) -> Self {
+        let meta = Meta {
+            filterable_fields: Some(filterable),
+            pagination: Some(pagination),
+            ..Meta::versions()
+        };
+        Self { data, meta }
+    }
+}
+
+/// About an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// Version of the enrollment part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_enrollment_version: Option<String>,
+    /// Version of the API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Names that a filter may use; on lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filterable_fields: Option<Vec<String>>,
+    /// Where in the list this page is; on lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pagination: Option<Pagination>,
+}
+
+impl Meta {
+    /// The versions only.
+    #[must_use]
+    pub fn versions() -> Self {
+        Self {
+            api_enrollment_version: Some(API_VERSION.to_owned()),
+            api_version: Some(API_VERSION.to_owned()),
+            filterable_fields: None,
+            pagination: None,
+        }
+    }
+}
+
+/// Where in a list a page is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Pagination {
+    /// The limit that was applied.
+    pub limit: i64,
+    /// How many were skipped.
+    pub offset: i64,
+    /// How many there are before paging.
+    pub total_count: i64,
+}
+
+/// The answer to a create: where the new entity is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Created {
+    /// `self`.
+    #[serde(rename = "_links", deserialize_with = "null_default")]
+    pub links: Links,
+    /// Id of the new entity.
+    pub id: String,
+}
+
+impl Created {
+    /// The entity `id` of `collection`.
+    #[must_use]
+    pub fn at(collection: &str, id: &str) -> Self {
+        Self { links: links(collection, id, &[]), id: id.to_owned() }
+    }
+}
+
+/// `{}`: the answer to replace, patch, delete and most actions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Empty {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_answer_names_the_versions() {
+        let page = Envelope::page(
+            vec![1],
+            Pagination { limit: 10, offset: 0, total_count: 1 },
+            vec!["id".into()],
+        );
+        assert_eq!(
+            serde_json::to_value(page).unwrap(),
+            json!({"data": [1], "meta": {"apiEnrollmentVersion": "0.0.1", "apiVersion": "0.0.1",
+                "filterableFields": ["id"],
+                "pagination": {"limit": 10, "offset": 0, "totalCount": 1}}})
+        );
+        let empty = serde_json::to_value(Envelope::new(Empty {})).unwrap();
+        assert_eq!(empty["data"], json!({}));
+    }
+
+    #[test]
+    fn meta_may_be_null_or_missing() {
+        for text in [r#"{"data":{},"meta":null}"#, r#"{"data":{}}"#, r#"{"data":{},"meta":{}}"#] {
+            let read: Envelope<Empty> = serde_json::from_str(text).unwrap();
+            assert_eq!(read.meta, Meta::default());
+        }
+    }
+
+    #[test]
+    fn created_points_at_itself() {
+        let created = serde_json::to_value(Created::at("services", "x1")).unwrap();
+        assert_eq!(created, json!({"_links": {"self": {"href": "./services/x1"}}, "id": "x1"}));
+    }
+}

@@ -1,0 +1,45 @@
+//! Names of HTTP headers and media types. No API uses cookies (protocol: auth 1.2).
+
+/// Request: token of a legacy session. Also on the answer of a successful authentication.
+pub const SESSION: &str = "zt-session";
+/// Request: `Bearer <jwt>`; may appear several times.
+pub const AUTHORIZATION: &str = "authorization";
+/// How many bearer values of one request are looked at.
+pub const MAX_BEARERS: usize = 3;
+/// Request: a TOTP or recovery code, for removing MFA and reading recovery codes.
+pub const MFA_CODE: &str = "mfa-validation-code";
+/// Request: a service session token, on the list of a service's edge routers.
+pub const SESSION_TOKEN: &str = "session-token";
+/// Request: id of the signer that issued the token of a token enrollment.
+pub const TOKEN_ISSUER: &str = "ziti-token-issuer-id";
+/// Answer: random per process and constant in it; clients read `/version` anew when it changes.
+pub const INSTANCE: &str = "ziti-instance-id";
+/// Answer: seconds until the session ends.
+pub const EXPIRATION_SECONDS: &str = "expiration-seconds";
+/// Answer: when the session ends.
+pub const EXPIRES_AT: &str = "expires-at";
+/// Answer to a certificate login: an administrator asked that the certificate be extended.
+pub const EXTEND_REQUESTED: &str = "ziti-authenticator-extend-requested";
+/// Answer, 401: what was missing.
+pub const WWW_AUTHENTICATE: &str = "www-authenticate";
+/// Answer, 429 and 503: seconds to wait.
+pub const RETRY_AFTER: &str = "retry-after";
+/// Answer: how the body of the CA certificates is written.
+pub const TRANSFER_ENCODING: &str = "content-transfer-encoding";
+
+/// Media type of nearly everything; exactly this, without a charset (protocol: auth 1.2).
+pub const JSON: &str = "application/json";
+/// Media type of the CA certificates.
+pub const PKCS7: &str = "application/pkcs7-mime";
+/// Media type of a PEM request to enroll.
+pub const PEM: &str = "application/x-pem-file";
+/// Media type of plain text; another one for PEM requests to enroll.
+pub const TEXT: &str = "text/plain";
+/// Media type of an enrollment JWT of a CA.
+pub const JWT: &str = "application/jwt";
+
+/// Media types under which `POST /enroll` takes a bare PEM request (protocol: auth 5.2).
+pub const RAW_ENROLL_TYPES: &[&str] = &["application/pkcs7", PEM, TEXT];
+
+/// Request bodies above this many bytes are answered 413 (protocol: management-api 1).
+pub const MAX_BODY: usize = 1_048_576;

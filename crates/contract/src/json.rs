@@ -1,0 +1,164 @@
+//! Small JSON shapes that many bodies share: maps, tags, bounded texts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+/// A JSON object of any content.
+pub type JsonMap = serde_json::Map<String, serde_json::Value>;
+
+/// User-defined labels of an entity: flat, sorted by name.
+pub type Tags = BTreeMap<String, TagValue>;
+
+/// The value of a tag: no object and no array (protocol: management-api 2.3).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "tag values are strings, numbers, booleans or null")]
+pub enum TagValue {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number.
+    Number(serde_json::Number),
+    /// A text.
+    Text(String),
+}
+
+/// Reads a value and takes `null` for its default: peers write null for empty lists and maps.
+pub(crate) fn null_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Reads a text of at most `MAX` characters; null is the empty text.
+pub(crate) fn short_text<'de, D, const MAX: usize>(deserializer: D) -> Result<String, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
+    if text.chars().count() > MAX {
+        return Err(de::Error::custom(format_args!("should be at most {MAX} characters long")));
+    }
+    Ok(text)
+}
+
+/// A text was shorter or longer than the API allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("should be {min} to {max} characters long")]
+pub struct WrongLength {
+    min: usize,
+    max: usize,
+}
+
+fn check_length(text: &str, min: usize, max: usize) -> Result<(), WrongLength> {
+    let length = text.chars().count();
+    if (min..=max).contains(&length) { Ok(()) } else { Err(WrongLength { min, max }) }
+}
+
+/// A login name of 4 to 100 characters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Username(String);
+
+impl Username {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Username {
+    type Error = WrongLength;
+
+    fn try_from(text: String) -> Result<Self, WrongLength> {
+        check_length(&text, 4, 100)?;
+        Ok(Self(text))
+    }
+}
+
+/// A password of 5 to 100 characters. It never shows in debug output.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Password(String);
+
+impl Password {
+    /// The password itself.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Password {
+    type Error = WrongLength;
+
+    fn try_from(text: String) -> Result<Self, WrongLength> {
+        check_length(&text, 5, 100)?;
+        Ok(Self(text))
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
+/// Turns numbers such as `80.0` into `80`, in place and at every depth.
+///
+/// Clients written in languages with one kind of number send them; configs keep whole numbers as
+/// whole numbers (protocol: management-api 1.2).
+pub fn narrow_numbers(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Number(number) => {
+            // 2^53: above it a float no longer tells neighbouring integers apart.
+            const EXACT: f64 = 9_007_199_254_740_992.0;
+            if let Some(float) = number.as_f64()
+                && number.is_f64()
+                && float.fract() == 0.0
+                && float.abs() <= EXACT
+            {
+                *number = serde_json::Number::from(float as i64);
+            }
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(narrow_numbers),
+        serde_json::Value::Object(members) => members.values_mut().for_each(narrow_numbers),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tags_are_flat() {
+        let tags: Tags = serde_json::from_str(r#"{"b":1,"a":"x","c":null,"d":true}"#).unwrap();
+        assert_eq!(serde_json::to_string(&tags).unwrap(), r#"{"a":"x","b":1,"c":null,"d":true}"#);
+        assert!(serde_json::from_str::<Tags>(r#"{"a":{"b":1}}"#).is_err());
+        assert!(serde_json::from_str::<Tags>(r#"{"a":[1]}"#).is_err());
+    }
+
+    #[test]
+    fn lengths_hold_and_passwords_hide() {
+        assert!(serde_json::from_value::<Username>(json!("bob")).is_err());
+        assert!(serde_json::from_value::<Password>(json!("x".repeat(101))).is_err());
+        let password: Password = serde_json::from_value(json!("geheim")).unwrap();
+        assert_eq!(format!("{password:?}"), "Password(..)");
+        assert_eq!(password.expose(), "geheim");
+    }
+
+    #[test]
+    fn whole_floats_become_integers() {
+        let mut value = json!({"port": 80.0, "list": [1.5, 2.0], "big": 1e300});
+        narrow_numbers(&mut value);
+        assert_eq!(value, json!({"port": 80, "list": [1.5, 2], "big": 1e300}));
+    }
+}

@@ -1,0 +1,350 @@
+//! One operation of an API as a row: what a router, a gate, a client and a description need.
+
+use crate::body::{Body, Field};
+use crate::permission::{Action, Subject};
+
+/// HTTP methods in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Method {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    /// The method as HTTP writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// Who may run an operation (protocol: management-api 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody.
+    Public,
+    /// Whoever passed the first factor.
+    Partial,
+    /// Whoever is fully authenticated.
+    Authenticated,
+    /// Administrators.
+    Admin,
+    /// Administrators, and who may read everything.
+    AdminOrReadOnly,
+    /// Administrators, and who holds the permission.
+    Permission(Subject, Action),
+}
+
+/// What an operation takes in its body.
+#[derive(Clone, Copy, Debug)]
+pub enum Request {
+    /// Nothing.
+    None,
+    /// A JSON object with these members.
+    Json(&'static [Field]),
+    /// The same, or nothing.
+    OptionalJson(&'static [Field]),
+    /// A JSON array of objects with these members.
+    JsonList(&'static [Field]),
+    /// JSON or a bare PEM request, by media type (protocol: auth 5.2).
+    Enrollment(&'static [Field]),
+}
+
+/// What an operation answers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// One page of these.
+    List(&'static str),
+    /// One of these.
+    Detail(&'static str),
+    /// `_links` and `id` of what was made.
+    Created,
+    /// `{}`.
+    Empty,
+    /// A body without envelope, of this media type.
+    Raw(&'static str),
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// Its id in the API description; unique within an API.
+    pub id: &'static str,
+    /// The method.
+    pub method: Method,
+    /// The path below the base path of the API; `{id}` stands for one segment.
+    pub path: &'static str,
+    /// Who may run it.
+    pub access: Access,
+    /// Query parameters beside the paging of lists.
+    pub query: &'static [&'static str],
+    /// Whether it takes `limit`, `offset`, `filter` and `sort`.
+    pub paged: bool,
+    /// The body it takes.
+    pub request: Request,
+    /// What it answers.
+    pub response: Response,
+    /// The statuses it declares; the first is success.
+    pub statuses: &'static [u16],
+}
+
+/// Why a path could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Not as many ids as the template has places.
+    #[error("{path} takes {wanted} ids, not {given}")]
+    Count {
+        /// The template.
+        path: &'static str,
+        /// Its places.
+        wanted: usize,
+        /// The ids given.
+        given: usize,
+    },
+    /// An id that no path can hold.
+    #[error("an empty id, `.` and `..` cannot be part of {path}")]
+    Segment {
+        /// The template.
+        path: &'static str,
+    },
+}
+
+impl Operation {
+    /// Places in the path template.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.path.split('/').filter(|segment| is_place(segment)).count()
+    }
+
+    /// The path with its places filled, each id escaped.
+    ///
+    /// # Errors
+    /// If the number of ids is wrong or one is no path segment.
+    pub fn fill(&self, ids: &[&str]) -> Result<String, PathError> {
+        let path = self.path;
+        if ids.len() != self.places() {
+            return Err(PathError::Count { path, wanted: self.places(), given: ids.len() });
+        }
+        if ids.iter().any(|id| matches!(*id, "" | "." | "..")) {
+            return Err(PathError::Segment { path });
+        }
+        let mut ids = ids.iter();
+        let segments = path.split('/').map(|segment| match is_place(segment) {
+            true => ids.next().map(|id| escape(id)).unwrap_or_default(),
+            false => segment.to_owned(),
+        });
+        Ok(segments.collect::<Vec<_>>().join("/"))
+    }
+
+    /// The ids of a path, still escaped, if the path is one of this operation.
+    #[must_use]
+    pub fn matches<'p>(&self, path: &'p str) -> Option<Vec<&'p str>> {
+        let mut ids = Vec::new();
+        let mut segments = path.split('/');
+        for wanted in self.path.split('/') {
+            let segment = segments.next()?;
+            if is_place(wanted) && !segment.is_empty() {
+                ids.push(segment);
+            } else if wanted != segment {
+                return None;
+            }
+        }
+        segments.next().is_none().then_some(ids)
+    }
+
+    /// The status of success.
+    #[must_use]
+    pub const fn success(&self) -> u16 {
+        match self.statuses {
+            [status, ..] => *status,
+            [] => 200,
+        }
+    }
+
+    /// The same row with other statuses.
+    #[must_use]
+    pub const fn statuses(self, statuses: &'static [u16]) -> Self {
+        Self { statuses, ..self }
+    }
+
+    /// The same row with query parameters.
+    #[must_use]
+    pub const fn query(self, query: &'static [&'static str]) -> Self {
+        Self { query, ..self }
+    }
+
+    /// The same row without paging.
+    #[must_use]
+    pub const fn unpaged(self) -> Self {
+        Self { paged: false, ..self }
+    }
+
+    /// The same row with a JSON body.
+    #[must_use]
+    pub const fn takes<B: Body>(self) -> Self {
+        Self { request: Request::Json(B::FIELDS), ..self }
+    }
+
+    /// The same row with a body of another form.
+    #[must_use]
+    pub const fn request(self, request: Request) -> Self {
+        Self { request, ..self }
+    }
+
+    /// The same row with another answer.
+    #[must_use]
+    pub const fn answers(self, response: Response) -> Self {
+        Self { response, ..self }
+    }
+}
+
+/// Query parameters of lists that can be narrowed by role.
+pub const BY_ROLE: &[&str] = &["roleFilter", "roleSemantic"];
+
+/// Statuses that most lists declare.
+pub const LIST_STATUSES: &[u16] = &[200, 400, 401, 429, 503];
+/// Statuses that most nested lists and details declare.
+pub const DETAIL_STATUSES: &[u16] = &[200, 401, 404, 429, 503];
+/// Statuses that most creates declare.
+pub const CREATE_STATUSES: &[u16] = &[201, 400, 401, 429, 503];
+/// Statuses that most changes declare.
+pub const CHANGE_STATUSES: &[u16] = &[200, 400, 401, 404, 429, 503];
+/// Statuses of deletes that others can stand in the way of.
+pub const DELETE_STATUSES: &[u16] = &[200, 400, 401, 404, 409, 429, 503];
+
+const fn row(id: &'static str, method: Method, path: &'static str, access: Access) -> Operation {
+    Operation {
+        id,
+        method,
+        path,
+        access,
+        query: &[],
+        paged: false,
+        request: Request::None,
+        response: Response::Empty,
+        statuses: CHANGE_STATUSES,
+    }
+}
+
+/// GET of a list with paging.
+pub(crate) const fn list(
+    id: &'static str,
+    path: &'static str,
+    access: Access,
+    of: &'static str,
+) -> Operation {
+    let row = row(id, Method::Get, path, access);
+    Operation { paged: true, response: Response::List(of), statuses: LIST_STATUSES, ..row }
+}
+
+/// GET of a list below an entity. It pages too, though the original's description leaves it out.
+pub(crate) const fn nested(
+    id: &'static str,
+    path: &'static str,
+    access: Access,
+    of: &'static str,
+) -> Operation {
+    list(id, path, access, of).statuses(DETAIL_STATUSES)
+}
+
+/// GET of one thing.
+pub(crate) const fn detail(
+    id: &'static str,
+    path: &'static str,
+    access: Access,
+    of: &'static str,
+) -> Operation {
+    let row = row(id, Method::Get, path, access);
+    Operation { response: Response::Detail(of), statuses: DETAIL_STATUSES, ..row }
+}
+
+/// POST of a new entity.
+pub(crate) const fn create<B: Body>(
+    id: &'static str,
+    path: &'static str,
+    access: Access,
+) -> Operation {
+    let row = row(id, Method::Post, path, access).takes::<B>();
+    Operation { response: Response::Created, statuses: CREATE_STATUSES, ..row }
+}
+
+/// PUT of all of an entity.
+pub(crate) const fn replace<B: Body>(
+    id: &'static str,
+    path: &'static str,
+    access: Access,
+) -> Operation {
+    row(id, Method::Put, path, access).takes::<B>()
+}
+
+/// PATCH of parts of an entity.
+pub(crate) const fn patch<B: Body>(
+    id: &'static str,
+    path: &'static str,
+    access: Access,
+) -> Operation {
+    row(id, Method::Patch, path, access).takes::<B>()
+}
+
+/// DELETE.
+pub(crate) const fn delete(id: &'static str, path: &'static str, access: Access) -> Operation {
+    row(id, Method::Delete, path, access)
+}
+
+/// POST that does something to an entity.
+pub(crate) const fn action(id: &'static str, path: &'static str, access: Access) -> Operation {
+    row(id, Method::Post, path, access).statuses(DETAIL_STATUSES)
+}
+
+const fn is_place(segment: &str) -> bool {
+    matches!(segment.as_bytes(), [b'{', .., b'}'])
+}
+
+/// Escapes everything but what RFC 3986 calls unreserved.
+fn escape(segment: &str) -> String {
+    let mut escaped = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADVICE: Operation =
+        detail("x", "/identities/{id}/policy-advice/{serviceId}", Access::Admin, "policyAdvice");
+
+    #[test]
+    fn paths_are_filled_and_matched() {
+        let path = ADVICE.fill(&[".a-b", "x/y ü"]).unwrap();
+        assert_eq!(path, "/identities/.a-b/policy-advice/x%2Fy%20%C3%BC");
+        assert_eq!(ADVICE.matches(&path).unwrap(), [".a-b", "x%2Fy%20%C3%BC"]);
+        assert_eq!(ADVICE.matches("/identities//policy-advice/x"), None);
+        assert_eq!(ADVICE.matches("/identities/x/policy-advice/y/z"), None);
+        assert_eq!(ADVICE.matches("/identities/x/policy-advice"), None);
+    }
+
+    #[test]
+    fn ids_that_would_change_the_path_are_refused() {
+        for id in ["", ".", ".."] {
+            assert!(matches!(ADVICE.fill(&["x", id]), Err(PathError::Segment { .. })));
+        }
+        assert!(matches!(ADVICE.fill(&["x"]), Err(PathError::Count { .. })));
+    }
+}

@@ -1,0 +1,148 @@
+//! Names of permissions that can be granted to an identity (protocol: management-api 4).
+//!
+//! `<subject>` allows every action on a subject, `<subject>.<action>` one of them;
+//! `admin_readonly` allows every read. Being an administrator is a flag of the identity, not a
+//! permission.
+
+use crate::entity::words;
+
+/// Grants every read.
+pub const ADMIN_READ_ONLY: &str = "admin_readonly";
+
+words! {
+    /// What is done to a subject.
+    pub enum Action {
+        /// To look.
+        Read = "read",
+        /// To make.
+        Create = "create",
+        /// To change.
+        Update = "update",
+        /// To remove.
+        Delete = "delete",
+    }
+}
+
+words! {
+    /// What a permission is about.
+    pub enum Subject {
+        /// Authentication policies.
+        AuthPolicy = "auth-policy",
+        /// Certificate authorities.
+        Ca = "ca",
+        /// Configs.
+        Config = "config",
+        /// Config types.
+        ConfigType = "config-type",
+        /// Edge router policies.
+        EdgeRouterPolicy = "edge-router-policy",
+        /// Enrollments.
+        Enrollment = "enrollment",
+        /// External JWT signers.
+        ExternalJwtSigner = "external-jwt-signer",
+        /// Identities.
+        Identity = "identity",
+        /// Posture checks.
+        PostureCheck = "posture-check",
+        /// Routers of both kinds.
+        Router = "router",
+        /// Services.
+        Service = "service",
+        /// Service edge router policies.
+        ServiceEdgeRouterPolicy = "service-edge-router-policy",
+        /// Service policies.
+        ServicePolicy = "service-policy",
+        /// Terminators.
+        Terminator = "terminator",
+        /// Sessions, circuits, links, inspection.
+        Ops = "ops",
+        /// Controllers.
+        Controllers = "controllers",
+    }
+}
+
+impl Subject {
+    /// The actions that can be granted one by one on this subject.
+    #[must_use]
+    pub const fn actions(self) -> &'static [Action] {
+        match self {
+            Self::Ops => &[Action::Read, Action::Update, Action::Delete],
+            Self::Controllers => &[Action::Read],
+            _ => &[Action::Read, Action::Create, Action::Update, Action::Delete],
+        }
+    }
+}
+
+/// One permission of an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Permission {
+    /// Every read.
+    AdminReadOnly,
+    /// Every action on the subject.
+    All(Subject),
+    /// One action on the subject.
+    One(Subject, Action),
+}
+
+impl Permission {
+    /// The permission of a name; none if it cannot be granted.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        if name == ADMIN_READ_ONLY {
+            return Some(Self::AdminReadOnly);
+        }
+        let Some((subject, action)) = name.split_once('.') else {
+            return Subject::parse(name).map(Self::All);
+        };
+        let (subject, action) = (Subject::parse(subject)?, Action::parse(action)?);
+        subject.actions().contains(&action).then_some(Self::One(subject, action))
+    }
+
+    /// Whether it allows this action on this subject.
+    #[must_use]
+    pub fn allows(self, subject: Subject, action: Action) -> bool {
+        match self {
+            Self::AdminReadOnly => action == Action::Read,
+            Self::All(own) => own == subject,
+            Self::One(own, one) => own == subject && one == action,
+        }
+    }
+}
+
+impl std::fmt::Display for Permission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AdminReadOnly => f.write_str(ADMIN_READ_ONLY),
+            Self::All(subject) => write!(f, "{subject}"),
+            Self::One(subject, action) => write!(f, "{subject}.{action}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for name in
+            ["admin_readonly", "identity", "router.update", "ops.delete", "controllers.read"]
+        {
+            assert_eq!(Permission::parse(name).unwrap().to_string(), name);
+        }
+        for name in ["", "admin", "authenticator", "ops.create", "identity.fly", "identity.read.x"]
+        {
+            assert_eq!(Permission::parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn grants_are_additive_and_narrow() {
+        let read = Permission::parse("service.read").unwrap();
+        assert!(read.allows(Subject::Service, Action::Read));
+        assert!(!read.allows(Subject::Service, Action::Delete));
+        assert!(!read.allows(Subject::ServicePolicy, Action::Read));
+        assert!(Permission::AdminReadOnly.allows(Subject::Ops, Action::Read));
+        assert!(!Permission::AdminReadOnly.allows(Subject::Ops, Action::Delete));
+    }
+}

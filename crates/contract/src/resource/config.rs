@@ -1,0 +1,163 @@
+//! Configs and config types (protocol: management-api 7.3, 8).
+
+use crate::body::{Body, body};
+use crate::entity::{EntityRef, detail, words};
+use crate::json::{JsonMap, Tags};
+use crate::kind::{Column, Kind};
+use crate::operation::{
+    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
+};
+use crate::permission::{Action, Subject};
+
+/// The collection of configs.
+pub const CONFIG_COLLECTION: &str = "configs";
+/// The collection of config types.
+pub const CONFIG_TYPE_COLLECTION: &str = "config-types";
+
+const fn config(action: Action) -> Access {
+    Access::Permission(Subject::Config, action)
+}
+
+const fn config_type(action: Action) -> Access {
+    Access::Permission(Subject::ConfigType, action)
+}
+
+/// Operations on configs.
+pub const CONFIGS: &[Operation] = &[
+    list("listConfigs", "/configs", config(Action::Read), "configDetail"),
+    create::<ConfigBody>("createConfig", "/configs", config(Action::Create)),
+    get("detailConfig", "/configs/{id}", config(Action::Read), "configDetail"),
+    replace::<ConfigBody>("updateConfig", "/configs/{id}", config(Action::Update)),
+    patch::<ConfigBody>("patchConfig", "/configs/{id}", config(Action::Update)),
+    delete("deleteConfig", "/configs/{id}", config(Action::Delete)).statuses(DELETE_STATUSES),
+    list(
+        "listConfigServices",
+        "/configs/{id}/services",
+        Access::Permission(Subject::Service, Action::Read),
+        "serviceDetail",
+    ),
+];
+
+/// Operations on config types.
+pub const CONFIG_TYPES: &[Operation] = &[
+    list("listConfigTypes", "/config-types", config_type(Action::Read), "configTypeDetail"),
+    create::<ConfigTypeBody>("createConfigType", "/config-types", config_type(Action::Create)),
+    get("detailConfigType", "/config-types/{id}", config_type(Action::Read), "configTypeDetail"),
+    replace::<ConfigTypeBody>(
+        "updateConfigType",
+        "/config-types/{id}",
+        config_type(Action::Update),
+    ),
+    patch::<ConfigTypeBody>("patchConfigType", "/config-types/{id}", config_type(Action::Update)),
+    delete("deleteConfigType", "/config-types/{id}", config_type(Action::Delete))
+        .statuses(DELETE_STATUSES),
+    list(
+        "listConfigsForConfigType",
+        "/config-types/{id}/configs",
+        config(Action::Read),
+        "configDetail",
+    )
+    .statuses(&[200, 401, 429, 503]),
+];
+
+/// How people name configs.
+pub const CONFIG_KIND: Kind = Kind {
+    name: "config",
+    plural: CONFIG_COLLECTION,
+    aliases: &["cfg", "cfgs"],
+    about: "settings of a service or router, of some config type",
+    operations: CONFIGS,
+    fields: ConfigBody::FIELDS,
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "TYPE", pointer: "/configType/name" },
+    ],
+};
+
+/// How people name config types.
+pub const CONFIG_TYPE_KIND: Kind = Kind {
+    name: "config-type",
+    plural: CONFIG_TYPE_COLLECTION,
+    aliases: &["ct", "cts"],
+    about: "a JSON schema that configs of this type obey",
+    operations: CONFIG_TYPES,
+    fields: ConfigTypeBody::FIELDS,
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "TARGET", pointer: "/target" },
+    ],
+};
+
+words! {
+    /// What configs of a type are for.
+    pub enum Target {
+        /// Services.
+        Service = "service",
+        /// Routers.
+        Router = "router",
+        /// Something else.
+        Other = "other",
+    }
+}
+
+body! {
+    /// What can be said of a config.
+    pub struct ConfigBody {
+        /// The config type; when it is made.
+        Create "configTypeId" config_type_id: String => "config-types",
+        /// The settings.
+        Both "data" data: JsonMap,
+        /// The name; unique among configs.
+        Both "name" name: String,
+        /// Labels.
+        Optional "tags" tags: Tags,
+    }
+}
+
+body! {
+    /// What can be said of a config type.
+    pub struct ConfigTypeBody {
+        /// The name; unique among config types.
+        Both "name" name: String,
+        /// A JSON schema of type object.
+        Optional "schema" schema: JsonMap,
+        /// Labels.
+        Optional "tags" tags: Tags,
+        /// What configs of this type are for; when it is made.
+        Optional "target" target: Target,
+    }
+}
+
+detail! {
+    /// A config.
+    pub struct ConfigDetail with Base {
+        /// The config type.
+        pub config_type: EntityRef,
+        /// Its id.
+        pub config_type_id: String,
+        /// The settings.
+        pub data: JsonMap,
+        /// The name.
+        pub name: String,
+    }
+}
+
+detail! {
+    /// A config type.
+    pub struct ConfigTypeDetail with Base {
+        /// The name.
+        pub name: String,
+        /// The JSON schema.
+        pub schema: JsonMap,
+        /// What configs of this type are for.
+        pub target: Target,
+    }
+}

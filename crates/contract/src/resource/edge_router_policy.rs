@@ -1,0 +1,110 @@
+//! Edge router policies: which identities may connect to which edge routers (protocol:
+//! management-api 7.4).
+
+use crate::body::{Body, body};
+use crate::entity::{NamedRole, Semantic, detail};
+use crate::json::Tags;
+use crate::kind::{Column, Kind, RoleField};
+use crate::operation::{
+    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, nested, patch, replace,
+};
+use crate::permission::{Action, Subject};
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "edge-router-policies";
+
+const fn access(action: Action) -> Access {
+    Access::Permission(Subject::EdgeRouterPolicy, action)
+}
+
+const ALL: &str = "/edge-router-policies";
+const ONE: &str = "/edge-router-policies/{id}";
+
+/// Operations of the management API.
+pub const MANAGEMENT: &[Operation] = &[
+    list("listEdgeRouterPolicies", ALL, access(Action::Read), "edgeRouterPolicyDetail"),
+    create::<EdgeRouterPolicyBody>("createEdgeRouterPolicy", ALL, access(Action::Create)),
+    get("detailEdgeRouterPolicy", ONE, access(Action::Read), "edgeRouterPolicyDetail"),
+    replace::<EdgeRouterPolicyBody>("updateEdgeRouterPolicy", ONE, access(Action::Update)),
+    patch::<EdgeRouterPolicyBody>("patchEdgeRouterPolicy", ONE, access(Action::Update)),
+    delete("deleteEdgeRouterPolicy", ONE, access(Action::Delete)).statuses(DELETE_STATUSES),
+    nested(
+        "listEdgeRouterPolicyEdgeRouters",
+        "/edge-router-policies/{id}/edge-routers",
+        Access::Permission(Subject::Router, Action::Read),
+        "edgeRouterDetail",
+    ),
+    nested(
+        "listEdgeRouterPolicyIdentities",
+        "/edge-router-policies/{id}/identities",
+        Access::Permission(Subject::Identity, Action::Read),
+        "identityDetail",
+    ),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "edge-router-policy",
+    plural: COLLECTION,
+    aliases: &["erp", "erps"],
+    about: "which identities may connect to which edge routers",
+    operations: MANAGEMENT,
+    fields: EdgeRouterPolicyBody::FIELDS,
+    links: &["edge-routers", "identities"],
+    role_attributes: None,
+    roles: &[
+        RoleField {
+            field: "edgeRouterRoles",
+            display: "edgeRouterRolesDisplay",
+            selects: "edge-routers",
+        },
+        RoleField {
+            field: "identityRoles",
+            display: "identityRolesDisplay",
+            selects: "identities",
+        },
+    ],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "SEMANTIC", pointer: "/semantic" },
+        Column { title: "EDGE ROUTERS", pointer: "/edgeRouterRolesDisplay" },
+        Column { title: "IDENTITIES", pointer: "/identityRolesDisplay" },
+    ],
+};
+
+body! {
+    /// What can be said of an edge router policy.
+    pub struct EdgeRouterPolicyBody {
+        /// Which edge routers: `#attribute`, `@id` or `#all`.
+        Optional "edgeRouterRoles" edge_router_roles: Vec<String>,
+        /// Which identities: `#attribute`, `@id` or `#all`.
+        Optional "identityRoles" identity_roles: Vec<String>,
+        /// The name; unique among edge router policies.
+        Both "name" name: String,
+        /// How attributes are combined: AllOf or AnyOf.
+        Both "semantic" semantic: Semantic,
+        /// Labels.
+        Optional "tags" tags: Tags,
+    }
+}
+
+detail! {
+    /// An edge router policy.
+    pub struct EdgeRouterPolicyDetail with Base {
+        /// Which edge routers.
+        pub edge_router_roles: Vec<String>,
+        /// The same, by name.
+        pub edge_router_roles_display: Vec<NamedRole>,
+        /// Which identities.
+        pub identity_roles: Vec<String>,
+        /// The same, by name.
+        pub identity_roles_display: Vec<NamedRole>,
+        /// Made with a router and gone with it; nobody can change it.
+        pub is_system: bool,
+        /// The name.
+        pub name: String,
+        /// How attributes are combined.
+        pub semantic: Semantic,
+    }
+}

@@ -1,0 +1,268 @@
+//! Enrollments: how identities and routers get what they log in with (protocol: auth 4, 5;
+//! edge-control-plane 17.1).
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::body::{Body, body};
+use crate::entity::{EntityRef, detail};
+use crate::json::{Password, Username, null_default};
+use crate::kind::{Column, Kind};
+use crate::operation::{
+    Access, Operation, Request, Response, action, create, delete, detail as get, list,
+};
+use crate::permission::{Action, Subject};
+use crate::resource::controller::ControllerDetail;
+use crate::timestamp::Timestamp;
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "enrollments";
+
+const fn access(action: Action) -> Access {
+    Access::Permission(Subject::Enrollment, action)
+}
+
+/// Operations of the management API.
+pub const MANAGEMENT: &[Operation] = &[
+    list("listEnrollments", "/enrollments", access(Action::Read), "enrollmentDetail"),
+    create::<EnrollmentBody>("createEnrollment", "/enrollments", access(Action::Create))
+        .statuses(&[201, 400, 401, 409, 429, 503]),
+    get("detailEnrollment", "/enrollments/{id}", access(Action::Read), "enrollmentDetail"),
+    delete("deleteEnrollment", "/enrollments/{id}", access(Action::Delete)),
+    action("refreshEnrollment", "/enrollments/{id}/refresh", access(Action::Update))
+        .takes::<RefreshBody>()
+        .answers(Response::Created)
+        .statuses(&[200, 400, 401, 429, 503]),
+];
+
+/// Operations of the client API. Nobody is logged in yet.
+pub const CLIENT: &[Operation] = &[
+    action("enroll", "/enroll", Access::Public)
+        .request(Request::Enrollment(EnrollBody::FIELDS))
+        .query(&["method", "token"])
+        .answers(Response::Detail("enrollmentCerts"))
+        .statuses(&[200, 400, 404, 409, 410, 429, 503]),
+    action("enrollOtt", "/enroll/ott", Access::Public)
+        .takes::<EnrollOttBody>()
+        .answers(Response::Detail("enrollmentCerts"))
+        .statuses(&[200, 400, 404, 429, 503]),
+    action("enrollErOtt", "/enroll/erott", Access::Public)
+        .takes::<EnrollRouterBody>()
+        .answers(Response::Detail("enrollmentCerts"))
+        .statuses(&[200, 400, 429, 503]),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "enrollment",
+    plural: COLLECTION,
+    aliases: &["enroll"],
+    about: "a one-time chance to get a certificate or password",
+    operations: MANAGEMENT,
+    fields: EnrollmentBody::FIELDS,
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "METHOD", pointer: "/method" },
+        Column { title: "IDENTITY", pointer: "/identity/name" },
+        Column { title: "ROUTER", pointer: "/edgeRouter/name" },
+        Column { title: "EXPIRES", pointer: "/expiresAt" },
+    ],
+};
+
+/// Ways to enroll: `em` in a JWT, `method` in a query.
+pub mod method {
+    /// An identity, by one-time token.
+    pub const OTT: &str = "ott";
+    /// An identity, by one-time token and a certificate of a known CA.
+    pub const OTT_CA: &str = "ottca";
+    /// An identity, by choosing a password.
+    pub const UPDB: &str = "updb";
+    /// An edge router, by one-time token.
+    pub const EDGE_ROUTER: &str = "erott";
+    /// A router without edge, by one-time token.
+    pub const ROUTER: &str = "trott";
+    /// An identity nobody announced, by a certificate of a known CA.
+    pub const CA: &str = "ca";
+    /// An identity nobody announced, by a JWT of an external signer.
+    pub const TOKEN: &str = "token";
+    /// Nobody: only trust in the network.
+    pub const NETWORK: &str = "network";
+
+    /// Methods a management client can ask for.
+    pub const FOR_IDENTITIES: &[&str] = &[OTT, OTT_CA, UPDB];
+}
+
+body! {
+    /// What can be said of an enrollment.
+    pub struct EnrollmentBody {
+        /// The CA, for `ottca`.
+        Optional "caId" ca_id: String => "cas",
+        /// When it ends.
+        Create "expiresAt" expires_at: Timestamp,
+        /// Whom it enrolls.
+        Create "identityId" identity_id: String => "identities",
+        /// `ott`, `ottca` or `updb`.
+        Create "method" method: String,
+        /// The login name, for `updb`.
+        Optional "username" username: String,
+    }
+}
+
+body! {
+    /// Gives an enrollment a new token and more time.
+    pub struct RefreshBody {
+        /// When it ends.
+        Create "expiresAt" expires_at: Timestamp,
+    }
+}
+
+body! {
+    /// What an enrolling client or router sends to `/enroll` as JSON.
+    pub struct EnrollBody {
+        /// A name for the identity; for `ca`.
+        Optional "name" name: String,
+        /// Certificate signing request of an identity, PEM.
+        Optional "clientCsr" client_csr: String,
+        /// Certificate signing request of a router, PEM.
+        Optional "certCsr" cert_csr: String,
+        /// The same for its server certificate.
+        Optional "serverCertCsr" server_cert_csr: String,
+        /// The login name; for `updb`.
+        Optional "username" username: Username,
+        /// The password; for `updb`.
+        Optional "password" password: Password,
+    }
+}
+
+body! {
+    /// What an enrolling client sends to `/enroll/ott`.
+    pub struct EnrollOttBody {
+        /// Certificate signing request, PEM.
+        Create "clientCsr" client_csr: String,
+        /// The one-time token.
+        Create "token" token: String,
+    }
+}
+
+body! {
+    /// What an enrolling router sends to `/enroll/erott`.
+    pub struct EnrollRouterBody {
+        /// Certificate signing request, PEM.
+        Create "clientCsr" client_csr: String,
+        /// The same for its server certificate.
+        Create "serverCsr" server_csr: String,
+        /// The one-time token.
+        Create "token" token: String,
+    }
+}
+
+detail! {
+    /// The answer to an enrollment; what does not fit the method is left out.
+    pub struct EnrollmentCerts {
+        /// The CA bundle, PEM.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub ca: String,
+        /// The certificate and its chain, PEM.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub cert: String,
+        /// The controllers of the network.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub controllers: Vec<ControllerDetail>,
+        /// The server certificate of a router and its chain, PEM.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub server_cert: String,
+        /// The login name.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub username: String,
+    }
+}
+
+detail! {
+    /// An enrollment. References that do not apply are null or left out.
+    pub struct EnrollmentDetail with Base {
+        /// The CA, for `ottca`.
+        pub ca: Option<EntityRef>,
+        /// Its id.
+        pub ca_id: Option<String>,
+        /// The edge router it enrolls.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub edge_router: Option<EntityRef>,
+        /// Its id.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub edge_router_id: String,
+        /// When it ends.
+        pub expires_at: Timestamp,
+        /// The identity it enrolls.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub identity: Option<EntityRef>,
+        /// Its id.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub identity_id: String,
+        /// What to give to the one who enrolls.
+        pub jwt: String,
+        /// How it enrolls.
+        pub method: String,
+        /// The one-time token in the JWT.
+        pub token: String,
+        /// The router without edge it enrolls.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub transit_router: Option<EntityRef>,
+        /// Its id.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub transit_router_id: String,
+        /// The login name, for `updb`.
+        pub username: String,
+    }
+}
+
+/// What an enrollment JWT says (protocol: auth 4.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnrollmentClaims {
+    /// The controller: `https://host:port`.
+    pub iss: String,
+    /// Id of the identity or router.
+    pub sub: String,
+    /// `[""]`, or the enroller for JWTs of a CA or the network.
+    #[serde(default, deserialize_with = "one_or_many")]
+    pub aud: Vec<String>,
+    /// When it ends, in seconds since 1970; absent for JWTs of a CA or the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exp: Option<i64>,
+    /// The one-time token.
+    #[serde(default)]
+    pub jti: String,
+    /// How to enroll; see [`method`].
+    pub em: String,
+    /// Where routers find the controllers.
+    #[serde(default)]
+    pub ctrls: Option<Vec<String>>,
+    /// The same in older tokens, which knew one controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ctrl: Option<String>,
+}
+
+impl EnrollmentClaims {
+    /// Every address of a controller that the token names.
+    #[must_use]
+    pub fn controllers(&self) -> Vec<String> {
+        let many = self.ctrls.iter().flatten();
+        self.ctrl.iter().chain(many).filter(|address| !address.is_empty()).cloned().collect()
+    }
+}
+
+/// Audiences are an array, or a text when there is one.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Many(Vec<String>),
+        One(String),
+    }
+    Ok(match null_default::<D, Option<Written>>(deserializer)? {
+        Some(Written::Many(many)) => many,
+        Some(Written::One(one)) => vec![one],
+        None => Vec::new(),
+    })
+}

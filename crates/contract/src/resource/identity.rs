@@ -1,0 +1,523 @@
+//! Identities and identity types, and the caller's own identity (protocol: management-api 7.1).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::body::{Body, FieldType, Shape, body};
+use crate::entity::{DialBind, EntityRef, Precedence, detail, words};
+use crate::json::JsonMap;
+use crate::kind::{Column, Kind};
+use crate::operation::{
+    Access, BY_ROLE, CHANGE_STATUSES, DELETE_STATUSES, Operation, Request, Response, action,
+    create, delete, detail as get, list, nested, patch, replace,
+};
+use crate::permission::{Action, Subject};
+use crate::timestamp::Timestamp;
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "identities";
+/// The collection of identity types.
+pub const TYPE_COLLECTION: &str = "identity-types";
+
+const READ: Access = Access::Permission(Subject::Identity, Action::Read);
+const UPDATE: Access = Access::Permission(Subject::Identity, Action::Update);
+
+const fn read(subject: Subject) -> Access {
+    Access::Permission(subject, Action::Read)
+}
+
+/// Operations of the management API.
+pub const MANAGEMENT: &[Operation] = &[
+    list("listIdentities", "/identities", READ, "identityDetail").query(BY_ROLE),
+    create::<IdentityBody>(
+        "createIdentity",
+        "/identities",
+        Access::Permission(Subject::Identity, Action::Create),
+    ),
+    get("detailIdentity", "/identities/{id}", READ, "identityDetail"),
+    replace::<IdentityBody>("updateIdentity", "/identities/{id}", UPDATE),
+    patch::<IdentityBody>("patchIdentity", "/identities/{id}", UPDATE),
+    delete(
+        "deleteIdentity",
+        "/identities/{id}",
+        Access::Permission(Subject::Identity, Action::Delete),
+    )
+    .statuses(DELETE_STATUSES),
+    nested(
+        "getIdentityAuthenticators",
+        "/identities/{id}/authenticators",
+        Access::AdminOrReadOnly,
+        "authenticatorDetail",
+    ),
+    action("disableIdentity", "/identities/{id}/disable", UPDATE).takes::<DisableBody>(),
+    action("enableIdentity", "/identities/{id}/enable", UPDATE),
+    nested(
+        "listIdentitysEdgeRouterPolicies",
+        "/identities/{id}/edge-router-policies",
+        read(Subject::EdgeRouterPolicy),
+        "edgeRouterPolicyDetail",
+    ),
+    nested(
+        "listIdentityEdgeRouters",
+        "/identities/{id}/edge-routers",
+        read(Subject::Router),
+        "edgeRouterDetail",
+    ),
+    nested(
+        "getIdentityEnrollments",
+        "/identities/{id}/enrollments",
+        read(Subject::Enrollment),
+        "enrollmentDetail",
+    ),
+    get(
+        "getIdentityPolicyAdvice",
+        "/identities/{id}/policy-advice/{serviceId}",
+        read(Subject::Service),
+        "policyAdvice",
+    ),
+    nested(
+        "listIdentitysServiceConfigs",
+        "/identities/{id}/service-configs",
+        READ,
+        "serviceConfigDetail",
+    ),
+    action("associateIdentitysServiceConfigs", "/identities/{id}/service-configs", UPDATE)
+        .request(Request::JsonList(ServiceConfigBody::FIELDS))
+        .statuses(CHANGE_STATUSES),
+    delete("disassociateIdentitysServiceConfigs", "/identities/{id}/service-configs", UPDATE)
+        .request(Request::JsonList(ServiceConfigBody::FIELDS)),
+    nested(
+        "listIdentityServicePolicies",
+        "/identities/{id}/service-policies",
+        read(Subject::ServicePolicy),
+        "servicePolicyDetail",
+    ),
+    nested(
+        "listIdentityServices",
+        "/identities/{id}/services",
+        read(Subject::Service),
+        "serviceDetail",
+    )
+    .query(&["policyType"]),
+];
+
+/// Identity types.
+pub const TYPES: &[Operation] = &[
+    list("listIdentityTypes", "/identity-types", Access::Authenticated, "identityTypeDetail"),
+    get("detailIdentityType", "/identity-types/{id}", Access::Authenticated, "identityTypeDetail"),
+];
+
+/// The caller's own identity, in both APIs.
+pub const CURRENT: &[Operation] =
+    &[get("getCurrentIdentity", "/current-identity", Access::Authenticated, "identityDetail")
+        .answers(Response::Detail("identityDetail"))
+        .statuses(&[200, 401])];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "identity",
+    plural: COLLECTION,
+    aliases: &["id", "ids", "identitys"],
+    about: "a person, device or program that may log in",
+    operations: MANAGEMENT,
+    fields: IdentityBody::FIELDS,
+    links: &[
+        "edge-router-policies",
+        "edge-routers",
+        "service-policies",
+        "services",
+        "posture-data",
+        "failed-service-requests",
+        "authenticators",
+        "enrollments",
+        "service-configs",
+    ],
+    role_attributes: Some("/identity-role-attributes"),
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "TYPE", pointer: "/typeId" },
+        Column { title: "ADMIN", pointer: "/isAdmin" },
+        Column { title: "ATTRIBUTES", pointer: "/roleAttributes" },
+        Column { title: "ONLINE", pointer: "/edgeRouterConnectionStatus" },
+    ],
+};
+
+/// How people name identity types.
+pub const TYPE_KIND: Kind = Kind {
+    name: "identity-type",
+    plural: TYPE_COLLECTION,
+    aliases: &[],
+    about: "what sort of thing an identity is",
+    operations: TYPES,
+    fields: &[],
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[Column { title: "ID", pointer: "/id" }, Column { title: "NAME", pointer: "/name" }],
+};
+
+words! {
+    /// What sort of thing an identity is.
+    pub enum IdentityType {
+        /// Nothing in particular.
+        Default = "Default",
+        /// A person.
+        User = "User",
+        /// A device.
+        Device = "Device",
+        /// A program.
+        Service = "Service",
+        /// An edge router; made with the router, never by hand.
+        Router = "Router",
+    }
+}
+
+words! {
+    /// Whether an identity is connected to an edge router.
+    pub enum ConnectionStatus {
+        /// No router has told for a while.
+        Unknown = "unknown",
+        /// To one at least.
+        Online = "online",
+        /// To none.
+        Offline = "offline",
+    }
+}
+
+body! {
+    /// What can be said of an identity.
+    pub struct IdentityBody {
+        /// Data for the applications of the identity.
+        Optional "appData" app_data: JsonMap,
+        /// The policy that says how it may log in.
+        Optional "authPolicyId" auth_policy_id: String => "auth-policies",
+        /// Cost of the terminators it hosts.
+        Optional "defaultHostingCost" default_hosting_cost: u16,
+        /// Precedence of the terminators it hosts.
+        Optional "defaultHostingPrecedence" default_hosting_precedence: Precedence,
+        /// How it is to be enrolled; only when it is made.
+        Optional "enrollment" enrollment: IdentityEnrollmentBody,
+        /// Its name elsewhere.
+        Optional "externalId" external_id: String,
+        /// Whether it is an administrator.
+        Both "isAdmin" is_admin: bool,
+        /// The name; unique among identities.
+        Both "name" name: String,
+        /// What it may do in the management API.
+        Optional "permissions" permissions: Vec<String>,
+        /// Attributes that policies select by.
+        Optional "roleAttributes" role_attributes: Vec<String>,
+        /// Cost of its terminators, by service id.
+        Optional "serviceHostingCosts" service_hosting_costs: BTreeMap<String, u16>,
+        /// Precedence of its terminators, by service id.
+        Optional "serviceHostingPrecedences" service_hosting_precedences: BTreeMap<String, Precedence>,
+        /// Labels.
+        Optional "tags" tags: crate::json::Tags,
+        /// What sort of thing it is.
+        Both "type" identity_type: IdentityType,
+    }
+}
+
+body! {
+    /// How a new identity is to be enrolled: the first that is set counts.
+    pub struct IdentityEnrollmentBody {
+        /// By a one-time token.
+        Optional "ott" ott: bool,
+        /// By a one-time token and a certificate of this CA.
+        Optional "ottca" ottca: String => "cas",
+        /// By choosing a password; the value is the login name.
+        Optional "updb" updb: String,
+    }
+}
+
+body! {
+    /// Disables an identity.
+    pub struct DisableBody {
+        /// For how long; 0 is until it is enabled.
+        Create "durationMinutes" duration_minutes: i64,
+    }
+}
+
+body! {
+    /// A config that an identity sees for a service instead of the service's own.
+    pub struct ServiceConfigBody {
+        /// The config.
+        Always "configId" config_id: String => "configs",
+        /// The service.
+        Always "serviceId" service_id: String => "services",
+    }
+}
+
+/// About the machine of a client (protocol: auth 9.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs)]
+pub struct EnvInfo {
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
+    pub arch: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 253>")]
+    pub domain: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 253>")]
+    pub hostname: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
+    pub os: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
+    pub os_release: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
+    pub os_version: String,
+}
+
+/// About the program of a client (protocol: auth 9.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs)]
+pub struct SdkInfo {
+    #[serde(
+        alias = "appID",
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "text::<_, 255>"
+    )]
+    pub app_id: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
+    pub app_version: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
+    pub branch: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
+    pub revision: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
+    pub r#type: String,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
+    pub version: String,
+}
+
+use crate::json::short_text as text;
+
+impl Shape for EnvInfo {
+    const SHAPE: FieldType = FieldType::Json;
+}
+
+impl Shape for SdkInfo {
+    const SHAPE: FieldType = FieldType::Json;
+}
+
+detail! {
+    /// An identity.
+    pub struct IdentityDetail with Base {
+        /// Data for the applications of the identity.
+        pub app_data: JsonMap,
+        /// The policy that says how it may log in.
+        pub auth_policy: EntityRef,
+        /// Its id.
+        pub auth_policy_id: String,
+        /// What it can log in with.
+        pub authenticators: IdentityAuthenticators,
+        /// Cost of the terminators it hosts.
+        pub default_hosting_cost: u16,
+        /// Precedence of the terminators it hosts.
+        pub default_hosting_precedence: Precedence,
+        /// Whether it may not log in now.
+        pub disabled: bool,
+        /// Since when.
+        pub disabled_at: Option<Timestamp>,
+        /// Until when; none is until it is enabled.
+        pub disabled_until: Option<Timestamp>,
+        /// Whether it is connected to an edge router.
+        pub edge_router_connection_status: ConnectionStatus,
+        /// Its outstanding enrollments.
+        pub enrollment: IdentityEnrollments,
+        /// About its machine, as of its last login.
+        pub env_info: EnvInfo,
+        /// Its name elsewhere.
+        pub external_id: Option<String>,
+        /// Whether it is logged in.
+        pub has_api_session: bool,
+        /// Whether it is connected to an edge router.
+        pub has_edge_router_connection: bool,
+        /// Network interfaces it has told of.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub interfaces: Vec<Interface>,
+        /// Whether it is an administrator.
+        pub is_admin: bool,
+        /// Whether it is the administrator that cannot be removed.
+        pub is_default_admin: bool,
+        /// Whether it has a second factor.
+        pub is_mfa_enabled: bool,
+        /// The name.
+        pub name: String,
+        /// What it may do in the management API; null when unset.
+        pub permissions: Option<Vec<String>>,
+        /// Attributes that policies select by.
+        pub role_attributes: Vec<String>,
+        /// About its program, as of its last login.
+        pub sdk_info: SdkInfo,
+        /// Cost of its terminators, by service id.
+        pub service_hosting_costs: BTreeMap<String, u16>,
+        /// Precedence of its terminators, by service id.
+        pub service_hosting_precedences: BTreeMap<String, Precedence>,
+        /// What sort of thing it is.
+        pub r#type: EntityRef,
+        /// The id of that.
+        pub type_id: String,
+    }
+}
+
+detail! {
+    /// What an identity can log in with; only what exists.
+    pub struct IdentityAuthenticators {
+        /// A certificate.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cert: Option<IdentityCert>,
+        /// A password.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub updb: Option<IdentityPassword>,
+    }
+}
+
+detail! {
+    /// A certificate of an identity.
+    pub struct IdentityCert {
+        /// SHA-1, hex.
+        pub fingerprint: String,
+        /// Id of the authenticator.
+        pub id: String,
+    }
+}
+
+detail! {
+    /// A password of an identity.
+    pub struct IdentityPassword {
+        /// Id of the authenticator.
+        pub id: String,
+        /// The login name.
+        pub username: String,
+    }
+}
+
+detail! {
+    /// Outstanding enrollments of an identity; only what exists.
+    pub struct IdentityEnrollments {
+        /// By a one-time token.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub ott: Option<IdentityEnrollment>,
+        /// By a one-time token and a certificate.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub ottca: Option<IdentityEnrollment>,
+        /// By choosing a password.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub updb: Option<IdentityEnrollment>,
+    }
+}
+
+detail! {
+    /// An outstanding enrollment of an identity.
+    pub struct IdentityEnrollment {
+        /// The CA, for `ottca`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub ca: Option<EntityRef>,
+        /// Its id.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub ca_id: Option<String>,
+        /// When it ends.
+        pub expires_at: Timestamp,
+        /// Its id.
+        pub id: String,
+        /// What to give to the one who enrolls.
+        pub jwt: String,
+        /// The one-time token in it.
+        pub token: String,
+    }
+}
+
+detail! {
+    /// A network interface.
+    pub struct Interface {
+        /// Addresses with prefix length.
+        pub addresses: Vec<String>,
+        /// Hardware address.
+        pub hardware_address: String,
+        /// Index.
+        pub index: i64,
+        /// Supports broadcast.
+        pub is_broadcast: bool,
+        /// Is a loopback.
+        pub is_loopback: bool,
+        /// Supports multicast.
+        pub is_multicast: bool,
+        /// Is running.
+        pub is_running: bool,
+        /// Is up.
+        pub is_up: bool,
+        /// Largest packet.
+        pub mtu: i64,
+        /// Name.
+        pub name: String,
+    }
+}
+
+detail! {
+    /// A sort of identity.
+    pub struct IdentityTypeDetail with Base {
+        /// The name.
+        pub name: String,
+    }
+}
+
+detail! {
+    /// Whether and why an identity may use a service.
+    pub struct PolicyAdvice {
+        /// Routers that both may use.
+        pub common_routers: Vec<RouterRef>,
+        /// The identity.
+        pub identity: EntityRef,
+        /// Its id.
+        pub identity_id: String,
+        /// How many routers it may use.
+        pub identity_router_count: i64,
+        /// A policy lets it host the service.
+        pub is_bind_allowed: bool,
+        /// A policy lets it dial the service.
+        pub is_dial_allowed: bool,
+        /// The service.
+        pub service: EntityRef,
+        /// Its id.
+        pub service_id: String,
+        /// How many routers may carry the service.
+        pub service_router_count: i64,
+    }
+}
+
+/// A mention of a router.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RouterRef {
+    /// The mention.
+    #[serde(flatten)]
+    pub entity: EntityRef,
+    /// Whether it is connected to a controller.
+    pub is_online: bool,
+}
+
+detail! {
+    /// A config that an identity sees for a service.
+    pub struct ServiceConfigDetail {
+        /// The config.
+        pub config: EntityRef,
+        /// Its id.
+        pub config_id: String,
+        /// The service.
+        pub service: EntityRef,
+        /// Its id.
+        pub service_id: String,
+    }
+}
+
+/// The permission of an identity on a service, in the query parameter `policyType`; any case.
+#[must_use]
+pub fn policy_type(text: &str) -> Option<DialBind> {
+    [DialBind::Dial, DialBind::Bind]
+        .into_iter()
+        .find(|kind| kind.as_str().eq_ignore_ascii_case(text))
+}

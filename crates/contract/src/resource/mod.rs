@@ -1,0 +1,103 @@
+//! The resources, a file each, and the tables over all of them.
+
+pub mod auth_policy;
+pub mod authenticator;
+pub mod config;
+pub mod controller;
+pub mod edge_router;
+pub mod edge_router_policy;
+pub mod enrollment;
+pub mod external_jwt_signer;
+pub mod identity;
+pub mod role_attribute;
+pub mod server;
+pub mod service;
+pub mod service_edge_router_policy;
+pub mod service_policy;
+pub mod service_session;
+pub mod session;
+pub mod terminator;
+
+use crate::kind::Kind;
+use crate::operation::Operation;
+use crate::paths::Api;
+
+/// The kinds of entities that commands offer.
+pub const KINDS: &[&Kind] = &[
+    &auth_policy::KIND,
+    &authenticator::KIND,
+    &config::CONFIG_KIND,
+    &config::CONFIG_TYPE_KIND,
+    &edge_router::KIND,
+    &edge_router_policy::KIND,
+    &enrollment::KIND,
+    &identity::KIND,
+    &identity::TYPE_KIND,
+    &service::KIND,
+    &service_edge_router_policy::KIND,
+    &service_policy::KIND,
+    &terminator::KIND,
+];
+
+const MANAGEMENT: &[&[Operation]] = &[
+    auth_policy::MANAGEMENT,
+    authenticator::MANAGEMENT,
+    authenticator::CURRENT,
+    config::CONFIGS,
+    config::CONFIG_TYPES,
+    controller::MANAGEMENT,
+    edge_router::MANAGEMENT,
+    edge_router_policy::MANAGEMENT,
+    enrollment::MANAGEMENT,
+    identity::MANAGEMENT,
+    identity::TYPES,
+    identity::CURRENT,
+    role_attribute::MANAGEMENT,
+    server::SHARED,
+    server::MANAGEMENT,
+    service::MANAGEMENT,
+    service_edge_router_policy::MANAGEMENT,
+    service_policy::MANAGEMENT,
+    session::SHARED,
+    terminator::MANAGEMENT,
+];
+
+const CLIENT: &[&[Operation]] = &[
+    authenticator::CURRENT,
+    controller::CLIENT,
+    edge_router::CLIENT,
+    enrollment::CLIENT,
+    external_jwt_signer::CLIENT,
+    identity::CURRENT,
+    server::SHARED,
+    server::CLIENT,
+    service::CLIENT,
+    service_session::CLIENT,
+    session::SHARED,
+    session::CLIENT,
+];
+
+/// Every operation of an API; none for those that are not described by these tables.
+pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
+    let groups: &[&[Operation]] = match api {
+        Api::Management => MANAGEMENT,
+        Api::Client => CLIENT,
+        _ => &[],
+    };
+    groups.iter().flat_map(|group| group.iter())
+}
+
+/// The operation of an API with this id.
+#[must_use]
+pub fn operation(api: Api, id: &str) -> Option<&'static Operation> {
+    operations(api).find(|operation| operation.id == id)
+}
+
+/// The kind that people call so: by singular, plural or alias.
+#[must_use]
+pub fn kind(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().copied().find(|kind| kind.is_called(name))
+}
+
+#[cfg(test)]
+mod tests;

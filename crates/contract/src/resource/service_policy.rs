@@ -1,0 +1,130 @@
+//! Service policies: which identities may dial or host which services (protocol: management-api 7.4).
+
+use crate::body::{Body, body};
+use crate::entity::{DialBind, NamedRole, Semantic, detail};
+use crate::json::Tags;
+use crate::kind::{Column, Kind, RoleField};
+use crate::operation::{
+    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
+};
+use crate::permission::{Action, Subject};
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "service-policies";
+
+const fn access(action: Action) -> Access {
+    Access::Permission(Subject::ServicePolicy, action)
+}
+
+/// Operations of the management API.
+pub const MANAGEMENT: &[Operation] = &[
+    list("listServicePolicies", "/service-policies", access(Action::Read), "servicePolicyDetail"),
+    create::<ServicePolicyBody>("createServicePolicy", "/service-policies", access(Action::Create)),
+    get(
+        "detailServicePolicy",
+        "/service-policies/{id}",
+        access(Action::Read),
+        "servicePolicyDetail",
+    ),
+    replace::<ServicePolicyBody>(
+        "updateServicePolicy",
+        "/service-policies/{id}",
+        access(Action::Update),
+    ),
+    patch::<ServicePolicyBody>(
+        "patchServicePolicy",
+        "/service-policies/{id}",
+        access(Action::Update),
+    ),
+    delete("deleteServicePolicy", "/service-policies/{id}", access(Action::Delete))
+        .statuses(DELETE_STATUSES),
+    list(
+        "listServicePolicyIdentities",
+        "/service-policies/{id}/identities",
+        Access::Permission(Subject::Identity, Action::Read),
+        "identityDetail",
+    ),
+    list(
+        "listServicePolicyServices",
+        "/service-policies/{id}/services",
+        Access::Permission(Subject::Service, Action::Read),
+        "serviceDetail",
+    ),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "service-policy",
+    plural: COLLECTION,
+    aliases: &["sp", "sps"],
+    about: "which identities may dial or host which services",
+    operations: MANAGEMENT,
+    fields: ServicePolicyBody::FIELDS,
+    links: &["services", "identities", "posture-checks"],
+    role_attributes: None,
+    roles: &[
+        RoleField {
+            field: "identityRoles",
+            display: "identityRolesDisplay",
+            selects: "identities",
+        },
+        RoleField { field: "serviceRoles", display: "serviceRolesDisplay", selects: "services" },
+        RoleField {
+            field: "postureCheckRoles",
+            display: "postureCheckRolesDisplay",
+            selects: "posture-checks",
+        },
+    ],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "TYPE", pointer: "/type" },
+        Column { title: "SEMANTIC", pointer: "/semantic" },
+        Column { title: "SERVICES", pointer: "/serviceRolesDisplay" },
+        Column { title: "IDENTITIES", pointer: "/identityRolesDisplay" },
+    ],
+};
+
+body! {
+    /// What can be said of a service policy.
+    pub struct ServicePolicyBody {
+        /// Which identities: `#attribute`, `@id` or `#all`.
+        Optional "identityRoles" identity_roles: Vec<String>,
+        /// The name; unique among service policies.
+        Both "name" name: String,
+        /// Which posture checks they must pass.
+        Optional "postureCheckRoles" posture_check_roles: Vec<String>,
+        /// How attributes are combined: AllOf or AnyOf.
+        Both "semantic" semantic: Semantic,
+        /// Which services: `#attribute`, `@id` or `#all`.
+        Optional "serviceRoles" service_roles: Vec<String>,
+        /// Labels.
+        Optional "tags" tags: Tags,
+        /// What is allowed: Dial or Bind.
+        Both "type" policy_type: DialBind,
+    }
+}
+
+detail! {
+    /// A service policy.
+    pub struct ServicePolicyDetail with Base {
+        /// Which identities.
+        pub identity_roles: Vec<String>,
+        /// The same, by name.
+        pub identity_roles_display: Vec<NamedRole>,
+        /// The name.
+        pub name: String,
+        /// Which posture checks they must pass.
+        pub posture_check_roles: Vec<String>,
+        /// The same, by name.
+        pub posture_check_roles_display: Vec<NamedRole>,
+        /// How attributes are combined.
+        pub semantic: Semantic,
+        /// Which services.
+        pub service_roles: Vec<String>,
+        /// The same, by name.
+        pub service_roles_display: Vec<NamedRole>,
+        /// What is allowed.
+        pub r#type: DialBind,
+    }
+}

@@ -1,0 +1,88 @@
+//! Service sessions: permission to dial or host one service (protocol: auth 17.7).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::body::body;
+use crate::entity::{DialBind, EntityRef, detail};
+use crate::json::{Tags, null_default};
+use crate::operation::{Access, Operation, Response, create, delete, detail as get, list};
+use crate::resource::edge_router::EdgeRouterCommon;
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "sessions";
+
+const AUTH: Access = Access::Authenticated;
+
+/// Operations of the client API.
+pub const CLIENT: &[Operation] = &[
+    list("listSessions", "/sessions", AUTH, "sessionDetail"),
+    create::<SessionBody>("createSession", "/sessions", AUTH)
+        .answers(Response::Detail("sessionCreated"))
+        .statuses(&[201, 400, 401, 404, 429, 503]),
+    get("detailSession", "/sessions/{id}", AUTH, "sessionDetail").statuses(&[200, 401, 404]),
+    delete("deleteSession", "/sessions/{id}", AUTH).statuses(&[200, 400, 401, 409, 429, 503]),
+];
+
+body! {
+    /// Asks for permission to use a service.
+    pub struct SessionBody {
+        /// The service.
+        Create "serviceId" service_id: String => "services",
+        /// Labels.
+        Optional "tags" tags: Tags,
+        /// To dial it or to host it; Dial when absent.
+        Optional "type" session_type: DialBind,
+    }
+}
+
+detail! {
+    /// A service session.
+    pub struct SessionDetail with Base {
+        /// The API session it belongs to.
+        pub api_session: EntityRef,
+        /// Its id.
+        pub api_session_id: String,
+        /// Routers over which the service can be used now.
+        pub edge_routers: Vec<SessionEdgeRouter>,
+        /// Whose it is.
+        pub identity_id: String,
+        /// The service.
+        pub service: EntityRef,
+        /// Its id.
+        pub service_id: String,
+        /// What to show to a router.
+        pub token: String,
+        /// To dial or to host.
+        pub r#type: DialBind,
+    }
+}
+
+/// A router of a service session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionEdgeRouter {
+    /// What everybody may know of it.
+    #[serde(flatten)]
+    pub router: EdgeRouterCommon,
+    /// Where it listens, by protocol, once more: old SDKs look here.
+    #[serde(deserialize_with = "null_default")]
+    pub urls: BTreeMap<String, String>,
+}
+
+impl SessionEdgeRouter {
+    /// The router with `urls` filled from `supportedProtocols`.
+    #[must_use]
+    pub fn new(router: EdgeRouterCommon) -> Self {
+        let urls = router.supported_protocols.clone();
+        Self { router, urls }
+    }
+
+    /// Where it listens for a protocol, by either member.
+    #[must_use]
+    pub fn address(&self, protocol: &str) -> Option<&str> {
+        let address = self.router.supported_protocols.get(protocol);
+        address.or_else(|| self.urls.get(protocol)).map(String::as_str)
+    }
+}
