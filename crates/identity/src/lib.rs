@@ -8,12 +8,15 @@
 //! an argument wherever a decision depends on it.
 
 pub mod authority;
+mod ca_store;
 mod certificate;
 mod error;
 mod extension;
 mod file;
 mod identity;
+mod identity_file;
 mod key;
+mod key_set;
 mod live;
 mod location;
 mod name;
@@ -26,11 +29,14 @@ pub mod token;
 mod trust;
 
 pub use authority::{Authority, AuthoritySpec, Leaf, Purpose};
+pub use ca_store::{MAX_CA_STORE_BYTES, read_ca_store, write_ca_store};
 pub use certificate::{Certificate, San, chain_up, fingerprint, to_pem};
 pub use error::{Error, Result};
 pub use file::{MAX_FILE_BYTES, write_private};
 pub use identity::{AltServerCert, Identity, IdentitySection, KeyedChain};
+pub use identity_file::{IdentityFile, IdentityMaterial};
 pub use key::PrivateKey;
+pub use key_set::{KeySet, MAX_KEY_SET_BYTES, MAX_KEYS};
 pub use live::LiveIdentity;
 pub use location::Location;
 pub use name::Subject;

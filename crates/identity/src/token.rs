@@ -1,4 +1,350 @@
-//! placeholder
-/// x
-#[derive(Debug, thiserror::Error)]
-pub enum TokenError {}
+//! Tokens: JSON Web Tokens signed by a controller, and verified against its published keys.
+//!
+//! The claims are the caller's types. What belongs to the token itself is checked here: the form,
+//! the key the header names, that the algorithm fits that key (never `none`, never a shared
+//! secret), the signature, and on request issuer, audience and the time limits
+//! (protocol: auth 2.2, 13.4, 19).
+
+use std::time::SystemTime;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    certificate::Certificate,
+    error::Result,
+    identity::KeyedChain,
+    key::PrivateKey,
+    public::{KeyAlgorithm, PublicKey, Signature},
+};
+
+/// Longest token that is read, in bytes.
+pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
+
+/// Why a token is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// Too long to be looked at.
+    #[error("{0} bytes, at most {MAX_TOKEN_BYTES} are read")]
+    TooLong(usize),
+    /// Not three parts of base64 with JSON in the first two.
+    #[error("not a JSON Web Token: {0}")]
+    Malformed(&'static str),
+    /// The header names no key.
+    #[error("the header names no key (`kid`)")]
+    NoKeyId,
+    /// The header names a key that is not known.
+    #[error("signed with the unknown key `{0}`")]
+    UnknownKey(String),
+    /// The algorithm is not one of the key's kind.
+    #[error("algorithm `{0}` does not fit the key")]
+    Algorithm(String),
+    /// The signature is not the key's.
+    #[error("the signature is wrong")]
+    Signature,
+    /// Its time is over.
+    #[error("expired")]
+    Expired,
+    /// Its time has not come.
+    #[error("not valid yet")]
+    NotYet,
+    /// It has no time limit where one is required.
+    #[error("without expiry (`exp`)")]
+    NoExpiry,
+    /// Another issuer than expected.
+    #[error("issued by `{0}`")]
+    Issuer(String),
+    /// For another audience than expected.
+    #[error("meant for another audience")]
+    Audience,
+    /// The claims are not those that are expected.
+    #[error("claims: {0}")]
+    Claims(String),
+}
+
+/// The header of a token.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Header {
+    /// Algorithm.
+    pub alg: String,
+    /// Name of the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kid: Option<String>,
+    /// Type, `JWT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typ: Option<String>,
+    /// Extensions that must be understood; weft understands none.
+    #[serde(default, skip_serializing)]
+    crit: Option<serde_json::Value>,
+}
+
+/// Signs tokens with one key.
+#[derive(Debug, Clone)]
+pub struct TokenSigner {
+    key: PrivateKey,
+    kid: String,
+    /// The encoded header: it is the same for every token.
+    header: String,
+}
+
+impl TokenSigner {
+    /// Signs with the key of a certificate; the key's name is the certificate's fingerprint.
+    ///
+    /// # Errors
+    /// When tokens cannot be signed with this kind of key.
+    pub fn new(chain: &KeyedChain) -> Result<Self> {
+        Self::with_kid(chain.key().clone(), chain.leaf().fingerprint())
+    }
+
+    /// Signs with a key under a name.
+    ///
+    /// # Errors
+    /// When tokens cannot be signed with this kind of key.
+    pub fn with_kid(key: PrivateKey, kid: &str) -> Result<Self> {
+        let header = Header {
+            alg: algorithm_name(key.algorithm()).to_owned(),
+            kid: Some(kid.to_owned()),
+            typ: Some("JWT".to_owned()),
+            crit: None,
+        };
+        let header = encode(&header)?;
+        Ok(Self { key, kid: kid.to_owned(), header })
+    }
+
+    /// The name of the key.
+    #[must_use]
+    pub fn kid(&self) -> &str {
+        &self.kid
+    }
+
+    /// The key others verify with.
+    #[must_use]
+    pub fn public(&self) -> &PublicKey {
+        self.key.public()
+    }
+
+    /// A token with these claims.
+    ///
+    /// # Errors
+    /// When the claims cannot be written as JSON.
+    pub fn sign(&self, claims: &impl Serialize) -> Result<String> {
+        let mut token = format!("{}.{}", self.header, encode(claims)?);
+        let signature = self.key.sign_token(token.as_bytes())?;
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        Ok(token)
+    }
+}
+
+/// What is expected of a token besides its signature.
+#[derive(Debug, Clone, Copy)]
+pub struct Expect<'a> {
+    /// The time at which it must be valid. There is no leeway.
+    pub now: SystemTime,
+    /// The issuer it must have.
+    pub issuer: Option<&'a str>,
+    /// Audiences, one of which it must have. Empty = any.
+    pub audience: &'a [&'a str],
+    /// Whether it must have an expiry.
+    pub require_expiry: bool,
+}
+
+impl Expect<'_> {
+    /// A token with an expiry in the future, from anybody for anybody.
+    #[must_use]
+    pub fn unexpired(now: SystemTime) -> Self {
+        Self { now, issuer: None, audience: &[], require_expiry: true }
+    }
+}
+
+/// The header and the claims of a token nobody has verified. Good for choosing the key, and for
+/// nothing else.
+///
+/// # Errors
+/// When it is not a token, or the claims do not fit.
+pub fn peek<T: DeserializeOwned>(token: &str) -> Result<(Header, T), TokenError> {
+    let parts = Parts::of(token)?;
+    let claims = parts.claims()?;
+    Ok((parts.header, claims))
+}
+
+/// Verifies a token against the key that its header names, and answers its claims.
+///
+/// # Errors
+/// With the reason of the refusal.
+pub fn verify<T: DeserializeOwned>(
+    token: &str,
+    key: impl Fn(&str) -> Option<PublicKey>,
+    expect: &Expect<'_>,
+) -> Result<T, TokenError> {
+    let parts = Parts::of(token)?;
+    let kid = parts.header.kid.as_deref().filter(|kid| !kid.is_empty());
+    let kid = kid.ok_or(TokenError::NoKeyId)?;
+    let key = key(kid).ok_or_else(|| TokenError::UnknownKey(kid.chars().take(80).collect()))?;
+    parts.verify(&key, expect)
+}
+
+/// Verifies a token with one key whatever the header names, as enrollment does with the key of the
+/// server it talks to (protocol: auth 4.2).
+///
+/// # Errors
+/// With the reason of the refusal.
+pub fn verify_with<T: DeserializeOwned>(
+    token: &str,
+    key: &PublicKey,
+    expect: &Expect<'_>,
+) -> Result<T, TokenError> {
+    Parts::of(token)?.verify(key, expect)
+}
+
+/// [`verify_with`] for the key of a certificate.
+///
+/// # Errors
+/// With the reason of the refusal; also when the certificate's key is of no supported kind.
+pub fn verify_with_certificate<T: DeserializeOwned>(
+    token: &str,
+    certificate: &Certificate,
+    expect: &Expect<'_>,
+) -> Result<T> {
+    Ok(verify_with(token, certificate.public_key()?, expect)?)
+}
+
+/// The name of the algorithm that tokens are signed with under a key.
+#[must_use]
+pub fn algorithm_name(key: KeyAlgorithm) -> &'static str {
+    match key {
+        KeyAlgorithm::EcP256 => "ES256",
+        KeyAlgorithm::EcP384 => "ES384",
+        KeyAlgorithm::EcP521 => "ES512",
+        KeyAlgorithm::Rsa { .. } => "RS256",
+        KeyAlgorithm::Ed25519 => "EdDSA",
+    }
+}
+
+struct Parts<'a> {
+    header: Header,
+    payload: Vec<u8>,
+    signed: &'a str,
+    signature: Vec<u8>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(token: &'a str) -> Result<Self, TokenError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(TokenError::TooLong(token.len()));
+        }
+        let shape = TokenError::Malformed("three parts separated by dots are expected");
+        let (signed, signature) = token.rsplit_once('.').ok_or_else(|| shape.clone())?;
+        let (header, payload) = signed.split_once('.').ok_or_else(|| shape.clone())?;
+        if payload.contains('.') {
+            return Err(shape);
+        }
+        let decode = |text: &str| {
+            URL_SAFE_NO_PAD
+                .decode(text)
+                .map_err(|_| TokenError::Malformed("a part is not base64url without padding"))
+        };
+        let header: Header = serde_json::from_slice(&decode(header)?)
+            .map_err(|_| TokenError::Malformed("the header is not the JSON of a header"))?;
+        if header.crit.is_some() {
+            return Err(TokenError::Malformed("the header asks for an unknown extension"));
+        }
+        Ok(Self { header, payload: decode(payload)?, signed, signature: decode(signature)? })
+    }
+
+    fn claims<T: DeserializeOwned>(&self) -> Result<T, TokenError> {
+        serde_json::from_slice(&self.payload).map_err(|error| TokenError::Claims(error.to_string()))
+    }
+
+    fn verify<T: DeserializeOwned>(
+        &self,
+        key: &PublicKey,
+        expect: &Expect<'_>,
+    ) -> Result<T, TokenError> {
+        let how = signature_for(&self.header.alg, key.algorithm())
+            .ok_or_else(|| TokenError::Algorithm(self.header.alg.chars().take(20).collect()))?;
+        if !key.verify(how, self.signed.as_bytes(), &self.signature) {
+            return Err(TokenError::Signature);
+        }
+        self.claims::<Limits>()?.check(expect)?;
+        self.claims()
+    }
+}
+
+/// The algorithms a key of a kind may be used with.
+fn signature_for(name: &str, key: KeyAlgorithm) -> Option<Signature> {
+    Some(match (key, name) {
+        (KeyAlgorithm::Rsa { .. }, "RS256") => Signature::RsaPkcs1Sha256,
+        (KeyAlgorithm::Rsa { .. }, "RS384") => Signature::RsaPkcs1Sha384,
+        (KeyAlgorithm::Rsa { .. }, "RS512") => Signature::RsaPkcs1Sha512,
+        (KeyAlgorithm::Rsa { .. }, "PS256") => Signature::RsaPssSha256,
+        (KeyAlgorithm::Rsa { .. }, "PS384") => Signature::RsaPssSha384,
+        (KeyAlgorithm::Rsa { .. }, "PS512") => Signature::RsaPssSha512,
+        (KeyAlgorithm::EcP256, "ES256")
+        | (KeyAlgorithm::EcP384, "ES384")
+        | (KeyAlgorithm::EcP521, "ES512") => Signature::EcdsaFixed,
+        (KeyAlgorithm::Ed25519, "EdDSA" | "Ed25519") => Signature::Ed25519,
+        _ => return None,
+    })
+}
+
+/// The claims that limit a token.
+#[derive(Deserialize)]
+struct Limits {
+    #[serde(default)]
+    iss: Option<String>,
+    #[serde(default)]
+    aud: Option<Audience>,
+    /// Seconds since 1970, possibly with a fraction.
+    #[serde(default)]
+    exp: Option<f64>,
+    #[serde(default)]
+    nbf: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Limits {
+    fn check(&self, expect: &Expect<'_>) -> Result<(), TokenError> {
+        let now = expect.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = now.as_secs_f64();
+        match self.exp {
+            Some(exp) if now >= exp => return Err(TokenError::Expired),
+            None if expect.require_expiry => return Err(TokenError::NoExpiry),
+            _ => {}
+        }
+        if self.nbf.is_some_and(|nbf| now < nbf) {
+            return Err(TokenError::NotYet);
+        }
+        if let Some(issuer) = expect.issuer
+            && self.iss.as_deref() != Some(issuer)
+        {
+            let found = self.iss.as_deref().unwrap_or_default();
+            return Err(TokenError::Issuer(found.chars().take(200).collect()));
+        }
+        if expect.audience.is_empty() || expect.audience.iter().any(|one| self.is_for(one)) {
+            Ok(())
+        } else {
+            Err(TokenError::Audience)
+        }
+    }
+
+    fn is_for(&self, audience: &str) -> bool {
+        match &self.aud {
+            Some(Audience::One(one)) => one == audience,
+            Some(Audience::Many(many)) => many.iter().any(|one| one == audience),
+            None => false,
+        }
+    }
+}
+
+fn encode(value: &impl Serialize) -> Result<String, TokenError> {
+    let json = serde_json::to_vec(value).map_err(|error| TokenError::Claims(error.to_string()))?;
+    Ok(URL_SAFE_NO_PAD.encode(json))
+}

@@ -4,6 +4,7 @@ mod authority;
 mod loading;
 mod parsers;
 mod tls;
+mod tokens;
 
 use std::time::SystemTime;
 

@@ -1,0 +1,149 @@
+//! The identity file of SDKs: where the controllers are, and key, certificate and bundle of an
+//! enrolled identity (protocol: sdk 16.1).
+
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    file,
+    identity::IdentitySection,
+};
+
+/// An identity file. What weft does not know in it is kept when it is written again.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct IdentityFile {
+    /// URL of the client API of the controller.
+    #[serde(rename = "ztAPI", default, deserialize_with = "nullable")]
+    pub api: String,
+    /// URLs of all controllers.
+    #[serde(
+        rename = "ztAPIs",
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub apis: Vec<String>,
+    /// Config types to ask for; `all` for every type.
+    #[serde(
+        rename = "configTypes",
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub config_types: Vec<String>,
+    /// Key, certificate and bundle.
+    #[serde(default)]
+    pub id: IdentityMaterial,
+    /// Whether several controllers are used.
+    #[serde(rename = "enableHa", default, deserialize_with = "nullable")]
+    pub enable_ha: bool,
+    /// Everything else.
+    #[serde(flatten)]
+    pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Locations of key, certificate and bundle; `pem:` for text in the file itself.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdentityMaterial {
+    /// Private key.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub key: String,
+    /// Client certificate chain.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub cert: String,
+    /// Those that are believed.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub ca: String,
+}
+
+impl std::fmt::Debug for IdentityMaterial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IdentityMaterial")
+            .field("key", &if self.key.is_empty() { "none" } else { "(not shown)" })
+            .field("cert", &self.cert)
+            .field("ca", &self.ca)
+            .finish()
+    }
+}
+
+impl IdentityMaterial {
+    /// Material as PEM texts, to be written into the file itself.
+    #[must_use]
+    pub fn inline(key: &str, cert: &str, ca: &str) -> Self {
+        let inline = |text: &str| {
+            if text.is_empty() { String::new() } else { format!("pem:{text}") }
+        };
+        Self { key: inline(key), cert: inline(cert), ca: inline(ca) }
+    }
+}
+
+impl IdentityFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is too large, or is not an identity file.
+    pub fn read(path: &Path) -> Result<Self> {
+        Self::from_json(&file::read(path)?).map_err(|error| match error {
+            Error::Document { what, reason } => {
+                Error::Document { what, reason: format!("{}: {reason}", path.display()) }
+            }
+            other => other,
+        })
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// When it is not JSON, or names no controller.
+    pub fn from_json(text: &[u8]) -> Result<Self> {
+        let wrong = |reason| Error::Document { what: "identity file", reason };
+        let file: Self = serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
+        if file.api.is_empty() && file.apis.is_empty() {
+            return Err(wrong("neither `ztAPI` nor `ztAPIs` names a controller".into()));
+        }
+        Ok(file)
+    }
+
+    /// Writes the file, whole or not at all, readable by its owner only.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut text = serde_json::to_vec_pretty(self).map_err(|error| Error::Document {
+            what: "identity file",
+            reason: error.to_string(),
+        })?;
+        text.push(b'\n');
+        file::write_private(path, &text)
+    }
+
+    /// Every controller, the first one first, each once.
+    pub fn controllers(&self) -> impl Iterator<Item = &str> {
+        let first = Some(self.api.as_str()).filter(|api| !api.is_empty());
+        let others = self.apis.iter().map(String::as_str).filter(|api| *api != self.api);
+        first.into_iter().chain(others)
+    }
+
+    /// The material as an identity section, to be loaded.
+    #[must_use]
+    pub fn section(&self) -> IdentitySection {
+        IdentitySection {
+            section: "id".into(),
+            cert: self.id.cert.clone(),
+            key: self.id.key.clone(),
+            ca: self.id.ca.clone(),
+            ..IdentitySection::default()
+        }
+    }
+}
+
+/// `null` is the same as absent.
+fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
