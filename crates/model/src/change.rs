@@ -1,0 +1,216 @@
+//! Changes of the model: physical, complete, and replayable without knowing any rule.
+//!
+//! An operation decides a [`ChangeSet`]; the store makes it durable, a snapshot applies it, the
+//! log keeps it. Every cascade is written out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{
+    Entity, Id, Kind, RowError, Timestamp,
+    row::{Row, choice, row},
+};
+
+/// One changed row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// The entity is created, or replaced as a whole.
+    Put(Entity),
+    /// The entity is removed, with its cold fields.
+    Delete(Kind, Id),
+    /// A cold field of an entity is set or removed: a value too large to be held in memory, read
+    /// from the store when somebody asks for it.
+    Cold {
+        /// The entity's kind.
+        kind: Kind,
+        /// The entity.
+        id: Id,
+        /// Which field.
+        field: ColdField,
+        /// The value; `None` removes it.
+        value: Option<Bytes>,
+    },
+}
+
+impl Change {
+    /// The kind of the changed entity.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Put(entity) => entity.kind(),
+            Self::Delete(kind, _) | Self::Cold { kind, .. } => *kind,
+        }
+    }
+
+    /// The changed entity.
+    pub fn id(&self) -> &Id {
+        match self {
+            Self::Put(entity) => entity.id(),
+            Self::Delete(_, id) | Self::Cold { id, .. } => id,
+        }
+    }
+}
+
+choice! {
+    /// A field that is kept in the store only.
+    pub enum ColdField {
+        /// Certificates in PEM.
+        CertPem = 0 "certPem",
+        /// A signed ticket.
+        Jwt = 1 "jwt",
+        /// What a client said about its SDK.
+        SdkInfo = 2 "sdkInfo",
+        /// What a client said about its machine.
+        EnvInfo = 3 "envInfo",
+        /// Data for applications.
+        AppData = 4 "appData",
+        /// Data of a config.
+        Data = 5 "data",
+        /// Tags.
+        Tags = 6 "tags",
+    }
+}
+
+impl ColdField {
+    /// The number in rows.
+    pub const fn code(self) -> u16 {
+        self as u16
+    }
+}
+
+choice! {
+    /// Who makes a change (protocol: management-api 9).
+    pub enum AuthorKind {
+        /// The controller itself.
+        Controller = 0 "controller",
+        /// An identity.
+        Identity = 1 "identity",
+        /// The holder of a certificate, a router for instance.
+        Cert = 2 "cert",
+    }
+}
+
+row! {
+    /// Who made a change.
+    pub struct Author {
+        /// What the id names.
+        1 => pub kind: AuthorKind,
+        /// The identity, router or controller.
+        2 => pub id: Id,
+        /// Its name.
+        3 => pub name: Arc<str>,
+    }
+}
+
+row! {
+    /// By which request a change was made.
+    pub struct Cause {
+        /// The operation.
+        1 => pub operation: Arc<str>,
+        /// `rest`, `control.channel`, ...
+        2 => pub source_type: Arc<str>,
+        /// `edge`, `fabric`, ...
+        3 => pub source_auth: Arc<str>,
+        /// The method of the request.
+        4 => pub method: Arc<str>,
+        /// The local address of the connection.
+        5 => pub local: Arc<str>,
+        /// The remote address of the connection.
+        6 => pub remote: Arc<str>,
+        /// The trace id of the request.
+        7 => pub trace_id: Arc<str>,
+    }
+}
+
+/// The changes of one operation, all or none of which happen.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChangeSet {
+    /// The changed rows in the order routers need: referenced entities before those that refer.
+    pub changes: Vec<Change>,
+    /// Who made them.
+    pub author: Author,
+    /// By which request.
+    pub cause: Cause,
+    /// When.
+    pub at: Timestamp,
+}
+
+row! {
+    struct StoredChange {
+        1 => pub kind: u16,
+        2 => pub id: Id,
+        3 => pub version: u16,
+        4 => pub row: Option<Bytes>,
+        5 => pub cold: Option<ColdField>,
+    }
+}
+
+row! {
+    struct StoredChangeSet {
+        1 => pub changes: Vec<StoredChange>,
+        2 => pub author: Author,
+        3 => pub cause: Cause,
+        4 => pub at: Timestamp,
+    }
+}
+
+impl ChangeSet {
+    /// Changes without a named author: the controller's own.
+    pub fn of(changes: impl IntoIterator<Item = Change>) -> Self {
+        Self { changes: changes.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Adds an entity to create or replace.
+    pub fn put(&mut self, entity: impl Into<Entity>) -> &mut Self {
+        self.changes.push(Change::Put(entity.into()));
+        self
+    }
+
+    /// Adds an entity to remove.
+    pub fn delete(&mut self, kind: Kind, id: Id) -> &mut Self {
+        self.changes.push(Change::Delete(kind, id));
+        self
+    }
+
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The change set as the log stores it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let changes = self.changes.iter().map(|change| {
+            let (version, row, cold) = match change {
+                Change::Put(entity) => {
+                    (entity.kind().row_version(), Some(entity.to_row().into()), None)
+                }
+                Change::Delete(..) => (0, None, None),
+                Change::Cold { field, value, .. } => (0, value.clone(), Some(*field)),
+            };
+            let (kind, id) = (change.kind().code(), change.id().clone());
+            StoredChange { kind, id, version, row, cold }
+        });
+        StoredChangeSet {
+            changes: changes.collect(),
+            author: self.author.clone(),
+            cause: self.cause.clone(),
+            at: self.at,
+        }
+        .to_bytes()
+    }
+
+    /// Reads a change set of the log.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, RowError> {
+        let stored = StoredChangeSet::from_bytes(bytes)?;
+        let changes = stored.changes.into_iter().map(|change| {
+            let kind = Kind::from_code(change.kind).ok_or(RowError::UnknownKind(change.kind))?;
+            Ok(match (change.cold, change.row) {
+                (Some(field), value) => Change::Cold { kind, id: change.id, field, value },
+                (None, Some(row)) => Change::Put(Entity::from_row(kind, change.version, &row)?),
+                (None, None) => Change::Delete(kind, change.id),
+            })
+        });
+        let changes = changes.collect::<Result<_, RowError>>()?;
+        Ok(Self { changes, author: stored.author, cause: stored.cause, at: stored.at })
+    }
+}

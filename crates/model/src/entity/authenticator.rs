@@ -1,0 +1,101 @@
+//! Authenticators: how an identity proves itself.
+
+use std::sync::Arc;
+
+use super::{Base, Link, OnDelete, Record, record};
+use crate::{Id, Kind, Timestamp, row::row};
+
+row! {
+    /// A user name and the hash of a password.
+    pub struct UpdbCredential {
+        /// Unique user name.
+        1 => pub username: Arc<str>,
+        /// The hash: standard base64 beside [`UpdbCredential::salt`], or a PHC string with an
+        /// empty salt.
+        2 => pub password: String,
+        /// The salt of a base64 hash.
+        3 => pub salt: String,
+    }
+}
+
+row! {
+    /// A client certificate.
+    pub struct CertCredential {
+        /// Unique: hex SHA-1 of the certificate.
+        1 => pub fingerprint: Arc<str>,
+        /// The certificate, and its chain if there is one.
+        2 => pub cert_pem: String,
+        /// Whether the network's own signer issued it.
+        3 => pub is_issued_by_network: bool,
+        /// The third-party CA that issued it.
+        4 => pub ca_id: Option<Id>,
+        /// Whether an administrator asked for an extension.
+        5 => pub is_extend_requested: bool,
+        /// Whether the extension is to bring a new key.
+        6 => pub is_key_roll_requested: bool,
+        /// When the extension was asked for.
+        7 => pub extend_requested_at: Option<Timestamp>,
+        /// Whether the last extension brought a new key.
+        8 => pub last_extend_rolled_keys: bool,
+        /// Whether the last login sent a complete chain.
+        9 => pub last_auth_resolved_to_root: bool,
+        /// Fingerprint of the public key.
+        10 => pub public_key_print: String,
+        /// An extended certificate that was not verified yet.
+        11 => pub unverified_cert_pem: String,
+        /// The fingerprint of that certificate.
+        12 => pub unverified_fingerprint: String,
+    }
+}
+
+row! {
+    /// An authenticator: exactly one of its credentials is set (protocol: auth 7.1).
+    pub struct Authenticator {
+        /// Id, times and tags.
+        1 => pub base: Base,
+        /// Whose it is.
+        2 => pub identity_id: Id,
+        /// A user name and password.
+        3 => pub updb: Option<UpdbCredential>,
+        /// A certificate.
+        4 => pub cert: Option<CertCredential>,
+    }
+}
+
+impl Authenticator {
+    /// The method's name: `updb` or `cert`.
+    pub fn method(&self) -> &'static str {
+        if self.cert.is_some() { "cert" } else { "updb" }
+    }
+
+    /// Index of the fingerprint in [`Record::UNIQUE`].
+    pub const FINGERPRINT: usize = 0;
+    /// Index of the user name in [`Record::UNIQUE`].
+    pub const USERNAME: usize = 1;
+}
+
+impl Record for Authenticator {
+    record!(Authenticator);
+
+    const UNIQUE: &'static [&'static str] = &["fingerprint", "username"];
+    const LINKS: &'static [Link] = &[
+        Link::new("identityId", Kind::Identity, OnDelete::Cascade),
+        Link::new("caId", Kind::Ca, OnDelete::Cascade),
+    ];
+
+    fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
+        if let Some(cert) = &self.cert {
+            each(Self::FINGERPRINT, &cert.fingerprint);
+        }
+        if let Some(updb) = &self.updb {
+            each(Self::USERNAME, &updb.username);
+        }
+    }
+
+    fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
+        each(0, &self.identity_id);
+        if let Some(ca) = self.cert.as_ref().and_then(|cert| cert.ca_id.as_ref()) {
+            each(1, ca);
+        }
+    }
+}

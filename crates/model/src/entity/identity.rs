@@ -1,0 +1,179 @@
+//! Identities: who may use the network.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Base, Link, OnDelete, Record, named, record};
+use crate::{
+    Id, JsonMap, Kind, Timestamp,
+    row::{choice, row},
+};
+
+choice! {
+    /// What an identity stands for. `Router` identities are made by edge routers alone.
+    pub enum IdentityType {
+        /// Not said.
+        Default = 0 "Default",
+        /// A person.
+        User = 1 "User",
+        /// A device.
+        Device = 2 "Device",
+        /// A service.
+        Service = 3 "Service",
+        /// An edge router with a tunneler.
+        Router = 4 "Router",
+    }
+}
+
+choice! {
+    /// In which order terminators are chosen: required, then default, then failed.
+    pub enum Precedence {
+        /// Used when no required one is there.
+        Default = 0 "default",
+        /// Used first.
+        Required = 1 "required",
+        /// Used when nothing else is left.
+        Failed = 2 "failed",
+    }
+}
+
+row! {
+    /// The configs that replace a service's own for one identity: config type id to config id.
+    pub struct ServiceConfigs {
+        /// Config type id to config id.
+        1 => pub configs: BTreeMap<Id, Id>,
+    }
+}
+
+row! {
+    /// What a client says about its SDK.
+    pub struct SdkInfo {
+        /// The application's id.
+        1 => pub app_id: String,
+        /// The application's version.
+        2 => pub app_version: String,
+        /// The SDK's branch.
+        3 => pub branch: String,
+        /// The SDK's source revision.
+        4 => pub revision: String,
+        /// The SDK's name.
+        5 => pub kind: String,
+        /// The SDK's version.
+        6 => pub version: String,
+    }
+}
+
+row! {
+    /// What a client says about the machine it runs on.
+    pub struct EnvInfo {
+        /// Processor architecture.
+        1 => pub arch: String,
+        /// Windows domain.
+        2 => pub domain: String,
+        /// Host name.
+        3 => pub hostname: String,
+        /// Operating system.
+        4 => pub os: String,
+        /// Release of the operating system.
+        5 => pub os_release: String,
+        /// Version of the operating system.
+        6 => pub os_version: String,
+    }
+}
+
+row! {
+    /// An identity (protocol: management-api 7.1).
+    pub struct Identity {
+        /// Id, times and tags.
+        1 => pub base: Base,
+        /// Unique name.
+        2 => pub name: Arc<str>,
+        /// What it stands for.
+        3 => pub identity_type: IdentityType,
+        /// Unique name outside the network.
+        4 => pub external_id: Option<Arc<str>>,
+        /// The authentication policy that applies.
+        5 => pub auth_policy_id: Id,
+        /// Whether it may do everything.
+        6 => pub is_admin: bool,
+        /// Whether it is the administrator made at initialisation, which cannot be deleted.
+        7 => pub is_default_admin: bool,
+        /// Sorted and unique, see [`crate::role::attributes`].
+        8 => pub role_attributes: Vec<Arc<str>>,
+        /// Precedence of terminators it hosts.
+        9 => pub default_hosting_precedence: Precedence,
+        /// Cost of terminators it hosts.
+        10 => pub default_hosting_cost: u16,
+        /// Precedence by service id.
+        11 => pub service_hosting_precedences: BTreeMap<Id, Precedence>,
+        /// Cost by service id.
+        12 => pub service_hosting_costs: BTreeMap<Id, u16>,
+        /// Data for applications.
+        13 => pub app_data: JsonMap,
+        /// When it was disabled.
+        14 => pub disabled_at: Option<Timestamp>,
+        /// When that ends; absent means never.
+        15 => pub disabled_until: Option<Timestamp>,
+        /// Config overrides by service id.
+        16 => pub service_configs: BTreeMap<Id, ServiceConfigs>,
+        /// Permissions of administrators with a part of the rights.
+        17 => pub permissions: Vec<Arc<str>>,
+    }
+}
+
+impl Identity {
+    /// Whether it is disabled now: since some time, and not only until a time that has passed.
+    pub fn is_disabled(&self, now: Timestamp) -> bool {
+        self.disabled_at.is_some() && self.disabled_until.is_none_or(|until| until > now)
+    }
+}
+
+const AUTH_POLICY: usize = 0;
+const HOSTING: usize = 1;
+const CONFIG_SERVICE: usize = 2;
+const CONFIG: usize = 3;
+
+impl Record for Identity {
+    record!(Identity);
+    named!();
+
+    const UNIQUE: &'static [&'static str] = &["externalId"];
+    const LINKS: &'static [Link] = &[
+        Link::new("authPolicyId", Kind::AuthPolicy, OnDelete::Refuse),
+        Link::new("serviceHostingCosts", Kind::Service, OnDelete::Unlink),
+        Link::new("serviceConfigs", Kind::Service, OnDelete::Unlink),
+        Link::new("serviceConfigs", Kind::Config, OnDelete::Refuse),
+    ];
+
+    fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
+        if let Some(id) = &self.external_id {
+            each(0, id);
+        }
+    }
+
+    fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
+        each(AUTH_POLICY, &self.auth_policy_id);
+        self.service_hosting_costs.keys().for_each(|id| each(HOSTING, id));
+        self.service_hosting_precedences.keys().for_each(|id| each(HOSTING, id));
+        for (service, overrides) in &self.service_configs {
+            each(CONFIG_SERVICE, service);
+            overrides.configs.values().for_each(|config| each(CONFIG, config));
+        }
+    }
+
+    fn unlink(&mut self, link: usize, id: &Id) {
+        match link {
+            HOSTING => {
+                self.service_hosting_costs.remove(id);
+                self.service_hosting_precedences.remove(id);
+            }
+            CONFIG_SERVICE => {
+                self.service_configs.remove(id);
+            }
+            _ => {}
+        }
+    }
+
+    fn attributes(&self) -> Option<&[Arc<str>]> {
+        Some(&self.role_attributes)
+    }
+}

@@ -1,0 +1,100 @@
+//! External JWT signers: other issuers whose tokens are accepted.
+
+use std::sync::Arc;
+
+use super::{Base, Link, OnDelete, Record, named, record};
+use crate::{
+    Id, Kind, Timestamp,
+    row::{choice, row},
+};
+
+choice! {
+    /// Which of an issuer's tokens clients send.
+    pub enum TargetToken {
+        /// The access token.
+        Access = 0 "ACCESS",
+        /// The id token.
+        Id = 1 "ID",
+    }
+}
+
+row! {
+    /// An external JWT signer (protocol: management-api 7.7).
+    pub struct ExtJwtSigner {
+        /// Id, times and tags.
+        1 => pub base: Base,
+        /// Unique name.
+        2 => pub name: Arc<str>,
+        /// Unique: the `iss` of its tokens.
+        3 => pub issuer: Option<Arc<str>>,
+        /// The `aud` of its tokens.
+        4 => pub audience: Option<Arc<str>>,
+        /// Its certificate; else it has a JWKS address.
+        5 => pub cert_pem: Option<String>,
+        /// Where its keys are fetched.
+        6 => pub jwks_endpoint: Option<String>,
+        /// Unique: the key's id, with a certificate.
+        7 => pub kid: Option<Arc<str>>,
+        /// Unique: the certificate's fingerprint.
+        8 => pub fingerprint: Option<Arc<str>>,
+        /// The certificate's common name.
+        9 => pub common_name: String,
+        /// Beginning of the certificate's validity.
+        10 => pub not_before: Option<Timestamp>,
+        /// End of the certificate's validity.
+        11 => pub not_after: Option<Timestamp>,
+        /// Whether it is used at all.
+        12 => pub enabled: bool,
+        /// Where clients log in.
+        13 => pub external_auth_url: Option<String>,
+        /// The claim that names the identity.
+        14 => pub claims_property: Option<String>,
+        /// Whether that claim is an external id rather than an id.
+        15 => pub use_external_id: bool,
+        /// The client id that clients use there.
+        16 => pub client_id: Option<String>,
+        /// The scopes that clients ask for.
+        17 => pub scopes: Vec<String>,
+        /// The token that clients send.
+        18 => pub target_token: TargetToken,
+        /// Whether its tokens may enroll to a certificate.
+        19 => pub enroll_to_cert_enabled: bool,
+        /// Whether its tokens may enroll without one.
+        20 => pub enroll_to_token_enabled: bool,
+        /// The claim with the attributes of a new identity.
+        21 => pub enroll_attribute_claims_selector: String,
+        /// The claim with the name of a new identity.
+        22 => pub enroll_name_claims_selector: String,
+        /// The policy of a new identity.
+        23 => pub enroll_auth_policy_id: Option<Id>,
+    }
+}
+
+impl ExtJwtSigner {
+    /// Index of the issuer in [`Record::UNIQUE`].
+    pub const ISSUER: usize = 0;
+}
+
+impl Record for ExtJwtSigner {
+    record!(ExtJwtSigner);
+    named!();
+
+    const UNIQUE: &'static [&'static str] = &["issuer", "kid", "fingerprint"];
+    const LINKS: &'static [Link] =
+        &[Link::new("enrollAuthPolicyId", Kind::AuthPolicy, OnDelete::Refuse)];
+
+    fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
+        let values = [&self.issuer, &self.kid, &self.fingerprint];
+        for (index, value) in values.into_iter().enumerate() {
+            if let Some(value) = value {
+                each(index, value);
+            }
+        }
+    }
+
+    fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
+        if let Some(id) = &self.enroll_auth_policy_id {
+            each(0, id);
+        }
+    }
+}

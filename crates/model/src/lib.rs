@@ -1,0 +1,34 @@
+//! What a network is: entities, roles, policies, filters, access decisions, immutable snapshots.
+//!
+//! Everything here is pure: no I/O, no clock, no randomness; time and random numbers are
+//! arguments. The way of a change: the controller decides a [`ChangeSet`] on a [`Snapshot`],
+//! [`Snapshot::apply`] checks it and gives the next one, and what routers have to be told follows
+//! from the two.
+//!
+//! - [`entity`]: the kinds of entities; [`Kind`] and [`Entity`] hold any of them;
+//! - [`role`] and [`policy`]: who is meant by a policy, and what follows;
+//! - [`filter`]: the language of list queries;
+//! - [`deletion`]: what a deletion takes with it.
+
+mod change;
+pub mod deletion;
+pub mod entity;
+pub mod filter;
+mod id;
+pub mod kind;
+pub mod policy;
+pub mod role;
+mod row;
+mod snapshot;
+mod table;
+mod value;
+
+pub use change::{Author, AuthorKind, Cause, Change, ChangeSet, ColdField};
+pub use entity::{Base, Link, OnDelete, Record};
+pub use id::{Id, IdError};
+pub use kind::{Class, Entity, Kind};
+pub use role::{Roles, Semantic};
+pub use row::RowError;
+pub use snapshot::{Loader, Snapshot};
+pub use table::{ApplyError, Table};
+pub use value::{JsonMap, Revision, Timeline, Timestamp};

@@ -1,0 +1,244 @@
+//! Policies as set algebra: which entities a side of a policy means, and what follows from it.
+//!
+//! The members of a side are computed when somebody asks for the first time, and carried from
+//! snapshot to snapshot until an input changes: the role list, the bearers of one of its
+//! attributes, or the existence of an entity. Pairs of identity and service are never stored: "who
+//! may use this" goes from a policy to members, "what may this one use" from the attributes and id
+//! of an entity to the policies that name one of them.
+
+mod queries;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use imbl::{OrdMap, Vector};
+pub use queries::{Advice, NamedRole};
+use roaring::RoaringBitmap;
+
+use crate::{
+    Entity, Id, Kind,
+    role::{Roles, Semantic},
+    table::{Delta, Table},
+};
+
+/// The most sides a kind of policy has.
+const SIDES: usize = 3;
+
+/// What a role list names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum RoleKey {
+    All,
+    Attribute(Arc<str>),
+    Id(Id),
+}
+
+/// The members of each side of one policy, as far as they were asked for.
+#[derive(Debug, Clone, Default)]
+struct Members([OnceLock<Arc<RoaringBitmap>>; SIDES]);
+
+/// The policies of one kind.
+#[derive(Debug, Clone, Default)]
+struct Policies {
+    /// By the policy's ordinal.
+    members: Vector<Option<Arc<Members>>>,
+    /// The policies whose side names a key.
+    naming: OrdMap<(u8, RoleKey), Arc<RoaringBitmap>>,
+    /// The policies whose members may differ from those of the snapshot before.
+    changed: Arc<RoaringBitmap>,
+}
+
+/// All policies of a snapshot.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PolicyIndex {
+    by_kind: BTreeMap<Kind, Policies>,
+}
+
+impl PolicyIndex {
+    /// Begins a change: forgets what the one before touched.
+    pub(crate) fn begin(&mut self) {
+        for policies in self.by_kind.values_mut() {
+            if !policies.changed.is_empty() {
+                policies.changed = Arc::default();
+            }
+        }
+    }
+
+    /// A policy was created, changed or deleted.
+    pub(crate) fn replace(
+        &mut self,
+        kind: Kind,
+        old: Option<(u32, &Entity)>,
+        new: Option<(u32, &Entity)>,
+    ) {
+        let policies = self.by_kind.entry(kind).or_default();
+        let mut members = Members::default();
+        for side in 0..kind.sides().len().min(SIDES) {
+            let before = old.and_then(|(_, entity)| entity.side(side));
+            let after = new.and_then(|(_, entity)| entity.side(side));
+            if before == after {
+                if let Some((ordinal, _)) = old {
+                    members.0[side] = policies.members_of(ordinal).0[side].clone();
+                }
+                continue;
+            }
+            if let (Some((ordinal, _)), Some((roles, _))) = (old, before) {
+                policies.unname(side, roles, ordinal);
+            }
+            if let (Some((ordinal, _)), Some((roles, _))) = (new, after) {
+                policies.name(side, roles, ordinal);
+            }
+        }
+        if let Some((ordinal, _)) = old {
+            policies.set(ordinal, None);
+        }
+        if let Some((ordinal, _)) = new {
+            policies.set(ordinal, Some(members));
+        }
+    }
+
+    /// Entities of a kind changed: members that depend on them are forgotten.
+    pub(crate) fn invalidate(&mut self, kind: Kind, delta: &Delta) {
+        if delta.eligible.is_empty() && delta.attributes.is_empty() {
+            return;
+        }
+        let mut keys: Vec<_> = delta.attributes.iter().cloned().map(RoleKey::Attribute).collect();
+        keys.extend(delta.eligible.iter().cloned().map(RoleKey::Id));
+        if !delta.eligible.is_empty() {
+            keys.push(RoleKey::All);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        for (policy_kind, policies) in &mut self.by_kind {
+            let sides = policy_kind.sides().iter().take(SIDES).enumerate();
+            for (side, _) in sides.filter(|(_, to)| **to == kind) {
+                keys.iter().for_each(|key| policies.forget(side, key));
+            }
+        }
+    }
+
+    /// The policies of a kind whose members may differ from those of the snapshot before.
+    pub(crate) fn changed(&self, kind: Kind) -> Arc<RoaringBitmap> {
+        self.by_kind.get(&kind).map(|policies| policies.changed.clone()).unwrap_or_default()
+    }
+
+    /// The ordinals that one side of a policy means.
+    pub(crate) fn members(
+        &self,
+        policies: &Table,
+        ordinal: u32,
+        side: usize,
+        table: &Table,
+    ) -> Arc<RoaringBitmap> {
+        let compute = || {
+            let roles = policies.at(ordinal).and_then(|policy| policy.side(side));
+            roles.map(|(roles, semantic)| evaluate(roles, semantic, table)).unwrap_or_default()
+        };
+        let members = self.by_kind.get(&policies.kind());
+        match members.and_then(|all| all.members.get(ordinal as usize)?.as_ref()?.0.get(side)) {
+            Some(cell) => cell.get_or_init(compute).clone(),
+            None => compute(),
+        }
+    }
+
+    /// The policies whose side means an entity of the table.
+    pub(crate) fn holding(&self, policies: &Table, side: usize, entity: &Entity) -> RoaringBitmap {
+        let Some(index) = self.by_kind.get(&policies.kind()) else { return RoaringBitmap::new() };
+        let Some(attributes) = entity.attributes() else { return RoaringBitmap::new() };
+        let id = entity.id();
+        let keys = [RoleKey::All, RoleKey::Id(id.clone())].into_iter();
+        let keys = keys.chain(attributes.iter().cloned().map(RoleKey::Attribute));
+        let mut candidates = RoaringBitmap::new();
+        for key in keys {
+            if let Some(naming) = index.naming.get(&(side as u8, key)) {
+                candidates |= &**naming;
+            }
+        }
+        let means = |ordinal: &u32| {
+            let roles = policies.at(*ordinal).and_then(|policy| policy.side(side));
+            roles.is_some_and(|(roles, semantic)| roles.matches(semantic, id, attributes))
+        };
+        candidates.iter().filter(means).collect()
+    }
+
+    /// How many policies name an attribute on a side; for the display of attributes in use.
+    pub(crate) fn naming_attribute(
+        &self,
+        kind: Kind,
+        side: usize,
+        attribute: &Arc<str>,
+    ) -> Arc<RoaringBitmap> {
+        let key = (side as u8, RoleKey::Attribute(attribute.clone()));
+        let naming = self.by_kind.get(&kind).and_then(|policies| policies.naming.get(&key));
+        naming.cloned().unwrap_or_default()
+    }
+}
+
+impl Policies {
+    fn members_of(&self, ordinal: u32) -> Arc<Members> {
+        self.members.get(ordinal as usize).cloned().flatten().unwrap_or_default()
+    }
+
+    fn set(&mut self, ordinal: u32, members: Option<Members>) {
+        while self.members.len() <= ordinal as usize {
+            self.members.push_back(None);
+        }
+        self.members.set(ordinal as usize, members.map(Arc::new));
+        Arc::make_mut(&mut self.changed).insert(ordinal);
+    }
+
+    fn name(&mut self, side: usize, roles: &Roles, ordinal: u32) {
+        for key in role_keys(roles) {
+            let naming = self.naming.entry((side as u8, key)).or_default();
+            Arc::make_mut(naming).insert(ordinal);
+        }
+    }
+
+    fn unname(&mut self, side: usize, roles: &Roles, ordinal: u32) {
+        for key in role_keys(roles).map(|key| (side as u8, key)) {
+            let Some(naming) = self.naming.get_mut(&key) else { continue };
+            Arc::make_mut(naming).remove(ordinal);
+            if naming.is_empty() {
+                self.naming.remove(&key);
+            }
+        }
+    }
+
+    /// Forgets the members of a side of all policies that name a key.
+    fn forget(&mut self, side: usize, key: &RoleKey) {
+        let Some(naming) = self.naming.get(&(side as u8, key.clone())).cloned() else { return };
+        for ordinal in naming.iter() {
+            let mut members = (*self.members_of(ordinal)).clone();
+            members.0[side] = OnceLock::new();
+            self.set(ordinal, Some(members));
+        }
+    }
+}
+
+fn role_keys(roles: &Roles) -> impl Iterator<Item = RoleKey> {
+    let all = roles.all.then_some(RoleKey::All).into_iter();
+    let attributes = roles.attributes.iter().cloned().map(RoleKey::Attribute);
+    all.chain(attributes).chain(roles.ids.iter().cloned().map(RoleKey::Id))
+}
+
+/// The members of a role list (protocol: management-api 7.4).
+pub(crate) fn evaluate(roles: &Roles, semantic: Semantic, table: &Table) -> Arc<RoaringBitmap> {
+    if roles.all {
+        return table.eligible().clone();
+    }
+    let mut sets = roles.attributes.iter().map(|attribute| table.bearers(attribute));
+    let mut members = match semantic {
+        Semantic::AnyOf => sets.flatten().fold(RoaringBitmap::new(), |all, set| all | &**set),
+        Semantic::AllOf => match sets.next() {
+            Some(Some(first)) => sets.fold((**first).clone(), |all, set| match set {
+                Some(set) => all & &**set,
+                None => RoaringBitmap::new(),
+            }),
+            _ => RoaringBitmap::new(),
+        },
+    };
+    let ids = roles.ids.iter().filter_map(|id| table.ordinal(id));
+    members.extend(ids.filter(|ordinal| table.eligible().contains(*ordinal)));
+    Arc::new(members)
+}

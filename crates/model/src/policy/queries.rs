@@ -1,0 +1,208 @@
+//! What follows from the policies: the questions that lists, sessions and routers ask.
+
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+
+use crate::{
+    Entity, Id, Kind, Snapshot,
+    entity::{EdgeRouterPolicy, PolicyType, Record, ServiceEdgeRouterPolicy, ServicePolicy},
+    role::Roles,
+};
+
+/// A role as text, and the same with the name of the entity in place of its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedRole {
+    /// `#attribute`, `#all` or `@id`.
+    pub role: String,
+    /// `#attribute`, `#all` or `@name`.
+    pub name: String,
+}
+
+/// What stands between an identity and a service (protocol: management-api 7.1).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Advice {
+    /// Whether a policy lets the identity dial the service; posture is not looked at.
+    pub is_dial_allowed: bool,
+    /// Whether a policy lets the identity host the service; posture is not looked at.
+    pub is_bind_allowed: bool,
+    /// Edge routers the identity may use.
+    pub identity_routers: RoaringBitmap,
+    /// Edge routers the service may be reached over.
+    pub service_routers: RoaringBitmap,
+    /// Edge routers that are both.
+    pub common_routers: RoaringBitmap,
+}
+
+impl Snapshot {
+    /// The ordinals of the entities that one side of a policy means.
+    pub fn members(&self, policy: Kind, ordinal: u32, side: usize) -> Arc<RoaringBitmap> {
+        match policy.sides().get(side) {
+            Some(to) => self.policies.members(self.table(policy), ordinal, side, self.table(*to)),
+            None => Arc::default(),
+        }
+    }
+
+    /// The entities that one side of a policy means, in no particular order.
+    pub fn members_of<T: Record>(&self, policy: &Id, side: usize) -> Vec<&Entity> {
+        let Some(ordinal) = self.table(T::KIND).ordinal(policy) else { return Vec::new() };
+        let Some(to) = T::SIDES.get(side) else { return Vec::new() };
+        let members = self.members(T::KIND, ordinal, side);
+        members.iter().filter_map(|ordinal| self.table(*to).at(ordinal)).collect()
+    }
+
+    /// The ordinals of the policies whose side means an entity.
+    pub fn holding<P: Record>(&self, side: usize, id: &Id) -> RoaringBitmap {
+        let entity = P::SIDES.get(side).and_then(|to| self.entity(*to, id));
+        let found = entity.map(|entity| self.policies.holding(self.table(P::KIND), side, entity));
+        found.unwrap_or_default()
+    }
+
+    /// The policies whose side means an entity, ordered by ordinal.
+    pub fn policies_holding<P: Record>(&self, side: usize, id: &Id) -> Vec<&Arc<P>> {
+        self.holding::<P>(side, id).iter().filter_map(|ordinal| self.at(ordinal)).collect()
+    }
+
+    /// Everything that shares a policy of kind `P` with an entity: the members of side `to` of
+    /// all policies whose side `from` means it.
+    pub fn reach<P: Record>(&self, from: usize, id: &Id, to: usize) -> RoaringBitmap {
+        self.union_of::<P>(&self.holding::<P>(from, id), to)
+    }
+
+    /// The members of one side of several policies.
+    pub fn union_of<P: Record>(&self, policies: &RoaringBitmap, side: usize) -> RoaringBitmap {
+        let sets = policies.iter().map(|ordinal| self.members(P::KIND, ordinal, side));
+        sets.fold(RoaringBitmap::new(), |all, set| all | &*set)
+    }
+
+    /// The service policies of a type that hold an identity.
+    pub fn granting(&self, identity: &Id, policy_type: PolicyType) -> RoaringBitmap {
+        let of_type = |ordinal: &u32| {
+            let policy = self.at::<ServicePolicy>(*ordinal);
+            policy.is_some_and(|policy| policy.policy_type == policy_type)
+        };
+        let holding = self.holding::<ServicePolicy>(ServicePolicy::IDENTITIES, identity);
+        holding.iter().filter(of_type).collect()
+    }
+
+    /// The services an identity may dial or host; posture is not looked at.
+    pub fn services_of(&self, identity: &Id, policy_type: PolicyType) -> RoaringBitmap {
+        let policies = self.granting(identity, policy_type);
+        self.union_of::<ServicePolicy>(&policies, ServicePolicy::SERVICES)
+    }
+
+    /// The identities that may dial or host a service; posture is not looked at.
+    pub fn identities_of(&self, service: &Id, policy_type: PolicyType) -> RoaringBitmap {
+        let holding = self.policies_holding::<ServicePolicy>(ServicePolicy::SERVICES, service);
+        let ordinals = holding.iter().filter(|policy| policy.policy_type == policy_type);
+        let ordinals = ordinals.filter_map(|p| self.table(Kind::ServicePolicy).ordinal(p.id()));
+        self.union_of::<ServicePolicy>(&ordinals.collect(), ServicePolicy::IDENTITIES)
+    }
+
+    /// The service policies that hold both an identity and a service.
+    pub fn service_policies_between(
+        &self,
+        identity: &Id,
+        service: &Id,
+    ) -> Vec<(u32, &Arc<ServicePolicy>)> {
+        let of_identity = self.holding::<ServicePolicy>(ServicePolicy::IDENTITIES, identity);
+        let both = of_identity & self.holding::<ServicePolicy>(ServicePolicy::SERVICES, service);
+        both.iter().filter_map(|ordinal| Some((ordinal, self.at(ordinal)?))).collect()
+    }
+
+    /// The edge routers an identity may use.
+    pub fn routers_of_identity(&self, identity: &Id) -> RoaringBitmap {
+        let (from, to) = (EdgeRouterPolicy::IDENTITIES, EdgeRouterPolicy::EDGE_ROUTERS);
+        self.reach::<EdgeRouterPolicy>(from, identity, to)
+    }
+
+    /// The edge routers over which a service may be reached.
+    pub fn routers_of_service(&self, service: &Id) -> RoaringBitmap {
+        let (from, to) = (ServiceEdgeRouterPolicy::SERVICES, ServiceEdgeRouterPolicy::EDGE_ROUTERS);
+        self.reach::<ServiceEdgeRouterPolicy>(from, service, to)
+    }
+
+    /// The edge routers an identity may use for a service (protocol: management-api 7.4).
+    pub fn routers_between(&self, identity: &Id, service: &Id) -> RoaringBitmap {
+        self.routers_of_identity(identity) & self.routers_of_service(service)
+    }
+
+    /// Whether an identity may use a router for a service.
+    pub fn is_router_usable(&self, identity: &Id, service: &Id, router: &Id) -> bool {
+        let ordinal = self.table(Kind::Router).ordinal(router);
+        ordinal.is_some_and(|ordinal| self.routers_between(identity, service).contains(ordinal))
+    }
+
+    /// The identities that may use an edge router.
+    pub fn identities_of_router(&self, router: &Id) -> RoaringBitmap {
+        let (from, to) = (EdgeRouterPolicy::EDGE_ROUTERS, EdgeRouterPolicy::IDENTITIES);
+        self.reach::<EdgeRouterPolicy>(from, router, to)
+    }
+
+    /// The services that may be reached over an edge router.
+    pub fn services_of_router(&self, router: &Id) -> RoaringBitmap {
+        let (from, to) = (ServiceEdgeRouterPolicy::EDGE_ROUTERS, ServiceEdgeRouterPolicy::SERVICES);
+        self.reach::<ServiceEdgeRouterPolicy>(from, router, to)
+    }
+
+    /// What stands between an identity and a service.
+    pub fn advice(&self, identity: &Id, service: &Id) -> Advice {
+        let between = self.service_policies_between(identity, service);
+        let allowed = |wanted| between.iter().any(|(_, policy)| policy.policy_type == wanted);
+        let identity_routers = self.routers_of_identity(identity);
+        let service_routers = self.routers_of_service(service);
+        Advice {
+            is_dial_allowed: allowed(PolicyType::Dial),
+            is_bind_allowed: allowed(PolicyType::Bind),
+            common_routers: &identity_routers & &service_routers,
+            identity_routers,
+            service_routers,
+        }
+    }
+
+    /// The entities of a set of ordinals, ordered by ordinal.
+    pub fn entities<'a, T: Record>(
+        &'a self,
+        ordinals: &'a RoaringBitmap,
+    ) -> impl Iterator<Item = &'a Arc<T>> {
+        ordinals.iter().filter_map(|ordinal| self.at(ordinal))
+    }
+
+    /// A role list for display: ids with names, ids of nothing dropped
+    /// (protocol: management-api 7.4).
+    pub fn role_display(&self, kind: Kind, roles: &Roles) -> Vec<NamedRole> {
+        let named = |role: String| {
+            let name = match role.strip_prefix('@') {
+                Some(id) => format!("@{}", self.entity(kind, &Id::new(id))?.name()?),
+                None => role.clone(),
+            };
+            Some(NamedRole { role, name })
+        };
+        roles.to_strings().into_iter().filter_map(named).collect()
+    }
+
+    /// The policies that name a role attribute on one side.
+    pub fn naming_attribute<P: Record>(&self, side: usize, attribute: &str) -> Arc<RoaringBitmap> {
+        self.policies.naming_attribute(P::KIND, side, &attribute.into())
+    }
+
+    /// The entities of a kind that have all, or one of, the attributes, and those named by id
+    /// (protocol: management-api 2.6); `#all` has no special meaning here.
+    pub fn with_roles(
+        &self,
+        kind: Kind,
+        roles: &Roles,
+        semantic: crate::Semantic,
+    ) -> RoaringBitmap {
+        let mut roles = roles.clone();
+        if std::mem::take(&mut roles.all) {
+            roles.attributes.push("all".into());
+        }
+        (*super::evaluate(&roles, semantic, self.table(kind))).clone()
+    }
+
+    /// The ordinal of an entity in the sets of these queries.
+    pub fn ordinal_of<T: Record>(&self, id: &Id) -> Option<u32> {
+        self.table(T::KIND).ordinal(id)
+    }
+}

@@ -1,0 +1,190 @@
+//! Role lists of policies: which entities a side of a policy means.
+//!
+//! A list is written `#attribute`, `@id`, or exactly `#all`. It is parsed once and kept parsed;
+//! the APIs show it again as sorted, deduplicated text (protocol: management-api 2.3, 7.4).
+
+use std::sync::Arc;
+
+use crate::{
+    Id, IdError,
+    row::{choice, row},
+};
+
+choice! {
+    /// How several attributes of a role list are combined. Ids match regardless of it.
+    pub enum Semantic {
+        /// An entity must bear every attribute.
+        AllOf = 0 "AllOf",
+        /// An entity must bear at least one attribute.
+        AnyOf = 1 "AnyOf",
+    }
+}
+
+row! {
+    /// A parsed role list. Attributes and ids are sorted and unique.
+    pub struct Roles {
+        /// Attributes, without the `#`.
+        1 => pub attributes: Vec<Arc<str>>,
+        /// Entities named directly.
+        2 => pub ids: Vec<Id>,
+        /// Whether the list is `#all`.
+        3 => pub all: bool,
+    }
+}
+
+/// Why a role list was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RoleError {
+    /// An entry begins with neither `#` nor `@`, or is only that.
+    #[error("role entries must be prefixed with # (an attribute) or @ (an id), not {0:?}")]
+    Prefix(String),
+    /// `#all` stands beside other entries.
+    #[error("#all must be the only role")]
+    AllNotAlone,
+    /// The text after `@` is not an id.
+    #[error("role {role:?}: {error}")]
+    Id {
+        /// The entry.
+        role: String,
+        /// What is wrong with it.
+        error: IdError,
+    },
+}
+
+impl Roles {
+    /// `#all`.
+    pub fn all() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
+    /// Parses the entries of a role list. Whether the ids exist is not checked here.
+    pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, RoleError> {
+        let mut roles = Self::default();
+        for entry in entries {
+            let entry = entry.as_ref();
+            match entry.split_at_checked(1) {
+                Some(("#", "all")) => roles.all = true,
+                Some(("#", attribute)) if !attribute.is_empty() => {
+                    roles.attributes.push(attribute.into());
+                }
+                Some(("@", id)) if !id.is_empty() => {
+                    let id = Id::parse(id);
+                    let bad = |error| RoleError::Id { role: entry.into(), error };
+                    roles.ids.push(id.map_err(bad)?);
+                }
+                _ => return Err(RoleError::Prefix(entry.into())),
+            }
+        }
+        if roles.all && !(roles.attributes.is_empty() && roles.ids.is_empty()) {
+            return Err(RoleError::AllNotAlone);
+        }
+        roles.attributes.sort_unstable();
+        roles.attributes.dedup();
+        roles.ids.sort_unstable();
+        roles.ids.dedup();
+        Ok(roles)
+    }
+
+    /// The entries as text, sorted bytewise: attributes first.
+    pub fn to_strings(&self) -> Vec<String> {
+        let all = self.all.then(|| "#all".to_owned());
+        let attributes = self.attributes.iter().map(|attribute| format!("#{attribute}"));
+        all.into_iter()
+            .chain(attributes)
+            .chain(self.ids.iter().map(|id| format!("@{id}")))
+            .collect()
+    }
+
+    /// Whether the list is empty, which matches nothing.
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.attributes.is_empty() && self.ids.is_empty()
+    }
+
+    /// Whether the list means an entity with this id and these attributes.
+    pub fn matches(&self, semantic: Semantic, id: &Id, attributes: &[Arc<str>]) -> bool {
+        let mut wanted = self.attributes.iter();
+        self.all
+            || self.ids.binary_search(id).is_ok()
+            || match semantic {
+                Semantic::AnyOf => wanted.any(|attribute| attributes.contains(attribute)),
+                Semantic::AllOf => {
+                    !self.attributes.is_empty()
+                        && wanted.all(|attribute| attributes.contains(attribute))
+                }
+            }
+    }
+
+    /// Takes an id out, when its entity is deleted. Says whether it was there.
+    pub fn remove_id(&mut self, id: &Id) -> bool {
+        match self.ids.binary_search(id) {
+            Ok(at) => {
+                self.ids.remove(at);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Sorts and deduplicates the role attributes of an entity, and refuses those that a role list
+/// could not name: empty ones, and ones beginning with `#` or `@`
+/// (protocol: management-api 7.1).
+pub fn attributes<S: AsRef<str>>(entries: &[S]) -> Result<Vec<Arc<str>>, AttributeError> {
+    let mut list: Vec<Arc<str>> = Vec::with_capacity(entries.len());
+    for entry in entries.iter().map(AsRef::as_ref) {
+        if entry.is_empty() || entry.starts_with(['#', '@']) {
+            return Err(AttributeError(entry.into()));
+        }
+        list.push(entry.into());
+    }
+    list.sort_unstable();
+    list.dedup();
+    Ok(list)
+}
+
+/// A role attribute that no role list could name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("role attributes may not be empty or begin with # or @: {0:?}")]
+pub struct AttributeError(pub String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_sorted_and_deduplicated() {
+        let roles = Roles::parse(&["@b", "#y", "#x", "@a", "#y", "@b"]).unwrap();
+        assert_eq!(roles.to_strings(), ["#x", "#y", "@a", "@b"]);
+        assert_eq!(Roles::parse(&["#all"]).unwrap(), Roles::all());
+        assert_eq!(Roles::all().to_strings(), ["#all"]);
+        assert!(Roles::parse::<&str>(&[]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn bad_roles_are_named() {
+        assert_eq!(Roles::parse(&["x"]), Err(RoleError::Prefix("x".into())));
+        assert_eq!(Roles::parse(&["#"]), Err(RoleError::Prefix("#".into())));
+        assert_eq!(Roles::parse(&[""]), Err(RoleError::Prefix("".into())));
+        assert_eq!(Roles::parse(&["é"]), Err(RoleError::Prefix("é".into())));
+        assert_eq!(Roles::parse(&["#all", "@a"]), Err(RoleError::AllNotAlone));
+        assert!(matches!(Roles::parse(&["@a\n"]), Err(RoleError::Id { .. })));
+        assert!(attributes(&["ok", "#no"]).is_err());
+        assert!(attributes(&["@no"]).is_err());
+    }
+
+    #[test]
+    fn matching_follows_the_semantic() {
+        let bears = attributes(&["a", "b"]).unwrap();
+        let id = Id::new("one");
+        let matches =
+            |list: &[&str], semantic| Roles::parse(list).unwrap().matches(semantic, &id, &bears);
+        assert!(matches(&["#all"], Semantic::AllOf));
+        assert!(matches(&["#a", "#b"], Semantic::AllOf));
+        assert!(!matches(&["#a", "#c"], Semantic::AllOf));
+        assert!(matches(&["#a", "#c"], Semantic::AnyOf));
+        assert!(matches(&["#c", "@one"], Semantic::AllOf));
+        assert!(!matches(&["@two"], Semantic::AllOf));
+        assert!(!matches(&[], Semantic::AllOf));
+        assert!(!matches(&[], Semantic::AnyOf));
+    }
+}

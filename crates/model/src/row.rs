@@ -1,0 +1,381 @@
+//! The row encoding: protocol buffers written and read by typed structs.
+//!
+//! `row!` declares a struct together with its field numbers, so that a field exists
+//! in one place only. Default values are not written, unknown fields are skipped, numbers are
+//! never used again. `choice!` declares an enum with its number and its text.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use prost::encoding::{
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field,
+};
+
+use crate::{Id, IdError, JsonMap, Timestamp};
+
+/// Why a row could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RowError {
+    /// The bytes are not a protocol buffers message.
+    #[error("field {field}: {reason}")]
+    Malformed {
+        /// The number of the field, 0 when not known.
+        field: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The row was written by a newer weft.
+    #[error("row of {kind} has version {version}, this weft knows up to {known}: use a newer weft")]
+    Newer {
+        /// The kind's name.
+        kind: &'static str,
+        /// The version of the row.
+        version: u16,
+        /// The newest version this program reads.
+        known: u16,
+    },
+    /// The kind's code is not known.
+    #[error("no kind has the code {0}: the store was written by a newer weft")]
+    UnknownKind(u16),
+}
+
+impl RowError {
+    pub(crate) fn malformed(reason: impl ToString) -> Self {
+        Self::Malformed { field: 0, reason: reason.to_string() }
+    }
+
+    fn at(self, tag: u32) -> Self {
+        match self {
+            Self::Malformed { field: 0, reason } => Self::Malformed { field: tag, reason },
+            other => other,
+        }
+    }
+}
+
+impl From<IdError> for RowError {
+    fn from(error: IdError) -> Self {
+        Self::malformed(error)
+    }
+}
+
+/// A struct declared with `row!`.
+pub(crate) trait Row: Default {
+    fn write_fields(&self, out: &mut Vec<u8>);
+    fn read_field(&mut self, tag: u32, wire: WireType, input: &mut &[u8]) -> Result<(), RowError>;
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write_fields(&mut out);
+        out
+    }
+
+    fn from_bytes(mut input: &[u8]) -> Result<Self, RowError> {
+        let mut row = Self::default();
+        while !input.is_empty() {
+            let (tag, wire) = decode_key(&mut input).map_err(RowError::malformed)?;
+            row.read_field(tag, wire, &mut input).map_err(|error| error.at(tag))?;
+        }
+        Ok(row)
+    }
+}
+
+/// One value of a field: a scalar, a text, or a nested row.
+pub(crate) trait Value: Default {
+    const WIRE: WireType;
+    fn is_default(&self) -> bool;
+    fn put(&self, out: &mut Vec<u8>);
+    fn take(input: &mut &[u8]) -> Result<Self, RowError>;
+}
+
+/// A field of a row: one value, an optional one, or many.
+pub(crate) trait Field {
+    fn write(&self, tag: u32, out: &mut Vec<u8>);
+    fn read(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), RowError>;
+}
+
+fn put_one<T: Value>(value: &T, tag: u32, out: &mut Vec<u8>) {
+    encode_key(tag, T::WIRE, out);
+    value.put(out);
+}
+
+fn take_one<T: Value>(wire: WireType, input: &mut &[u8]) -> Result<T, RowError> {
+    if wire != T::WIRE {
+        return Err(RowError::malformed(format!("wire type {wire:?} instead of {:?}", T::WIRE)));
+    }
+    T::take(input)
+}
+
+/// Splits off a length-delimited part.
+pub(crate) fn take_slice<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RowError> {
+    let len = decode_varint(input).map_err(RowError::malformed)?;
+    let len = usize::try_from(len).ok().filter(|len| *len <= input.len());
+    let (part, rest) = input.split_at(len.ok_or_else(|| RowError::malformed("cut short"))?);
+    *input = rest;
+    Ok(part)
+}
+
+fn take_str<'a>(input: &mut &'a [u8]) -> Result<&'a str, RowError> {
+    std::str::from_utf8(take_slice(input)?).map_err(RowError::malformed)
+}
+
+pub(crate) fn put_slice(bytes: &[u8], out: &mut Vec<u8>) {
+    encode_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Skips a field of a newer version.
+pub(crate) fn skip(tag: u32, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
+    skip_field(wire, tag, input, DecodeContext::default()).map_err(RowError::malformed)
+}
+
+impl<T: Value> Field for T {
+    fn write(&self, tag: u32, out: &mut Vec<u8>) {
+        if !self.is_default() {
+            put_one(self, tag, out);
+        }
+    }
+
+    fn read(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
+        *self = take_one(wire, input)?;
+        Ok(())
+    }
+}
+
+impl<T: Value> Field for Option<T> {
+    fn write(&self, tag: u32, out: &mut Vec<u8>) {
+        if let Some(value) = self {
+            put_one(value, tag, out);
+        }
+    }
+
+    fn read(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
+        *self = Some(take_one(wire, input)?);
+        Ok(())
+    }
+}
+
+impl<T: Value> Field for Vec<T> {
+    fn write(&self, tag: u32, out: &mut Vec<u8>) {
+        for value in self {
+            put_one(value, tag, out);
+        }
+    }
+
+    fn read(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
+        self.push(take_one(wire, input)?);
+        Ok(())
+    }
+}
+
+/// A map is a repeated message of key (1) and value (2), as protocol buffers define it.
+impl<K: Value + Ord, V: Value> Field for BTreeMap<K, V> {
+    fn write(&self, tag: u32, out: &mut Vec<u8>) {
+        for (key, value) in self {
+            let mut entry = Vec::new();
+            put_one(key, 1, &mut entry);
+            put_one(value, 2, &mut entry);
+            encode_key(tag, WireType::LengthDelimited, out);
+            put_slice(&entry, out);
+        }
+    }
+
+    fn read(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
+        if wire != WireType::LengthDelimited {
+            return Err(RowError::malformed("a map entry is not a message"));
+        }
+        let mut entry = take_slice(input)?;
+        let (mut key, mut value) = (K::default(), V::default());
+        while !entry.is_empty() {
+            match decode_key(&mut entry).map_err(RowError::malformed)? {
+                (1, wire) => key = take_one(wire, &mut entry)?,
+                (2, wire) => value = take_one(wire, &mut entry)?,
+                (tag, wire) => skip(tag, wire, &mut entry)?,
+            }
+        }
+        self.insert(key, value);
+        Ok(())
+    }
+}
+
+macro_rules! varint_value {
+    ($($ty:ty: $to:expr, $from:expr;)*) => {$(
+        impl Value for $ty {
+            const WIRE: WireType = WireType::Varint;
+            fn is_default(&self) -> bool {
+                *self == <$ty>::default()
+            }
+            fn put(&self, out: &mut Vec<u8>) {
+                encode_varint($to(*self), out);
+            }
+            fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+                decode_varint(input).map_err(RowError::malformed).and_then($from)
+            }
+        }
+    )*};
+}
+
+varint_value! {
+    bool: u64::from, |v: u64| Ok::<_, RowError>(v != 0);
+    u16: u64::from, |v: u64| u16::try_from(v).map_err(RowError::malformed);
+    u32: u64::from, |v: u64| u32::try_from(v).map_err(RowError::malformed);
+    u64: u64::from, |v: u64| Ok::<_, RowError>(v);
+    i64: |v: i64| v as u64, |v: u64| Ok(v as i64);
+    Timestamp: |v: Timestamp| v.0 as u64, |v: u64| Ok(Timestamp(v as i64));
+}
+
+macro_rules! bytes_value {
+    ($($ty:ty: $value:ident => $bytes:expr, $input:ident => $read:expr;)*) => {$(
+        impl Value for $ty {
+            const WIRE: WireType = WireType::LengthDelimited;
+            fn is_default(&self) -> bool {
+                self.is_empty()
+            }
+            fn put(&self, out: &mut Vec<u8>) {
+                let $value = self;
+                put_slice($bytes, out);
+            }
+            fn take($input: &mut &[u8]) -> Result<Self, RowError> {
+                $read
+            }
+        }
+    )*};
+}
+
+bytes_value! {
+    String: v => v.as_bytes(), input => take_str(input).map(String::from);
+    Arc<str>: v => v.as_bytes(), input => take_str(input).map(Arc::from);
+    Bytes: v => v, input => take_slice(input).map(Bytes::copy_from_slice);
+    Id: v => v.as_bytes(), input => match take_str(input)? {
+        "" => Ok(Id::default()),
+        text => Ok(Id::parse(text)?),
+    };
+    JsonMap: v => v.to_text().as_bytes(), input => {
+        let text = take_str(input)?;
+        JsonMap::from_text(text).ok_or_else(|| RowError::malformed("not a JSON object"))
+    };
+}
+
+/// Declares a struct stored in rows, each field with its number:
+/// `row! { pub struct Point { 1 => pub x: u32, } }`.
+macro_rules! row {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $tag:literal => pub $field:ident: $ty:ty,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq)]
+        $vis struct $name {
+            $($(#[$field_meta])* pub $field: $ty,)*
+        }
+
+        impl $crate::row::Row for $name {
+            fn write_fields(&self, out: &mut Vec<u8>) {
+                $($crate::row::Field::write(&self.$field, $tag, out);)*
+            }
+
+            fn read_field(
+                &mut self,
+                tag: u32,
+                wire: ::prost::encoding::WireType,
+                input: &mut &[u8],
+            ) -> Result<(), $crate::row::RowError> {
+                match tag {
+                    $($tag => $crate::row::Field::read(&mut self.$field, wire, input),)*
+                    _ => $crate::row::skip(tag, wire, input),
+                }
+            }
+        }
+
+        impl $crate::row::Value for $name {
+            const WIRE: ::prost::encoding::WireType =
+                ::prost::encoding::WireType::LengthDelimited;
+
+            fn is_default(&self) -> bool {
+                *self == Self::default()
+            }
+
+            fn put(&self, out: &mut Vec<u8>) {
+                $crate::row::put_slice(&$crate::row::Row::to_bytes(self), out);
+            }
+
+            fn take(input: &mut &[u8]) -> Result<Self, $crate::row::RowError> {
+                $crate::row::Row::from_bytes($crate::row::take_slice(input)?)
+            }
+        }
+    };
+}
+
+/// Declares an enum stored by number and shown by text; the first value is the default.
+macro_rules! choice {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $(#[$first_meta:meta])* $first:ident = $first_code:literal $first_text:literal,
+        $($(#[$value_meta:meta])* $value:ident = $code:literal $text:literal,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $(#[$first_meta])*
+            #[default]
+            $first,
+            $($(#[$value_meta])* $value,)*
+        }
+
+        impl $name {
+            /// All values.
+            pub const ALL: &'static [Self] = &[Self::$first, $(Self::$value,)*];
+
+            /// The text of the value in the APIs.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    Self::$first => $first_text,
+                    $(Self::$value => $text,)*
+                }
+            }
+
+            /// The value with exactly this text.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text {
+                    $first_text => Some(Self::$first),
+                    $($text => Some(Self::$value),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl $crate::row::Value for $name {
+            const WIRE: ::prost::encoding::WireType = ::prost::encoding::WireType::Varint;
+
+            fn is_default(&self) -> bool {
+                *self == Self::default()
+            }
+
+            fn put(&self, out: &mut Vec<u8>) {
+                let code = match self {
+                    Self::$first => $first_code,
+                    $(Self::$value => $code,)*
+                };
+                ::prost::encoding::encode_varint(code, out);
+            }
+
+            fn take(input: &mut &[u8]) -> Result<Self, $crate::row::RowError> {
+                match ::prost::encoding::decode_varint(input)
+                    .map_err($crate::row::RowError::malformed)?
+                {
+                    $first_code => Ok(Self::$first),
+                    $($code => Ok(Self::$value),)*
+                    other => Err($crate::row::RowError::malformed(format!(
+                        "{} has no value {other}",
+                        stringify!($name)
+                    ))),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {choice, row};

@@ -1,0 +1,184 @@
+//! Small values that entities are made of: points in time, JSON objects, revisions.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+/// A point in time in milliseconds since the Unix epoch.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// From seconds since the Unix epoch, the unit of token claims.
+    pub fn from_secs(secs: i64) -> Self {
+        Self(secs.saturating_mul(1000))
+    }
+
+    /// Whole seconds since the Unix epoch, rounded down.
+    pub fn secs(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
+    /// Reads RFC 3339 text; parts below a millisecond are dropped.
+    pub fn parse(text: &str) -> Option<Self> {
+        let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+        i64::try_from(at.unix_timestamp_nanos().div_euclid(1_000_000)).ok().map(Self)
+    }
+
+    /// The later point, saturating at the end of time.
+    pub fn plus(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// The earlier point, saturating at the beginning of time.
+    pub fn minus(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// RFC 3339 in UTC with milliseconds, as the APIs write it.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ok(at) = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000)
+        else {
+            return write!(f, "{}ms", self.0);
+        };
+        let (h, m, s) = at.to_hms();
+        let (year, month, day) = at.to_calendar_date();
+        let month = u8::from(month);
+        let ms = at.millisecond();
+        write!(f, "{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z")
+    }
+}
+
+/// A JSON object kept as it was given: tags, app data, config data, schemas. Cheap to clone, and
+/// free of cost when empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JsonMap(Option<Arc<serde_json::Map<String, serde_json::Value>>>);
+
+impl JsonMap {
+    /// Whether there are no members.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The value of one member.
+    pub fn get(&self, key: &str) -> Option<&serde_json::Value> {
+        self.0.as_ref()?.get(key)
+    }
+
+    /// All members in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &serde_json::Value)> {
+        self.0.iter().flat_map(|map| map.iter())
+    }
+
+    /// The object as a JSON value, `{}` when empty.
+    pub fn to_value(&self) -> serde_json::Value {
+        serde_json::Value::Object(self.0.as_deref().cloned().unwrap_or_default())
+    }
+
+    /// The object as compact JSON text, `{}` when empty.
+    pub fn to_text(&self) -> String {
+        match &self.0 {
+            Some(map) => serde_json::to_string(&**map).unwrap_or_default(),
+            None => "{}".into(),
+        }
+    }
+
+    /// Reads JSON text; `None` if it is not an object.
+    pub fn from_text(text: &str) -> Option<Self> {
+        serde_json::from_str::<serde_json::Map<_, _>>(text).ok().map(Self::from)
+    }
+}
+
+impl From<serde_json::Map<String, serde_json::Value>> for JsonMap {
+    fn from(map: serde_json::Map<String, serde_json::Value>) -> Self {
+        Self((!map.is_empty()).then(|| Arc::new(map)))
+    }
+}
+
+impl Serialize for JsonMap {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(map) => map.serialize(serializer),
+            None => BTreeMap::<String, ()>::new().serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonMap {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde_json::Map::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// A dense counter of committed change sets; 0 is the empty store.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// The revision that follows.
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The revision `steps` later.
+    pub fn plus(self, steps: u64) -> Self {
+        Self(self.0.saturating_add(steps))
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The life of one store: revisions are comparable only inside it. A restored backup begins a new
+/// one (protocol: edge-control-plane 5).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timeline(pub Arc<str>);
+
+impl fmt::Display for Timeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_read_and_write_rfc3339() {
+        let at = Timestamp::parse("2026-08-22T15:00:00.25+02:00").unwrap();
+        assert_eq!(at.to_string(), "2026-08-22T13:00:00.250Z");
+        assert_eq!(Timestamp::parse(&at.to_string()), Some(at));
+        assert_eq!(Timestamp::parse("2026-08-22"), None);
+        assert_eq!(Timestamp(i64::MAX).to_string(), format!("{}ms", i64::MAX));
+        assert_eq!(Timestamp(i64::MAX).plus(Duration::from_secs(1)), Timestamp(i64::MAX));
+        assert_eq!(Timestamp(5).since(Timestamp(9)), Duration::ZERO);
+    }
+
+    #[test]
+    fn json_objects_keep_their_order() {
+        let map = JsonMap::from_text(r#"{"b":1,"a":{"c":[true,null]}}"#).unwrap();
+        assert_eq!(map.to_text(), r#"{"b":1,"a":{"c":[true,null]}}"#);
+        assert!(JsonMap::from_text("[]").is_none());
+        assert_eq!(JsonMap::from_text("{}").unwrap(), JsonMap::default());
+        assert_eq!(JsonMap::default().to_text(), "{}");
+    }
+}
