@@ -1,0 +1,311 @@
+//! Names to symbols: a [`Query`] and a [`Schema`] make a [`Plan`].
+//!
+//! Unknown names, types that do not fit and sets in the wrong place end here, with their position;
+//! afterwards nothing can fail and no name is looked up again.
+
+use super::ast::{self, Direction, Expr, LimitClause, Name, Operand, Query, SetExpr, Sort};
+use super::error::{Code, FilterError, Reason};
+use super::order::{Order, SortKey};
+use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier, SubQuery, Values};
+use super::schema::{Schema, Shape, Symbol, Visibility};
+use super::value::{Type, upper_case};
+use super::{MAX_HOPS, SortField};
+
+/// Who wrote the filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// A client: public symbols only, others are unknown to it.
+    Caller,
+    /// The server itself: every symbol, every link.
+    Server,
+}
+
+/// Resolves the names of a query.
+pub fn bind(query: &Query, schema: &dyn Schema, audience: Audience) -> Result<Plan, FilterError> {
+    let binder = Binder { source: &query.source, code: Code::Filter, audience };
+    let condition = match &query.condition {
+        Some(expr) => binder.condition(schema, expr)?,
+        None => Condition::Constant(true),
+    };
+    let order = Binder { code: Code::Sort, ..binder }.order(schema, &query.sort)?;
+    let kind = schema.kind().into();
+    Ok(Plan { kind, condition, order, skip: query.skip, limit: query.limit })
+}
+
+/// Resolves the names of a sort parameter.
+pub fn bind_sort(
+    sort: &Sort,
+    schema: &dyn Schema,
+    audience: Audience,
+) -> Result<Order, FilterError> {
+    Binder { source: &sort.source, code: Code::Sort, audience }.order(schema, &sort.fields)
+}
+
+#[derive(Clone, Copy)]
+struct Binder<'q> {
+    source: &'q str,
+    code: Code,
+    audience: Audience,
+}
+
+/// A name that has been found.
+struct Found<'s> {
+    path: Path,
+    ty: Type,
+    /// Whether it stands for a set: the symbol is one, or a link on the way is.
+    many: bool,
+    /// The last symbol and the schema it belongs to, unless it is a key.
+    last: Option<(&'s dyn Schema, Symbol)>,
+}
+
+impl Binder<'_> {
+    fn condition(&self, schema: &dyn Schema, expr: &Expr) -> Result<Condition, FilterError> {
+        let each = |parts: &[Expr]| {
+            parts.iter().map(|part| self.condition(schema, part)).collect::<Result<Vec<_>, _>>()
+        };
+        match expr {
+            Expr::Constant(value) => Ok(Condition::Constant(*value)),
+            Expr::And(parts) => each(parts).map(Condition::all),
+            Expr::Or(parts) => each(parts).map(Condition::any),
+            Expr::Not(inner) => self.condition(schema, inner).map(Condition::negate),
+            Expr::Empty(set) => self.members(schema, set).map(Condition::Empty),
+            Expr::Symbol(name) => self.bare(schema, name),
+            Expr::Test(test) => self.test(schema, test),
+        }
+    }
+
+    fn bare(&self, schema: &dyn Schema, name: &Name) -> Result<Condition, FilterError> {
+        let found = self.one(schema, name)?;
+        if !matches!(found.ty, Type::Bool | Type::Any) {
+            let reason = Reason::NotBoolean { name: name.text.clone(), ty: found.ty };
+            return Err(self.error(name, reason));
+        }
+        Ok(Condition::Value(found.path, Check::True))
+    }
+
+    fn test(&self, schema: &dyn Schema, test: &ast::Test) -> Result<Condition, FilterError> {
+        match &test.left {
+            Operand::Symbol(name) => {
+                let found = self.one(schema, name)?;
+                let check = self.check(&found.path.name, found.ty, test)?;
+                Ok(Condition::Value(found.path, check))
+            }
+            Operand::AnyOf(name) => self.elements(schema, name, Quantifier::AnyOf, test),
+            Operand::AllOf(name) => self.elements(schema, name, Quantifier::AllOf, test),
+            Operand::Count(set) => {
+                self.refuse_null(test)?;
+                let members = self.members(schema, set)?;
+                let check =
+                    self.check(&format!("count({})", members.path.name), Type::Int, test)?;
+                Ok(Condition::Count(members, check))
+            }
+        }
+    }
+
+    fn elements(
+        &self,
+        schema: &dyn Schema,
+        name: &Name,
+        quantifier: Quantifier,
+        test: &ast::Test,
+    ) -> Result<Condition, FilterError> {
+        self.refuse_null(test)?;
+        let found = self.many(schema, name)?;
+        let check = self.check(&found.path.name, found.ty, test)?;
+        Ok(Condition::Elements(found.path, quantifier, check))
+    }
+
+    fn refuse_null(&self, test: &ast::Test) -> Result<(), FilterError> {
+        if matches!(test.check, ast::Check::Null { .. }) {
+            return Err(self.error_at(test.at.0, Reason::NullOfSet));
+        }
+        Ok(())
+    }
+
+    /// The check with its types verified against the left side.
+    fn check(&self, left: &str, ty: Type, test: &ast::Test) -> Result<Check, FilterError> {
+        let refuse = |operator: &str, literal: &ast::Literal| {
+            let right = format!("{operator} {}", literal.type_name());
+            let reason = Reason::Operands { name: left.to_owned(), left: ty, right };
+            Err(self.error_at(test.at.0, reason))
+        };
+        match &test.check {
+            ast::Check::Null { negated: false } => Ok(Check::Null),
+            ast::Check::Null { negated: true } => Ok(Check::NotNull),
+            ast::Check::Compare(op, literal) if ty.compares_with(literal) => {
+                Ok(Check::Compare(*op, literal.clone()))
+            }
+            ast::Check::Compare(op, literal) => refuse(&op.to_string(), literal),
+            ast::Check::In { negated, values } => {
+                if let Some(misfit) = values.iter().find(|value| !ty.compares_with(value)) {
+                    return refuse("in", misfit);
+                }
+                Ok(Check::In { negated: *negated, values: Values::new(values.clone()) })
+            }
+            ast::Check::Between { negated, low, high } => {
+                if let Some(misfit) = [low, high].into_iter().find(|it| !ty.compares_with(it)) {
+                    return refuse("between", misfit);
+                }
+                let (low, high) = (low.clone(), high.clone());
+                Ok(Check::Between { negated: *negated, low, high })
+            }
+            ast::Check::Contains { negated, fold, needle } => {
+                if !ty.has_text() {
+                    return refuse(if *fold { "icontains" } else { "contains" }, needle);
+                }
+                let text = needle_text(needle);
+                Ok(match fold {
+                    false => Check::Contains { negated: *negated, needle: text },
+                    true => Check::ContainsFolded { negated: *negated, needle: upper_case(&text) },
+                })
+            }
+        }
+    }
+
+    fn members(&self, schema: &dyn Schema, set: &SetExpr) -> Result<Members, FilterError> {
+        let (name, query) = match set {
+            SetExpr::Symbol(name) => {
+                return Ok(Members { path: self.many(schema, name)?.path, sub_query: None });
+            }
+            SetExpr::From(name, query) => (name, query),
+        };
+        let found = self.many(schema, name)?;
+        let linked = found
+            .last
+            .filter(|(_, symbol)| self.may_follow(symbol))
+            .and_then(|(owner, symbol)| owner.linked(symbol.id));
+        let Some(linked) = linked else {
+            return Err(self.error(name, Reason::NotALink { name: name.text.clone() }));
+        };
+        let condition = match &query.condition {
+            Some(expr) => self.condition(linked, expr)?,
+            None => Condition::Constant(true),
+        };
+        // Which of the matches come first does not change how many there are, but wrong names do
+        // not pass.
+        Binder { code: Code::Sort, ..*self }.order(linked, &query.sort)?;
+        let skip = query.skip.and_then(|skip| u64::try_from(skip).ok()).unwrap_or(0);
+        let limit = match query.limit {
+            Some(LimitClause::Count(count)) => u64::try_from(count).ok(),
+            Some(LimitClause::None) | None => None,
+        };
+        let kind = linked.kind().into();
+        let sub_query = Some(Box::new(SubQuery { kind, condition, skip, limit }));
+        Ok(Members { path: found.path, sub_query })
+    }
+
+    /// A name that must stand for one value.
+    fn one<'s>(&self, schema: &'s dyn Schema, name: &Name) -> Result<Found<'s>, FilterError> {
+        let found = self.find(schema, name)?;
+        if found.many {
+            return Err(self.error(name, Reason::SetAsValue { name: name.text.clone() }));
+        }
+        Ok(found)
+    }
+
+    /// A name that must stand for a set.
+    fn many<'s>(&self, schema: &'s dyn Schema, name: &Name) -> Result<Found<'s>, FilterError> {
+        let found = self.find(schema, name)?;
+        if !found.many {
+            return Err(self.error(name, Reason::ValueAsSet { name: name.text.clone() }));
+        }
+        Ok(found)
+    }
+
+    /// Finds a name: a symbol of the kind, a key of a map, or a symbol behind links.
+    fn find<'s>(&self, schema: &'s dyn Schema, name: &Name) -> Result<Found<'s>, FilterError> {
+        let unknown = || self.error(name, Reason::UnknownSymbol { name: name.text.clone() });
+        let mut schema = schema;
+        let mut rest = name.text.as_str();
+        let mut hops = Vec::new();
+        let mut many = false;
+        loop {
+            let path =
+                |hops, leaf, index| Path { hops, leaf, index, name: name.text.as_str().into() };
+            let exact = self.visible(schema, rest).filter(|it| it.shape != Shape::Map);
+            if let Some(symbol) = exact {
+                let set = symbol.shape == Shape::Set;
+                let leaf = if set { Leaf::Set(symbol.id) } else { Leaf::One(symbol.id) };
+                return Ok(Found {
+                    path: path(hops, leaf, symbol.index),
+                    ty: symbol.ty,
+                    many: many || set,
+                    last: Some((schema, symbol)),
+                });
+            }
+            let step = rest.rmatch_indices('.').find_map(|(dot, _)| {
+                let (head, tail) = (rest.get(..dot)?, rest.get(dot + 1..)?);
+                let symbol = self.visible(schema, head)?;
+                let map = symbol.shape == Shape::Map;
+                let next = schema.linked(symbol.id).filter(|_| self.may_follow(&symbol));
+                (map || next.is_some()).then_some((symbol, next, tail))
+            });
+            match step {
+                Some((symbol, _, key)) if symbol.shape == Shape::Map => {
+                    let leaf = Leaf::Key(symbol.id, key.into());
+                    let path = path(hops, leaf, symbol.index);
+                    return Ok(Found { path, ty: symbol.ty, many, last: None });
+                }
+                Some((symbol, Some(next), tail)) if hops.len() < MAX_HOPS => {
+                    hops.push(symbol.id);
+                    many |= symbol.shape == Shape::Set;
+                    schema = next;
+                    rest = tail;
+                }
+                Some(_) => {
+                    let reason = Reason::TooMany { what: "links in one name", limit: MAX_HOPS };
+                    return Err(self.error(name, reason));
+                }
+                None => return Err(unknown()),
+            }
+        }
+    }
+
+    fn visible(&self, schema: &dyn Schema, name: &str) -> Option<Symbol> {
+        schema.symbol(name).filter(|symbol| {
+            self.audience == Audience::Server || symbol.visibility != Visibility::Internal
+        })
+    }
+
+    fn may_follow(&self, symbol: &Symbol) -> bool {
+        self.audience == Audience::Server || symbol.visibility == Visibility::PublicLink
+    }
+
+    fn order(&self, schema: &dyn Schema, fields: &[SortField]) -> Result<Order, FilterError> {
+        let mut order = Order::default();
+        for SortField { name, direction } in fields {
+            let dotted = name.text.contains('.');
+            let reason = match self.visible(schema, &name.text) {
+                Some(symbol) if !dotted && symbol.shape == Shape::One && symbol.ty != Type::Any => {
+                    order.push(SortKey {
+                        symbol: symbol.id,
+                        descending: *direction == Direction::Descending,
+                        name: name.text.as_str().into(),
+                    });
+                    continue;
+                }
+                None if !dotted => Reason::UnknownSymbol { name: name.text.clone() },
+                _ => Reason::NotSortable { name: name.text.clone() },
+            };
+            return Err(self.error(name, reason));
+        }
+        Ok(order)
+    }
+
+    fn error(&self, name: &Name, reason: Reason) -> FilterError {
+        self.error_at(name.at.0, reason)
+    }
+
+    fn error_at(&self, offset: usize, reason: Reason) -> FilterError {
+        FilterError::new(self.code, self.source, offset, reason)
+    }
+}
+
+/// What `contains` looks for: a number is looked for in its decimal form.
+fn needle_text(needle: &ast::Literal) -> String {
+    match needle {
+        ast::Literal::Text(text) => text.clone(),
+        ast::Literal::Float(value) => value.to_string(),
+        other => other.to_string(),
+    }
+}

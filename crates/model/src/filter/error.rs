@@ -1,0 +1,222 @@
+//! What is wrong with a filter, and where.
+
+use std::fmt;
+
+use super::value::Type;
+
+/// The error code a list request is answered with (protocol: management-api 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// The filter text is wrong.
+    Filter,
+    /// A sort field is wrong, in the `sort` parameter or in the filter.
+    Sort,
+}
+
+impl Code {
+    /// The code as it stands in an error body.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Filter => "INVALID_FILTER",
+            Self::Sort => "INVALID_SORT_IDENTIFIER",
+        }
+    }
+}
+
+/// What is wrong, without the place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// The text does not follow the grammar.
+    Unexpected {
+        /// What stands there; `<EOF>` at the end of the text.
+        found: String,
+        /// What could stand there.
+        expected: &'static str,
+    },
+    /// The text is longer than [`super::MAX_TEXT`].
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// More of something than the limit allows.
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// The kind has no such symbol, or callers may not use it.
+    UnknownSymbol {
+        /// The name as written.
+        name: String,
+    },
+    /// The operator does not work on these types.
+    Operands {
+        /// The left side as written.
+        name: String,
+        /// Type of the left side.
+        left: Type,
+        /// The operator and the kind of value, for instance `= string`.
+        right: String,
+    },
+    /// A set symbol where one value is needed.
+    SetAsValue {
+        /// The name as written.
+        name: String,
+    },
+    /// A single value where a set is needed.
+    ValueAsSet {
+        /// The name as written.
+        name: String,
+    },
+    /// A sub-query over a symbol that leads to no other kind.
+    NotALink {
+        /// The name as written.
+        name: String,
+    },
+    /// A bare name that is not a boolean.
+    NotBoolean {
+        /// The name as written.
+        name: String,
+        /// Its type.
+        ty: Type,
+    },
+    /// `= null` on something that is not a plain symbol.
+    NullOfSet,
+    /// A symbol one cannot sort by: a set, a dotted name, a tag.
+    NotSortable {
+        /// The name as written.
+        name: String,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unexpected { found, .. } => write!(f, "Unexpected symbol: \"{found}\""),
+            Self::TooLong { length } => {
+                write!(f, "filter of {length} bytes is longer than {} bytes", super::MAX_TEXT)
+            }
+            Self::TooMany { what, limit } => write!(f, "more than {limit} {what}"),
+            Self::UnknownSymbol { name } => write!(f, "unknown symbol '{name}'"),
+            Self::Operands { name, left, right } => write!(
+                f,
+                "operation not supported with operand types: '{name}' is {left}, used with {right}"
+            ),
+            Self::SetAsValue { name } => {
+                write!(f, "symbol '{name}' is a set: use it inside anyOf, allOf, count or isEmpty")
+            }
+            Self::ValueAsSet { name } => write!(
+                f,
+                "symbol '{name}' is not a set: anyOf, allOf, count and isEmpty need a set"
+            ),
+            Self::NotALink { name } => {
+                write!(f, "symbol '{name}' leads to no other kind: a sub-query needs a link")
+            }
+            Self::NotBoolean { name, ty } => {
+                write!(f, "symbol '{name}' is {ty}: only a boolean symbol may stand alone")
+            }
+            Self::NullOfSet => {
+                f.write_str("only a symbol may be compared with null, not anyOf, allOf or count")
+            }
+            Self::NotSortable { name } => {
+                write!(
+                    f,
+                    "cannot sort by '{name}': only plain symbols with one value can be sorted"
+                )
+            }
+        }
+    }
+}
+
+/// A wrong filter or sort text: what, where, and what would have been right.
+///
+/// `Display` gives the message, the piece of text and a caret under the character;
+/// [`FilterError::message`] gives the first line alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterError(Box<Inner>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Inner {
+    code: Code,
+    reason: Reason,
+    offset: usize,
+    line: usize,
+    column: usize,
+    snippet: String,
+    caret: usize,
+}
+
+/// Characters shown on each side of the place.
+const SNIPPET: usize = 40;
+
+impl FilterError {
+    pub(super) fn new(code: Code, source: &str, offset: usize, reason: Reason) -> Self {
+        let before = source.get(..offset).unwrap_or(source);
+        let after = source.get(offset..).unwrap_or("");
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        let head = before.get(line_start..).unwrap_or("");
+        let column = head.chars().count();
+        let tail = after.split('\n').next().unwrap_or("");
+
+        let skipped = column.saturating_sub(SNIPPET);
+        let snippet = head
+            .chars()
+            .skip(skipped)
+            .chain(tail.chars().take(SNIPPET))
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let caret = column - skipped;
+        Self(Box::new(Inner { code, reason, offset, line, column, snippet, caret }))
+    }
+
+    /// The error code of the answer.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// What is wrong.
+    pub fn reason(&self) -> &Reason {
+        &self.0.reason
+    }
+
+    /// Where, in bytes from the start of the text.
+    pub fn offset(&self) -> usize {
+        self.0.offset
+    }
+
+    /// The line of the place, from 1.
+    pub fn line(&self) -> usize {
+        self.0.line
+    }
+
+    /// The column of the place in characters, from 0, as clients of the protocol know it.
+    pub fn column(&self) -> usize {
+        self.0.column
+    }
+
+    /// The message on one line (protocol: management-api 2.5, errors).
+    pub fn message(&self) -> String {
+        let Inner { reason, line, column, .. } = &*self.0;
+        match reason {
+            Reason::Unexpected { expected, .. } => {
+                format!("{reason} at line: {line} column: {column}, expected {expected}")
+            }
+            Reason::TooLong { .. } => reason.to_string(),
+            _ => format!("{reason} at line: {line} column: {column}"),
+        }
+    }
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())?;
+        if matches!(self.0.reason, Reason::TooLong { .. }) {
+            return Ok(());
+        }
+        write!(f, "\n  {}\n  {:caret$}^", self.0.snippet, "", caret = self.0.caret)
+    }
+}
+
+impl std::error::Error for FilterError {}

@@ -1,0 +1,194 @@
+//! Whether a record matches a plan.
+//!
+//! A comparison with a null left side, or with a value of another type under a symbol of any type,
+//! is false; only `!=`, `not contains` and `not icontains` are true then
+//! (protocol: management-api 2.5, semantics).
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use super::ast::{Literal, Op};
+use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier, SubQuery, Values};
+use super::schema::{Record, SymbolId};
+use super::value::{Value, upper_case};
+
+impl Plan {
+    /// Whether the record is selected. It must be of the kind that the plan was bound to.
+    pub fn matches(&self, record: &dyn Record) -> bool {
+        self.condition.holds(record)
+    }
+}
+
+impl Condition {
+    fn holds(&self, record: &dyn Record) -> bool {
+        match self {
+            Self::Constant(value) => *value,
+            Self::All(parts) => parts.iter().all(|part| part.holds(record)),
+            Self::Any(parts) => parts.iter().any(|part| part.holds(record)),
+            Self::Not(inner) => !inner.holds(record),
+            Self::Value(path, check) => path.value_holds(record, check),
+            Self::Elements(path, quantifier, check) => {
+                // Both look for the first element that decides.
+                let decisive = *quantifier == Quantifier::AnyOf;
+                let mut result = !decisive;
+                let _ = path.visit(record, &mut |value| {
+                    if check.holds(&value) == decisive {
+                        result = decisive;
+                        return Break(());
+                    }
+                    Continue(())
+                });
+                result
+            }
+            Self::Count(members, check) => {
+                let count = members.count(record, u64::MAX);
+                check.holds(&Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))
+            }
+            Self::Empty(members) => members.count(record, 1) == 0,
+        }
+    }
+}
+
+impl Path {
+    fn value_holds(&self, record: &dyn Record, check: &Check) -> bool {
+        if self.hops.is_empty() {
+            return match &self.leaf {
+                Leaf::One(symbol) => check.holds(&record.value(*symbol)),
+                Leaf::Key(symbol, key) => check.holds(&record.keyed(*symbol, key)),
+                Leaf::Set(_) => false,
+            };
+        }
+        let mut result = None;
+        let _ = self.visit(record, &mut |value| {
+            result = Some(check.holds(&value));
+            Break(())
+        });
+        // A link that leads nowhere is a null.
+        result.unwrap_or_else(|| check.holds(&Value::Null))
+    }
+
+    /// Shows every value that the path leads to.
+    fn visit(
+        &self,
+        record: &dyn Record,
+        visit: &mut dyn FnMut(Value<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        walk(record, &self.hops, &mut |end| match &self.leaf {
+            Leaf::One(symbol) => visit(end.value(*symbol)),
+            Leaf::Key(symbol, key) => visit(end.keyed(*symbol, key)),
+            Leaf::Set(symbol) => end.each(*symbol, visit),
+        })
+    }
+}
+
+/// Follows the links and shows every record at their end.
+fn walk(
+    record: &dyn Record,
+    hops: &[SymbolId],
+    visit: &mut dyn FnMut(&dyn Record) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    match hops.split_first() {
+        None => visit(record),
+        Some((hop, rest)) => record.follow(*hop, &mut |linked| walk(linked, rest, visit)),
+    }
+}
+
+impl Members {
+    /// How many there are; counting may stop once `enough` are found.
+    fn count(&self, record: &dyn Record, enough: u64) -> u64 {
+        if let Some(sub_query) = &self.sub_query {
+            return self.count_selected(record, sub_query, enough);
+        }
+        if let (Leaf::Set(symbol), true, u64::MAX) =
+            (&self.path.leaf, self.path.hops.is_empty(), enough)
+        {
+            return record.count(*symbol);
+        }
+        let mut count = 0;
+        let _ = self.path.visit(record, &mut |_| {
+            count += 1;
+            if count >= enough { Break(()) } else { Continue(()) }
+        });
+        count
+    }
+
+    fn count_selected(&self, record: &dyn Record, sub_query: &SubQuery, enough: u64) -> u64 {
+        let window = sub_query.limit.unwrap_or(u64::MAX).min(enough);
+        let needed = sub_query.skip.saturating_add(window);
+        if window == 0 {
+            return 0;
+        }
+        let (Leaf::One(link) | Leaf::Set(link) | Leaf::Key(link, _)) = &self.path.leaf;
+        let mut matched = 0;
+        let _ = walk(record, &self.path.hops, &mut |end| {
+            end.follow(*link, &mut |linked| {
+                matched += u64::from(sub_query.condition.holds(linked));
+                if matched >= needed { Break(()) } else { Continue(()) }
+            })
+        });
+        matched.saturating_sub(sub_query.skip).min(window)
+    }
+}
+
+impl Check {
+    fn holds(&self, value: &Value<'_>) -> bool {
+        match self {
+            Self::Null => value.is_null(),
+            Self::NotNull => !value.is_null(),
+            Self::True => matches!(value, Value::Bool(true)),
+            Self::Compare(op, literal) => match value.compare(literal) {
+                Some(order) => op.accepts(order),
+                None => *op == Op::NotEqual,
+            },
+            Self::In { negated, values } => {
+                values.contain(value).is_some_and(|inside| inside != *negated)
+            }
+            Self::Between { negated, low, high } => {
+                let bounds = value.compare(low).zip(value.compare(high));
+                bounds.is_some_and(|(low, high)| (low.is_ge() && high.is_lt()) != *negated)
+            }
+            Self::Contains { negated, needle } => {
+                value.as_text().map_or(*negated, |text| text.contains(needle) != *negated)
+            }
+            Self::ContainsFolded { negated, needle } => value
+                .as_text()
+                .map_or(*negated, |text| upper_case(&text).contains(needle) != *negated),
+        }
+    }
+}
+
+impl Values {
+    /// Brings a list, whose values are all of one type, into search order.
+    pub(super) fn new(mut values: Vec<Literal>) -> Self {
+        values.sort_by(search_order);
+        values.dedup();
+        Self(values)
+    }
+
+    /// Whether the value is in the list; none if it is null or of another type.
+    fn contain(&self, value: &Value<'_>) -> Option<bool> {
+        let first = self.0.first()?;
+        value.compare(first)?;
+        let ints = self.0.partition_point(|literal| matches!(literal, Literal::Int(_)));
+        let (ints, others) = self.0.split_at_checked(ints)?;
+        Some([ints, others].into_iter().any(|part| {
+            part.binary_search_by(|literal| {
+                value.compare(literal).map_or(Ordering::Less, Ordering::reverse)
+            })
+            .is_ok()
+        }))
+    }
+}
+
+/// Whole numbers before fractions, each in order; other types in order.
+fn search_order(a: &Literal, b: &Literal) -> Ordering {
+    match (a, b) {
+        (Literal::Text(a), Literal::Text(b)) => a.cmp(b),
+        (Literal::Int(a), Literal::Int(b)) => a.cmp(b),
+        (Literal::Float(a), Literal::Float(b)) => a.total_cmp(b),
+        (Literal::Bool(a), Literal::Bool(b)) => a.cmp(b),
+        (Literal::Time(a), Literal::Time(b)) => a.cmp(b),
+        (Literal::Int(_), Literal::Float(_)) => Ordering::Less,
+        _ => Ordering::Greater,
+    }
+}

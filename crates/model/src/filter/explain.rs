@@ -1,0 +1,221 @@
+//! Plans in words: what an index answers, what is tested, in which order.
+
+use std::fmt::{self, Display, Formatter, Write};
+use std::ops::Bound;
+
+use super::access::{Access, Lookup};
+use super::ast::{LimitClause, Literal};
+use super::order::Order;
+use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier};
+use super::schema::SymbolId;
+use super::select::Selection;
+
+impl Plan {
+    /// What the plan does, one step a line.
+    pub fn explain(&self) -> String {
+        let mut out = self.explain_condition();
+        let _ = writeln!(out, "order: {}", self.order);
+        if let Some(skip) = self.skip {
+            let _ = writeln!(out, "skip: {skip}");
+        }
+        match self.limit {
+            Some(LimitClause::Count(count)) => _ = writeln!(out, "limit: {count}"),
+            Some(LimitClause::None) => out.push_str("limit: none\n"),
+            None => {}
+        }
+        out
+    }
+
+    fn explain_condition(&self) -> String {
+        let mut out = format!("list {}\ncandidates:\n", self.kind);
+        access(&mut out, &self.access(), &self.condition, 1);
+        out.push_str("test each:\n");
+        condition(&mut out, &self.condition, 1);
+        out
+    }
+}
+
+impl Selection {
+    /// What the request does, one step a line.
+    pub fn explain(&self) -> String {
+        let mut out = self.plan().explain_condition();
+        let page = self.page();
+        let _ = writeln!(out, "order: {}", self.order());
+        let _ = writeln!(out, "skip: {}", page.offset);
+        match page.limit {
+            Some(limit) => _ = writeln!(out, "limit: {limit}"),
+            None => out.push_str("limit: none\n"),
+        }
+        out
+    }
+}
+
+fn line(out: &mut String, depth: usize, text: impl Display) {
+    let _ = writeln!(out, "{:width$}{text}", "", width = depth * 2);
+}
+
+fn access(out: &mut String, access_: &Access<'_>, names: &Condition, depth: usize) {
+    let (title, parts) = match access_ {
+        Access::Everything => return line(out, depth, "everything"),
+        Access::Nothing => return line(out, depth, "nothing"),
+        Access::Lookup(lookup) => return line(out, depth, Named(lookup, names)),
+        Access::Intersect(parts) => ("in all of", parts),
+        Access::Union(parts) => ("in any of", parts),
+    };
+    line(out, depth, title);
+    for part in parts {
+        access(out, part, names, depth + 1);
+    }
+}
+
+/// A lookup with the name of its symbol, taken from the condition it came from.
+struct Named<'a>(&'a Lookup<'a>, &'a Condition);
+
+impl Display for Named<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let name = |symbol: SymbolId| self.1.name_of(symbol).unwrap_or("?");
+        match self.0 {
+            Lookup::Equal { symbol, values } => {
+                write!(f, "index {} = {}", name(*symbol), List(values))
+            }
+            Lookup::Holds { symbol, values } => {
+                write!(f, "index holders of {} = {}", name(*symbol), List(values))
+            }
+            Lookup::Range { symbol, low, high } => {
+                write!(f, "index range {}", name(*symbol))?;
+                match low {
+                    Bound::Included(low) => write!(f, " >= {low}")?,
+                    Bound::Excluded(low) => write!(f, " > {low}")?,
+                    Bound::Unbounded => {}
+                }
+                match high {
+                    Bound::Included(high) => write!(f, " <= {high}"),
+                    Bound::Excluded(high) => write!(f, " < {high}"),
+                    Bound::Unbounded => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// How many values of a list are shown.
+const SHOWN: usize = 5;
+
+struct List<'a>(&'a [Literal]);
+
+impl Display for List<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let [single] = self.0 {
+            return single.fmt(f);
+        }
+        f.write_char('[')?;
+        for (index, value) in self.0.iter().take(SHOWN).enumerate() {
+            write!(f, "{}{value}", if index == 0 { "" } else { ", " })?;
+        }
+        if self.0.len() > SHOWN {
+            write!(f, ", {} more", self.0.len() - SHOWN)?;
+        }
+        f.write_char(']')
+    }
+}
+
+impl Condition {
+    /// The written name of a symbol of this kind.
+    fn name_of(&self, symbol: SymbolId) -> Option<&str> {
+        match self {
+            Self::All(parts) | Self::Any(parts) => {
+                parts.iter().find_map(|part| part.name_of(symbol))
+            }
+            Self::Value(path, _) | Self::Elements(path, ..) => path.direct_name(symbol),
+            Self::Constant(_) | Self::Not(_) | Self::Count(..) | Self::Empty(_) => None,
+        }
+    }
+}
+
+impl Path {
+    fn direct_name(&self, symbol: SymbolId) -> Option<&str> {
+        let (Leaf::One(id) | Leaf::Set(id) | Leaf::Key(id, _)) = &self.leaf;
+        (self.hops.is_empty() && *id == symbol).then_some(&self.name)
+    }
+}
+
+fn condition(out: &mut String, it: &Condition, depth: usize) {
+    match it {
+        Condition::Constant(true) => line(out, depth, "always"),
+        Condition::Constant(false) => line(out, depth, "never"),
+        Condition::All(parts) => group(out, "all of", parts, depth),
+        Condition::Any(parts) => group(out, "any of", parts, depth),
+        Condition::Not(inner) => {
+            line(out, depth, "not");
+            condition(out, inner, depth + 1);
+        }
+        Condition::Value(path, check) => line(out, depth, format_args!("{} {check}", path.name)),
+        Condition::Elements(path, quantifier, check) => {
+            let function = match quantifier {
+                Quantifier::AnyOf => "anyOf",
+                Quantifier::AllOf => "allOf",
+            };
+            line(out, depth, format_args!("{function}({}) {check}", path.name));
+        }
+        Condition::Count(set, check) => {
+            line(out, depth, format_args!("count of {} {check}", set.path.name));
+            members(out, set, depth + 1);
+        }
+        Condition::Empty(set) => {
+            line(out, depth, format_args!("{} is empty", set.path.name));
+            members(out, set, depth + 1);
+        }
+    }
+}
+
+fn group(out: &mut String, title: &str, parts: &[Condition], depth: usize) {
+    line(out, depth, title);
+    for part in parts {
+        condition(out, part, depth + 1);
+    }
+}
+
+fn members(out: &mut String, set: &Members, depth: usize) {
+    let Some(sub_query) = &set.sub_query else { return };
+    line(out, depth, format_args!("among {} where", sub_query.kind));
+    condition(out, &sub_query.condition, depth + 1);
+    if sub_query.skip > 0 {
+        line(out, depth + 1, format_args!("skip {}", sub_query.skip));
+    }
+    if let Some(limit) = sub_query.limit {
+        line(out, depth + 1, format_args!("limit {limit}"));
+    }
+}
+
+impl Display for Check {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let not = |negated: &bool| if *negated { "not " } else { "" };
+        match self {
+            Self::Null => f.write_str("= null"),
+            Self::NotNull => f.write_str("!= null"),
+            Self::True => f.write_str("= true"),
+            Self::Compare(op, literal) => write!(f, "{op} {literal}"),
+            Self::In { negated, values } => {
+                write!(f, "{}in {}", not(negated), List(&values.0))
+            }
+            Self::Between { negated, low, high } => {
+                write!(f, "{}between {low} and {high}", not(negated))
+            }
+            Self::Contains { negated, needle } => {
+                write!(f, "{}contains {needle:?}", not(negated))
+            }
+            Self::ContainsFolded { negated, needle } => {
+                write!(f, "{}icontains {needle:?}", not(negated))
+            }
+        }
+    }
+}
+
+impl Display for Order {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for key in self.keys() {
+            write!(f, "{}{}, ", key.name, if key.descending { " desc" } else { "" })?;
+        }
+        f.write_str("id")
+    }
+}

@@ -1,0 +1,198 @@
+//! A bound filter: symbol ids and typed values, nothing left that can fail.
+
+use super::ast::{LimitClause, Literal, Op};
+use super::order::Order;
+use super::schema::{Index, SymbolId};
+
+/// A filter bound to a kind. Made by [`super::bind`].
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub(super) kind: Box<str>,
+    pub(super) condition: Condition,
+    pub(super) order: Order,
+    pub(super) skip: Option<i64>,
+    pub(super) limit: Option<LimitClause>,
+}
+
+impl Plan {
+    /// The order that the filter asks for; the default one if it asks for none.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// `skip` as the filter has it.
+    pub fn skip(&self) -> Option<i64> {
+        self.skip
+    }
+
+    /// `limit` as the filter has it.
+    pub fn limit(&self) -> Option<LimitClause> {
+        self.limit
+    }
+}
+
+/// A bound condition.
+#[derive(Debug, Clone)]
+pub(super) enum Condition {
+    Constant(bool),
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+    Not(Box<Condition>),
+    /// A check on one value.
+    Value(Path, Check),
+    /// A check on some element, or on every element, of a set.
+    Elements(Path, Quantifier, Check),
+    /// A check on the size of a set.
+    Count(Members, Check),
+    /// The set has no members.
+    Empty(Members),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quantifier {
+    AnyOf,
+    AllOf,
+}
+
+/// The members of a set that count: all elements, or the linked records that a sub-query selects.
+#[derive(Debug, Clone)]
+pub(super) struct Members {
+    pub(super) path: Path,
+    pub(super) sub_query: Option<Box<SubQuery>>,
+}
+
+/// A query on linked records. Its order does not matter; its window bounds what is counted.
+#[derive(Debug, Clone)]
+pub(super) struct SubQuery {
+    pub(super) kind: Box<str>,
+    pub(super) condition: Condition,
+    pub(super) skip: u64,
+    pub(super) limit: Option<u64>,
+}
+
+/// The way from a record to a value: links to follow, then a symbol.
+#[derive(Debug, Clone)]
+pub(super) struct Path {
+    pub(super) hops: Vec<SymbolId>,
+    pub(super) leaf: Leaf,
+    pub(super) index: Index,
+    /// As written, for explanations only.
+    pub(super) name: Box<str>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Leaf {
+    One(SymbolId),
+    Set(SymbolId),
+    Key(SymbolId, Box<str>),
+}
+
+/// A check on one value.
+#[derive(Debug, Clone)]
+pub(super) enum Check {
+    Null,
+    NotNull,
+    True,
+    Compare(Op, Literal),
+    In {
+        negated: bool,
+        values: Values,
+    },
+    Between {
+        negated: bool,
+        low: Literal,
+        high: Literal,
+    },
+    Contains {
+        negated: bool,
+        needle: String,
+    },
+    /// The needle is in upper case.
+    ContainsFolded {
+        negated: bool,
+        needle: String,
+    },
+}
+
+/// The values of a list in search order: all of one type, whole numbers before fractions.
+#[derive(Debug, Clone)]
+pub(super) struct Values(pub(super) Vec<Literal>);
+
+impl Condition {
+    /// All of them, without those that always hold, cheapest first.
+    pub(super) fn all(parts: Vec<Self>) -> Self {
+        Self::join(parts, true)
+    }
+
+    /// Any of them, without those that never hold, cheapest first.
+    pub(super) fn any(parts: Vec<Self>) -> Self {
+        Self::join(parts, false)
+    }
+
+    /// The opposite.
+    pub(super) fn negate(self) -> Self {
+        match self {
+            Self::Constant(value) => Self::Constant(!value),
+            Self::Not(inner) => *inner,
+            other => Self::Not(Box::new(other)),
+        }
+    }
+
+    fn join(parts: Vec<Self>, conjunction: bool) -> Self {
+        let mut kept = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Self::Constant(value) if value == conjunction => {}
+                Self::Constant(value) => return Self::Constant(value),
+                Self::All(inner) if conjunction => kept.extend(inner),
+                Self::Any(inner) if !conjunction => kept.extend(inner),
+                other => kept.push(other),
+            }
+        }
+        kept.sort_by_cached_key(Self::cost);
+        match (kept.len(), conjunction) {
+            (0, _) => Self::Constant(conjunction),
+            (1, _) => kept.pop().unwrap_or(Self::Constant(conjunction)),
+            (_, true) => Self::All(kept),
+            (_, false) => Self::Any(kept),
+        }
+    }
+
+    /// A rough measure of the work per record.
+    fn cost(&self) -> u32 {
+        match self {
+            Self::Constant(_) => 0,
+            Self::All(parts) | Self::Any(parts) => {
+                parts.iter().fold(0, |sum, part| sum.saturating_add(part.cost()))
+            }
+            Self::Not(inner) => inner.cost(),
+            Self::Value(path, check) => path.cost().saturating_mul(check.cost()),
+            Self::Elements(path, _, check) => path.cost().saturating_mul(check.cost()),
+            Self::Count(members, _) | Self::Empty(members) => {
+                let inner = members
+                    .sub_query
+                    .as_ref()
+                    .map_or(1, |sub| sub.condition.cost().saturating_add(20));
+                members.path.cost().saturating_mul(inner)
+            }
+        }
+    }
+}
+
+impl Path {
+    fn cost(&self) -> u32 {
+        let leaf = if matches!(self.leaf, Leaf::Set(_)) { 10 } else { 1 };
+        self.hops.iter().fold(leaf, |cost, _| cost * 10)
+    }
+}
+
+impl Check {
+    fn cost(&self) -> u32 {
+        match self {
+            Self::Null | Self::NotNull | Self::True | Self::Compare(..) | Self::Between { .. } => 1,
+            Self::In { .. } => 2,
+            Self::Contains { .. } => 4,
+            Self::ContainsFolded { .. } => 8,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A whole list request: filter, sort, limit and offset, bound and run.
+
+use super::access::{Access, Indexes};
+use super::ast::LimitClause;
+use super::bind::{Audience, bind, bind_sort};
+use super::error::FilterError;
+use super::order::Order;
+use super::page::{Page, PageRules};
+use super::parser::{parse, parse_sort};
+use super::plan::Plan;
+use super::schema::{Record, Schema};
+
+/// The parameters of a list request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListQuery<'a> {
+    /// `filter`; empty means everything.
+    pub filter: &'a str,
+    /// `sort`; empty means by id.
+    pub sort: &'a str,
+    /// `limit`, as read by [`super::parse_param`].
+    pub limit: Option<i64>,
+    /// `offset`, as read by [`super::parse_param`].
+    pub offset: Option<i64>,
+}
+
+/// What a list request selects, in which order, and which part of it.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    plan: Plan,
+    order: Order,
+    page: Page,
+}
+
+/// A part of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed<R> {
+    /// The records of the page, in order.
+    pub rows: Vec<R>,
+    /// How many match altogether.
+    pub total: u64,
+    /// The page, after defaults and limits.
+    pub page: Page,
+}
+
+impl Selection {
+    /// Parses and binds a request. `sort by`, `skip` and `limit` inside the filter win over the
+    /// parameters (protocol: management-api 2.2, precedence).
+    pub fn new(
+        request: &ListQuery<'_>,
+        schema: &dyn Schema,
+        audience: Audience,
+        rules: &PageRules,
+    ) -> Result<Self, FilterError> {
+        let plan = bind(&parse(request.filter)?, schema, audience)?;
+        let mut order = plan.order().clone();
+        let (mut skip, mut limit) = (plan.skip(), plan.limit());
+        if rules.parameters {
+            let sort = bind_sort(&parse_sort(request.sort)?, schema, audience)?;
+            if order.keys().is_empty() {
+                order = sort;
+            }
+            skip = skip.or(request.offset);
+            limit = limit.or(request.limit.map(LimitClause::Count));
+        }
+        let page = rules.page(skip, limit);
+        Ok(Self { plan, order, page })
+    }
+
+    /// The bound filter.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The order of the list.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// The part that is answered.
+    pub fn page(&self) -> Page {
+        self.page
+    }
+
+    /// The indexes that narrow the candidates.
+    pub fn access(&self) -> Access<'_> {
+        self.plan.access()
+    }
+
+    /// A superset of the matches, by ordinal; none when every entity is a candidate.
+    pub fn candidates(&self, indexes: &dyn Indexes) -> Option<roaring::RoaringBitmap> {
+        self.plan.candidates(indexes)
+    }
+
+    /// Whether the record is selected.
+    pub fn matches(&self, record: &dyn Record) -> bool {
+        self.plan.matches(record)
+    }
+
+    /// The page of the matches among candidates in any order.
+    pub fn run<R: Record>(&self, candidates: impl IntoIterator<Item = R>) -> Listed<R> {
+        let matching = candidates.into_iter().filter(|record| self.plan.matches(record));
+        let mut rows: Vec<R> = matching.collect();
+        let total = rows.len() as u64;
+        let (start, end) = self.page.bounds();
+        self.order.window(&mut rows, start, end);
+        Listed { rows, total, page: self.page }
+    }
+
+    /// The same for candidates in the order of their ids: a list that is answered in that order
+    /// keeps only the page itself.
+    pub fn run_by_id<R: Record>(&self, candidates: impl IntoIterator<Item = R>) -> Listed<R> {
+        if !self.order.is_by_id() {
+            return self.run(candidates);
+        }
+        let (start, end) = self.page.bounds();
+        let mut rows = Vec::new();
+        let mut total = 0;
+        for record in candidates.into_iter().filter(|record| self.plan.matches(record)) {
+            if (start..end).contains(&total) {
+                rows.push(record);
+            }
+            total += 1;
+        }
+        Listed { rows, total: total as u64, page: self.page }
+    }
+}

@@ -1,0 +1,247 @@
+//! A schema and its records out of one constant table.
+//!
+//! A kind declares its symbols as rows of name, type and getter:
+//!
+//! ```
+//! # use weft_model::filter::{Column, Index, Table, Type, Value};
+//! # struct Net;
+//! # struct Site { id: String, name: String }
+//! type SiteColumn = Column<Net, Site>; // named, so that the closures know their types
+//!
+//! static SITES: Table<Net, Site> = Table {
+//!     kind: "sites",
+//!     id: |site| &site.id,
+//!     columns: &[
+//!         SiteColumn::one("id", Type::String, |_, site| Value::text(&site.id)).public(),
+//!         SiteColumn::one("name", Type::String, |_, site| Value::text(&site.name))
+//!             .public()
+//!             .indexed(Index::Equal),
+//!     ],
+//! };
+//! # let site = Site { id: "a".into(), name: "b".into() };
+//! # let plan = weft_model::filter::bind(
+//! #     &weft_model::filter::parse("name = \"b\"").unwrap(),
+//! #     &SITES,
+//! #     weft_model::filter::Audience::Caller,
+//! # ).unwrap();
+//! # assert!(plan.matches(&SITES.row(&Net, &site)));
+//! ```
+//!
+//! Getters see the context (a snapshot) beside the record, so that a symbol may be computed and a
+//! link can be followed. Tables may point at each other in circles.
+
+use std::ops::ControlFlow;
+
+use super::schema::{Index, Record, Schema, Shape, Symbol, SymbolId, Visibility};
+use super::value::{Type, Value};
+
+/// What a set getter shows its elements to.
+pub type ValueVisitor<'v> = &'v mut dyn FnMut(Value<'_>) -> ControlFlow<()>;
+
+/// What a link shows the linked records to.
+pub type RecordVisitor<'v> = &'v mut dyn FnMut(&dyn Record) -> ControlFlow<()>;
+
+/// How the values of a column are read; the variant is the column's shape.
+pub enum Get<C, R> {
+    /// One value.
+    One(for<'a> fn(&'a C, &'a R) -> Value<'a>),
+    /// The elements of a set, shown to the visitor until it breaks off.
+    Set(fn(&C, &R, ValueVisitor<'_>) -> ControlFlow<()>),
+    /// The value under a key.
+    Map(for<'a> fn(&'a C, &'a R, &str) -> Value<'a>),
+}
+
+/// Where a column leads.
+pub struct Link<C, R> {
+    /// The kind at the other end.
+    pub schema: &'static dyn Schema,
+    /// Shows the linked records, as rows of that kind, until the visitor breaks off.
+    pub follow: fn(&C, &R, RecordVisitor<'_>) -> ControlFlow<()>,
+}
+
+/// One symbol of a kind.
+pub struct Column<C, R> {
+    /// The name in filters; may be dotted.
+    pub name: &'static str,
+    /// The type of its values.
+    pub ty: Type,
+    /// Who may use it.
+    pub visibility: Visibility,
+    /// Which index answers for it.
+    pub index: Index,
+    /// How it is read.
+    pub get: Get<C, R>,
+    /// Where it leads.
+    pub link: Option<Link<C, R>>,
+}
+
+impl<C, R> Column<C, R> {
+    const fn new(name: &'static str, ty: Type, get: Get<C, R>) -> Self {
+        Self { name, ty, visibility: Visibility::Internal, index: Index::None, get, link: None }
+    }
+
+    /// An internal column with one value.
+    pub const fn one(
+        name: &'static str,
+        ty: Type,
+        get: for<'a> fn(&'a C, &'a R) -> Value<'a>,
+    ) -> Self {
+        Self::new(name, ty, Get::One(get))
+    }
+
+    /// An internal column with a set of values.
+    pub const fn set(
+        name: &'static str,
+        ty: Type,
+        get: fn(&C, &R, ValueVisitor<'_>) -> ControlFlow<()>,
+    ) -> Self {
+        Self::new(name, ty, Get::Set(get))
+    }
+
+    /// An internal column with a value per key, of any type.
+    pub const fn map(name: &'static str, get: for<'a> fn(&'a C, &'a R, &str) -> Value<'a>) -> Self {
+        Self::new(name, Type::Any, Get::Map(get))
+    }
+
+    /// The same, for callers too.
+    pub const fn public(mut self) -> Self {
+        self.visibility = Visibility::Public;
+        self
+    }
+
+    /// The same, for callers too, who may also follow it.
+    pub const fn public_link(mut self) -> Self {
+        self.visibility = Visibility::PublicLink;
+        self
+    }
+
+    /// The same, with an index.
+    pub const fn indexed(mut self, index: Index) -> Self {
+        self.index = index;
+        self
+    }
+
+    /// The same, leading to another kind.
+    pub const fn linked(
+        mut self,
+        schema: &'static dyn Schema,
+        follow: fn(&C, &R, RecordVisitor<'_>) -> ControlFlow<()>,
+    ) -> Self {
+        self.link = Some(Link { schema, follow });
+        self
+    }
+
+    fn shape(&self) -> Shape {
+        match self.get {
+            Get::One(_) => Shape::One,
+            Get::Set(_) => Shape::Set,
+            Get::Map(_) => Shape::Map,
+        }
+    }
+}
+
+/// The symbols of a kind with records `R`, read in a context `C`.
+pub struct Table<C: 'static, R: 'static> {
+    /// The name of the kind.
+    pub kind: &'static str,
+    /// The id of a record.
+    pub id: fn(&R) -> &str,
+    /// The symbols; a symbol's id is its place here.
+    pub columns: &'static [Column<C, R>],
+}
+
+impl<C, R> Table<C, R> {
+    /// A record of this kind, ready for a plan.
+    pub fn row<'a>(&'static self, context: &'a C, record: &'a R) -> Row<'a, C, R> {
+        Row { table: self, context, record }
+    }
+
+    /// The names that callers may use, for `filterableFields` in list answers.
+    pub fn public_names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let public = |column: &&Column<C, R>| column.visibility != Visibility::Internal;
+        self.columns.iter().filter(public).map(|column| column.name)
+    }
+
+    fn column(&self, symbol: SymbolId) -> Option<&Column<C, R>> {
+        self.columns.get(usize::from(symbol.0))
+    }
+}
+
+impl<C, R> Schema for Table<C, R> {
+    fn kind(&self) -> &str {
+        self.kind
+    }
+
+    fn symbol(&self, name: &str) -> Option<Symbol> {
+        let place = self.columns.iter().position(|column| column.name == name)?;
+        let column = self.columns.get(place)?;
+        Some(Symbol {
+            id: SymbolId(u16::try_from(place).ok()?),
+            ty: column.ty,
+            shape: column.shape(),
+            visibility: column.visibility,
+            index: column.index,
+        })
+    }
+
+    fn linked(&self, symbol: SymbolId) -> Option<&dyn Schema> {
+        let link = self.column(symbol)?.link.as_ref()?;
+        Some(link.schema)
+    }
+}
+
+/// A record together with its table and context.
+pub struct Row<'a, C: 'static, R: 'static> {
+    table: &'static Table<C, R>,
+    context: &'a C,
+    record: &'a R,
+}
+
+impl<'a, C, R> Row<'a, C, R> {
+    /// The record itself.
+    pub fn record(&self) -> &'a R {
+        self.record
+    }
+}
+
+impl<C, R> Clone for Row<'_, C, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C, R> Copy for Row<'_, C, R> {}
+
+impl<C, R> Record for Row<'_, C, R> {
+    fn id(&self) -> &str {
+        (self.table.id)(self.record)
+    }
+
+    fn value(&self, symbol: SymbolId) -> Value<'_> {
+        match self.table.column(symbol).map(|column| &column.get) {
+            Some(Get::One(get)) => get(self.context, self.record),
+            _ => Value::Null,
+        }
+    }
+
+    fn keyed(&self, symbol: SymbolId, key: &str) -> Value<'_> {
+        match self.table.column(symbol).map(|column| &column.get) {
+            Some(Get::Map(get)) => get(self.context, self.record, key),
+            _ => Value::Null,
+        }
+    }
+
+    fn each(&self, symbol: SymbolId, visit: ValueVisitor<'_>) -> ControlFlow<()> {
+        match self.table.column(symbol).map(|column| &column.get) {
+            Some(Get::Set(get)) => get(self.context, self.record, visit),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn follow(&self, symbol: SymbolId, visit: RecordVisitor<'_>) -> ControlFlow<()> {
+        match self.table.column(symbol).and_then(|column| column.link.as_ref()) {
+            Some(link) => (link.follow)(self.context, self.record, visit),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Names and types: what binding refuses, and where.
+
+use super::net::{PEOPLE, SERVICES, ids_of, plan_for};
+use crate::filter::{Audience, Code, FilterError, Schema, bind_sort, parse_sort};
+
+fn refused(text: &str) -> FilterError {
+    plan_for(Audience::Caller, text).expect_err(text)
+}
+
+#[test]
+fn unknown_names_and_wrong_types_are_refused_with_their_place() {
+    for (text, offset, message) in [
+        ("size = 1", 0, "unknown symbol 'size'"),
+        ("true and (x or y)", 10, "unknown symbol 'x'"),
+        ("tags = \"x\"", 0, "unknown symbol 'tags'"),
+        ("count(tags) = 1", 6, "unknown symbol 'tags'"),
+        ("password = \"x\"", 0, "unknown symbol 'password'"),
+        ("favourite.name = \"x\"", 0, "unknown symbol 'favourite.name'"),
+        ("name.first = \"x\"", 0, "unknown symbol 'name.first'"),
+        (
+            "name = 5",
+            7,
+            "operation not supported with operand types: 'name' is string, used with = number",
+        ),
+        (
+            "isAdmin != \"x\"",
+            11,
+            "operation not supported with operand types: 'isAdmin' is bool, used with != string",
+        ),
+        (
+            "age < datetime(2024-01-01T00:00:00Z)",
+            6,
+            "operation not supported with operand types: 'age' is int, used with < datetime",
+        ),
+        (
+            "score in [\"x\"]",
+            9,
+            "operation not supported with operand types: 'score' is float, used with in string",
+        ),
+        (
+            "name between 1 and 2",
+            13,
+            "operation not supported with operand types: 'name' is string, used with between number",
+        ),
+        (
+            "createdAt contains 2024",
+            19,
+            "operation not supported with operand types: 'createdAt' is datetime, used with contains number",
+        ),
+        (
+            "isAdmin icontains \"t\"",
+            18,
+            "operation not supported with operand types: 'isAdmin' is bool, used with icontains string",
+        ),
+        (
+            "anyOf(roleAttributes) = 1",
+            24,
+            "operation not supported with operand types: 'roleAttributes' is string, used with = number",
+        ),
+        (
+            "count(roleAttributes) = true",
+            24,
+            "operation not supported with operand types: 'count(roleAttributes)' is int, used with = bool",
+        ),
+        (
+            "roleAttributes = \"x\"",
+            0,
+            "symbol 'roleAttributes' is a set: use it inside anyOf, allOf, count or isEmpty",
+        ),
+        (
+            "services.name = \"x\"",
+            0,
+            "symbol 'services.name' is a set: use it inside anyOf, allOf, count or isEmpty",
+        ),
+        (
+            "anyOf(name) = \"x\"",
+            6,
+            "symbol 'name' is not a set: anyOf, allOf, count and isEmpty need a set",
+        ),
+        (
+            "isEmpty(name)",
+            8,
+            "symbol 'name' is not a set: anyOf, allOf, count and isEmpty need a set",
+        ),
+        ("age", 0, "symbol 'age' is int: only a boolean symbol may stand alone"),
+        (
+            "anyOf(roleAttributes) = null",
+            24,
+            "only a symbol may be compared with null, not anyOf, allOf or count",
+        ),
+        (
+            "count(roleAttributes) != null",
+            25,
+            "only a symbol may be compared with null, not anyOf, allOf or count",
+        ),
+        (
+            "isEmpty(from roleAttributes where true)",
+            13,
+            "symbol 'roleAttributes' leads to no other kind: a sub-query needs a link",
+        ),
+        ("isEmpty(from services where age = 1)", 28, "unknown symbol 'age'"),
+        ("isEmpty(from services where true sort by age)", 41, "unknown symbol 'age'"),
+        (
+            "anyOf(services.users.services.users.services.name) = \"x\"",
+            6,
+            "more than 4 links in one name",
+        ),
+    ] {
+        let error = refused(text);
+        assert_eq!(error.offset(), offset, "{text}");
+        assert_eq!(error.message(), format!("{message} at line: 1 column: {offset}"), "{text}");
+    }
+}
+
+#[test]
+fn sort_fields_must_be_plain() {
+    for (text, offset) in [
+        ("sort by size", 8),
+        ("sort by name, roleAttributes", 14),
+        ("sort by tags.site", 8),
+        ("sort by login.tries", 8),
+        ("sort by tags", 8),
+        ("sort by password", 8),
+    ] {
+        let error = refused(text);
+        assert_eq!((error.code(), error.offset()), (Code::Sort, offset), "{text}");
+        let alone = text.trim_start_matches("sort by ");
+        let sort = parse_sort(alone).expect(alone);
+        let error = bind_sort(&sort, &PEOPLE, Audience::Caller).expect_err(alone);
+        assert_eq!((error.code(), error.offset()), (Code::Sort, offset - 8), "{alone}");
+    }
+    assert_eq!(refused("size = 1").code().as_str(), "INVALID_FILTER");
+    assert_eq!(refused("sort by size").code().as_str(), "INVALID_SORT_IDENTIFIER");
+}
+
+#[test]
+fn the_server_may_use_what_callers_may_not() {
+    let ids = |text: &str| ids_of(&plan_for(Audience::Server, text).expect(text));
+    assert_eq!(ids("password = \"secret\""), "abcd");
+    assert_eq!(ids("favourite.name = \"web\""), "a");
+    assert_eq!(ids("favourite.name = null"), "cd");
+    assert_eq!(ids("favourite.name != \"web\""), "bcd");
+}
+
+#[test]
+fn public_names_are_listed() {
+    let names: Vec<_> = SERVICES.public_names().collect();
+    assert_eq!(names, ["id", "name", "configs", "users"]);
+    assert!(PEOPLE.public_names().all(|name| name != "password"));
+    assert_eq!(PEOPLE.kind(), "people");
+}

@@ -1,0 +1,185 @@
+//! The values that records hold, their types, and how they compare.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+
+use time::OffsetDateTime;
+
+use super::ast::{Literal, Op};
+
+/// The type of a symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// Text, compared bytewise.
+    String,
+    /// True or false.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A number with fraction.
+    Float,
+    /// A point in time.
+    Time,
+    /// Whatever is stored there (tags): the right side of an operation decides, and a value of
+    /// another type counts as null.
+    Any,
+}
+
+impl Type {
+    /// Whether a symbol of this type can be compared with the literal.
+    pub(super) fn compares_with(self, literal: &Literal) -> bool {
+        match self {
+            Self::String => matches!(literal, Literal::Text(_)),
+            Self::Bool => matches!(literal, Literal::Bool(_)),
+            Self::Int | Self::Float => matches!(literal, Literal::Int(_) | Literal::Float(_)),
+            Self::Time => matches!(literal, Literal::Time(_)),
+            Self::Any => true,
+        }
+    }
+
+    /// Whether the symbol has a text that `contains` can look into.
+    pub(super) fn has_text(self) -> bool {
+        matches!(self, Self::String | Self::Int | Self::Float | Self::Any)
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::String => "string",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Time => "datetime",
+            Self::Any => "any",
+        })
+    }
+}
+
+impl Literal {
+    /// The name of its type, for messages.
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "string",
+            Self::Int(_) | Self::Float(_) => "number",
+            Self::Bool(_) => "bool",
+            Self::Time(_) => "datetime",
+        }
+    }
+}
+
+impl Op {
+    /// Whether the operator accepts `left` standing in this order to `right`.
+    pub(super) fn accepts(self, order: Ordering) -> bool {
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+/// What a record holds under a symbol.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value<'a> {
+    /// Nothing.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number with fraction.
+    Float(f64),
+    /// A text.
+    Text(Cow<'a, str>),
+    /// A point in time.
+    Time(OffsetDateTime),
+}
+
+impl<'a> Value<'a> {
+    /// A borrowed text.
+    pub fn text(text: &'a str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+
+    /// A text that counts as null when it is empty.
+    pub fn text_or_null(text: &'a str) -> Self {
+        if text.is_empty() { Self::Null } else { Self::text(text) }
+    }
+
+    /// A time in milliseconds since 1970; null beyond the range of the calendar.
+    pub fn unix_millis(millis: i64) -> Self {
+        OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000)
+            .map_or(Self::Null, Self::Time)
+    }
+
+    /// Whether there is no value.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// The order of this value to a literal; none when it is null or of another type.
+    pub fn compare(&self, literal: &Literal) -> Option<Ordering> {
+        match (self, literal) {
+            (Self::Text(a), Literal::Text(b)) => Some(a.as_ref().cmp(b.as_str())),
+            (Self::Bool(a), Literal::Bool(b)) => Some(a.cmp(b)),
+            (Self::Time(a), Literal::Time(b)) => Some(a.cmp(b)),
+            (Self::Int(a), Literal::Int(b)) => Some(a.cmp(b)),
+            (Self::Int(a), Literal::Float(b)) => (*a as f64).partial_cmp(b),
+            (Self::Float(a), Literal::Int(b)) => a.partial_cmp(&(*b as f64)),
+            (Self::Float(a), Literal::Float(b)) => a.partial_cmp(b),
+            _ => None,
+        }
+    }
+
+    /// The text that `contains` looks into: text as it is, numbers in decimal.
+    pub(super) fn as_text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Text(text) => Some(Cow::Borrowed(text)),
+            Self::Int(value) => Some(Cow::Owned(value.to_string())),
+            Self::Float(value) => Some(Cow::Owned(value.to_string())),
+            Self::Null | Self::Bool(_) | Self::Time(_) => None,
+        }
+    }
+
+    /// The order in a sorted list: null first, then by value; types never mix in one column, and
+    /// if they do, they stand in the order of this enum.
+    pub fn sort_order(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            (Self::Int(a), Self::Int(b)) => a.cmp(b),
+            (Self::Float(a), Self::Float(b)) => a.total_cmp(b),
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
+            (Self::Time(a), Self::Time(b)) => a.cmp(b),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Null => 0,
+            Self::Bool(_) => 1,
+            Self::Int(_) => 2,
+            Self::Float(_) => 3,
+            Self::Text(_) => 4,
+            Self::Time(_) => 5,
+        }
+    }
+}
+
+/// Upper case, character by character: what has no single upper-case character stays as it is.
+pub(super) fn upper_case(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            let mut upper = c.to_uppercase();
+            match (upper.next(), upper.next()) {
+                (Some(single), None) => single,
+                _ => c,
+            }
+        })
+        .collect()
+}
