@@ -1,24 +1,23 @@
 //! The HTTP APIs as types and tables: what the server serves and what the client calls.
 //!
-//! Nothing here does I/O, knows an HTTP library or the model. One side of the house ([`weft-api`])
-//! reads the tables to build its routes, the other side (`weft-client`, the commands) to make its
-//! calls; both share the types of the bodies. What flows through:
+//! Nothing here does I/O, knows an HTTP library or the model. The server (`weft-api`) reads the
+//! tables to build its routes, the other side (`weft-client`, the commands) to make its calls; both
+//! share the types of the bodies. What flows through:
 //!
 //! - [`paths`]: which API a request path belongs to, and its older spellings;
 //! - [`operation`]: one row per operation: id, method, path, access, bodies, statuses;
-//! - [`resource`]: the rows, the bodies and the [`Kind`](kind::Kind) of every resource, a file each;
+//! - [`resource`]: the rows, the bodies and the [`Kind`] of every resource, a file each;
 //! - [`body`]: how a request body is described, decoded and checked;
 //! - [`entity`], [`envelope`], [`error`]: what every answer has in common;
 //! - [`permission`], [`headers`]: names.
 //!
 //! A new resource is a new file in [`resource`] and a line in its tables.
-//!
-//! [`weft-api`]: https://github.com/weft-net/weft
 
 pub mod body;
 pub mod entity;
 pub mod envelope;
 pub mod error;
+mod filter;
 pub mod headers;
 pub mod json;
 pub mod kind;
@@ -32,6 +31,7 @@ pub use body::{Body, BodyError, Field, FieldType, Need, Verb};
 pub use entity::{Base, EntityRef, Link, Links, NamedRole};
 pub use envelope::{Created, Empty, Envelope, Meta, Pagination};
 pub use error::{Cause, ErrorBody, ErrorCode, ErrorEnvelope};
+pub use filter::filter_text;
 pub use json::{JsonMap, TagValue, Tags};
 pub use kind::Kind;
 pub use operation::{Access, Method, Operation, Request, Response};

@@ -1,0 +1,156 @@
+//! Calls by the rows of the contract, with a session, over one API of one controller.
+
+use std::sync::{PoisonError, RwLock};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use weft_contract::envelope::{Envelope, MAX_LIMIT, Pagination};
+use weft_contract::{Api, Method, Operation, headers};
+
+use crate::address::Address;
+use crate::error::{Error, Result};
+use crate::http::{Answer, Http, Outgoing, Tls};
+
+/// Query parameters of a call.
+pub type Query<'a> = [(&'a str, &'a str)];
+
+/// The most pages of one list: 200,000 entities and no endless loop with an odd server.
+const MAX_PAGES: usize = 400;
+
+/// One page of a list.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    /// The entities.
+    pub items: Vec<T>,
+    /// Where in the list they are.
+    pub pagination: Option<Pagination>,
+}
+
+/// Calls one API of one controller, with a session once there is one.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    http: Http,
+    address: Address,
+    api: Api,
+    session: RwLock<Option<String>>,
+}
+
+impl Caller {
+    pub(crate) fn new(address: Address, api: Api, tls: &Tls) -> Result<Self> {
+        Ok(Self { http: Http::new(tls)?, address, api, session: RwLock::new(None) })
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The session token, if there is one.
+    pub(crate) fn session(&self) -> Option<String> {
+        self.session.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_session(&self, token: Option<String>) {
+        *self.session.write().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    /// The `data` of a call.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        let answer = self.send(operation, ids, query, body).await?;
+        answer.envelope().map(|envelope: Envelope<T>| envelope.data)
+    }
+
+    /// A call that answers with a body of its own.
+    pub(crate) async fn raw(&self, operation: &Operation, ids: &[&str]) -> Result<Vec<u8>> {
+        Ok(self.send(operation, ids, &[], None).await?.accept()?.body)
+    }
+
+    /// One page of a list.
+    pub(crate) async fn page<T: DeserializeOwned>(
+        &self,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+    ) -> Result<Page<T>> {
+        let answer = self.send(operation, ids, query, None).await?;
+        let envelope: Envelope<Vec<T>> = answer.envelope()?;
+        Ok(Page { items: envelope.data, pagination: envelope.meta.pagination })
+    }
+
+    /// All of a list, page by page. A filter that brings its own `limit` or `skip` is sent once.
+    pub(crate) async fn list_all<T: DeserializeOwned>(
+        &self,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+    ) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        for _ in 0..MAX_PAGES {
+            let (limit, offset) = (MAX_LIMIT.to_string(), all.len().to_string());
+            let mut paged = query.to_vec();
+            paged.extend([("limit", limit.as_str()), ("offset", offset.as_str())]);
+            let page = self.page(operation, ids, &paged).await?;
+            let got = page.items.len();
+            all.extend(page.items);
+            let total = page.pagination.map_or(0, |at| at.total_count);
+            // A page that is not what was asked for: the filter has paging of its own.
+            let own = page
+                .pagination
+                .is_some_and(|at| at.limit != MAX_LIMIT || at.offset.to_string() != offset);
+            if got == 0 || own || i64::try_from(all.len()).unwrap_or(i64::MAX) >= total {
+                return Ok(all);
+            }
+        }
+        Err(Error::Answer {
+            url: format!("{}{}", self.address, operation.path),
+            status: 200,
+            reason: format!("the list does not end after {MAX_PAGES} pages"),
+        })
+    }
+
+    async fn send(
+        &self,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<Answer> {
+        let mut url = self.address.at(self.api, &operation.fill(ids)?)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let session = self.session().map(|token| (headers::SESSION, token));
+        let body = match body {
+            Some(body) => Some(body.to_string()),
+            // Servers want to see JSON on these even where nothing need be said.
+            None if matches!(operation.method, Method::Post | Method::Put | Method::Patch) => {
+                Some("{}".to_owned())
+            }
+            None => None,
+        };
+        let accept = ("accept", format!("{}, */*;q=0.5", headers::JSON));
+        let request = Outgoing {
+            method: operation.method,
+            url,
+            headers: session.into_iter().chain([accept]).collect(),
+            body: body.map(|text| (headers::JSON, text.into_bytes())),
+        };
+        self.http.send(&request).await
+    }
+}
+
+/// A body of the contract as JSON.
+pub(crate) fn to_value<B: serde::Serialize>(body: &B) -> Result<Value> {
+    serde_json::to_value(body).map_err(|error| Error::Request(error.to_string()))
+}
+
+/// The row with this id; the tables are checked to hold it.
+pub(crate) fn row(api: Api, id: &'static str) -> Result<&'static Operation> {
+    weft_contract::resource::operation(api, id)
+        .ok_or_else(|| Error::Request(format!("there is no operation {id} in {api}")))
+}

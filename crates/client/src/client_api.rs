@@ -1,0 +1,354 @@
+//! What an application does: log in, look at its services, ask for permission to use them.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use weft_contract::json::{Password, Username};
+use weft_contract::resource::edge_router::{EdgeRouterCommon, OwnEdgeRouterDetail};
+use weft_contract::resource::identity::{EnvInfo, IdentityDetail, SdkInfo};
+use weft_contract::resource::server::Version;
+use weft_contract::resource::service::{ALL_CONFIG_TYPES, ServiceDetail, ServiceEdgeRouters};
+use weft_contract::resource::service_session::{SessionBody, SessionDetail};
+use weft_contract::resource::session::{
+    ApiSessionDetail, AuthenticateBody, ServiceUpdates, SessionCertificateBody,
+    SessionCertificateCreated, method,
+};
+use weft_contract::{Api, Empty, Timestamp};
+use weft_identity::{IdentityFile, LiveIdentity, TrustBundle};
+
+use crate::address::Address;
+use crate::call::{Caller, Query, row, to_value};
+use crate::error::{Error, Result};
+use crate::http::Tls;
+use crate::trust::read_bundle;
+
+const API: Api = Api::Client;
+
+/// How to log in.
+#[derive(Clone, Debug)]
+pub enum Credentials {
+    /// By name and password.
+    Password {
+        /// The login name.
+        username: Username,
+        /// The password.
+        password: Password,
+    },
+    /// By the certificate that TLS shows.
+    Certificate,
+}
+
+impl Credentials {
+    /// By name and password.
+    ///
+    /// # Errors
+    /// When one of them is shorter or longer than a controller takes.
+    pub fn password(username: impl Into<String>, password: impl Into<String>) -> Result<Self> {
+        let wrong = |what: &str, error| Error::Request(format!("the {what} {error}"));
+        let username =
+            Username::try_from(username.into()).map_err(|error| wrong("login name", error))?;
+        let password =
+            Password::try_from(password.into()).map_err(|error| wrong("password", error))?;
+        Ok(Self::Password { username, password })
+    }
+
+    fn method(&self) -> &'static str {
+        match self {
+            Self::Password { .. } => method::PASSWORD,
+            Self::Certificate => method::CERT,
+        }
+    }
+}
+
+/// What a client says about itself when it logs in.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// The program.
+    pub sdk: SdkInfo,
+    /// The machine.
+    pub env: EnvInfo,
+    /// Config types whose configs come with services by default.
+    pub config_types: Vec<String>,
+}
+
+/// A caller of the client API.
+///
+/// Once logged in, a session that has ended is made anew by itself, once per call.
+#[derive(Debug)]
+pub struct ClientApi {
+    caller: Caller,
+    login: Mutex<Option<(Credentials, About)>>,
+}
+
+impl ClientApi {
+    /// A client of the controller at this address, not logged in.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn new(address: Address, tls: &Tls) -> Result<Self> {
+        Ok(Self { caller: Caller::new(address, API, tls)?, login: Mutex::new(None) })
+    }
+
+    /// A client of the first controller that an identity file names, as that identity.
+    ///
+    /// # Errors
+    /// When the file names no controller, or its key and certificates cannot be loaded.
+    pub fn of_identity(file: &IdentityFile) -> Result<Self> {
+        let first = file.controllers().next().unwrap_or_default();
+        let identity = LiveIdentity::load(file.section())?;
+        Self::new(first.parse()?, &Tls::Identity(identity))
+    }
+
+    /// Where the controller is.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        self.caller.address()
+    }
+
+    /// The session token, once logged in: what routers are shown.
+    #[must_use]
+    pub fn token(&self) -> Option<String> {
+        self.caller.session()
+    }
+
+    /// Logs in and remembers how.
+    ///
+    /// # Errors
+    /// When the controller refuses, or asks for a second factor.
+    pub async fn login(&self, credentials: Credentials, about: About) -> Result<ApiSessionDetail> {
+        let session = authenticate(&self.caller, API, &credentials, &about).await?;
+        *self.remembered() = Some((credentials, about));
+        Ok(session)
+    }
+
+    /// Logs in again as before.
+    ///
+    /// # Errors
+    /// As [`ClientApi::login`]; or when there was no login.
+    pub async fn login_again(&self) -> Result<ApiSessionDetail> {
+        let Some((credentials, about)) = self.remembered().clone() else {
+            return Err(Error::Request("there was no login before".to_owned()));
+        };
+        authenticate(&self.caller, API, &credentials, &about).await
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    /// When the controller cannot be reached.
+    pub async fn logout(&self) -> Result<()> {
+        *self.remembered() = None;
+        let row = row(API, "deleteCurrentAPISession")?;
+        let _: Empty = self.caller.call(row, &[], &[], None).await?;
+        self.caller.set_session(None);
+        Ok(())
+    }
+
+    /// Version, capabilities and API addresses of the controller; needs no login.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn version(&self) -> Result<Version> {
+        self.caller.call(row(API, "listVersion")?, &[], &[], None).await
+    }
+
+    /// The CA bundle of the network; needs no login.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`]; or when it holds no certificate.
+    pub async fn ca_certificates(&self) -> Result<TrustBundle> {
+        let body = self.caller.raw(row(API, "listWellKnownCas")?, &[]).await?;
+        read_bundle(&body)
+    }
+
+    /// The session; asking for it keeps it alive.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn current_session(&self) -> Result<ApiSessionDetail> {
+        self.call("getCurrentAPISession", &[], &[], None).await
+    }
+
+    /// Who is logged in.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn current_identity(&self) -> Result<IdentityDetail> {
+        self.call("getCurrentIdentity", &[], &[], None).await
+    }
+
+    /// The routers the caller may connect to.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn edge_routers(&self) -> Result<Vec<OwnEdgeRouterDetail>> {
+        self.list("getCurrentIdentityEdgeRouters", &[], &[]).await
+    }
+
+    /// The services the caller may dial or host, with all their configs.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn services(&self) -> Result<Vec<ServiceDetail>> {
+        self.list("listServices", &[], &[("configTypes", ALL_CONFIG_TYPES)]).await
+    }
+
+    /// The service of this name, if the caller may dial or host it.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn service_named(&self, name: &str) -> Result<Option<ServiceDetail>> {
+        let filter = format!("name = {}", weft_contract::filter_text(name));
+        let query = [("configTypes", ALL_CONFIG_TYPES), ("filter", filter.as_str())];
+        let found: Vec<ServiceDetail> = self.list("listServices", &[], &query).await?;
+        Ok(found.into_iter().find(|service| service.name == name))
+    }
+
+    /// When the services last changed: worth reading again if it moved.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn services_changed_at(&self) -> Result<Timestamp> {
+        let updates: ServiceUpdates = self.call("listServiceUpdates", &[], &[], None).await?;
+        Ok(updates.last_change_at)
+    }
+
+    /// The routers over which the caller may use a service.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn service_edge_routers(&self, service: &str) -> Result<Vec<EdgeRouterCommon>> {
+        let routers: ServiceEdgeRouters =
+            self.call("listServiceEdgeRouters", &[service], &[], None).await?;
+        Ok(routers.edge_routers)
+    }
+
+    /// Asks for permission to dial or host a service.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn create_session(
+        &self,
+        service: &str,
+        session_type: weft_contract::entity::DialBind,
+    ) -> Result<SessionDetail> {
+        let body = SessionBody {
+            service_id: Some(service.to_owned()),
+            session_type: Some(session_type),
+            tags: None,
+        };
+        self.call("createSession", &[], &[], Some(&to_value(&body)?)).await
+    }
+
+    /// A service session as it is now, with the routers of now.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn session(&self, id: &str) -> Result<SessionDetail> {
+        self.call("detailSession", &[id], &[], None).await
+    }
+
+    /// Gives a service session back.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn delete_session(&self, id: &str) -> Result<()> {
+        let _: Value = self.call("deleteSession", &[id], &[], None).await?;
+        Ok(())
+    }
+
+    /// Asks for a certificate that proves the current session to routers.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn create_session_certificate(&self, csr: &str) -> Result<SessionCertificateCreated> {
+        let body = to_value(&SessionCertificateBody { csr: Some(csr.to_owned()) })?;
+        self.call("createCurrentApiSessionCertificate", &[], &[], Some(&body)).await
+    }
+
+    /// Runs the operation of the client API with this id; logs in again once if the session has
+    /// ended.
+    ///
+    /// # Errors
+    /// [`Error::Api`] with what the controller says when it refuses; others when it was not reached
+    /// or its answer cannot be read.
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        ids: &[&str],
+        query: &Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        let row = row(API, operation)?;
+        let tried = self.caller.session();
+        match self.caller.call(row, ids, query, body).await {
+            Err(error) if error.is_unauthorized() && self.renew(tried.as_deref()).await => {
+                self.caller.call(row, ids, query, body).await
+            }
+            done => done,
+        }
+    }
+
+    async fn list<T: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        ids: &[&str],
+        query: &Query<'_>,
+    ) -> Result<Vec<T>> {
+        let row = row(API, operation)?;
+        let tried = self.caller.session();
+        match self.caller.list_all(row, ids, query).await {
+            Err(error) if error.is_unauthorized() && self.renew(tried.as_deref()).await => {
+                self.caller.list_all(row, ids, query).await
+            }
+            done => done,
+        }
+    }
+
+    /// Whether there is another session than the one that was refused, made now if need be.
+    async fn renew(&self, refused: Option<&str>) -> bool {
+        if self.caller.session().as_deref() != refused {
+            return true;
+        }
+        match self.login_again().await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(%error, "the session has ended and cannot be made anew");
+                false
+            }
+        }
+    }
+
+    fn remembered(&self) -> std::sync::MutexGuard<'_, Option<(Credentials, About)>> {
+        self.login.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Logs in over either API and keeps the token.
+pub(crate) async fn authenticate(
+    caller: &Caller,
+    api: Api,
+    credentials: &Credentials,
+    about: &About,
+) -> Result<ApiSessionDetail> {
+    let mut body = AuthenticateBody {
+        config_types: Some(about.config_types.clone()),
+        env_info: Some(about.env.clone()),
+        sdk_info: Some(about.sdk.clone()),
+        ..AuthenticateBody::default()
+    };
+    if let Credentials::Password { username, password } = credentials {
+        body.username = Some(username.clone());
+        body.password = Some(password.clone());
+    }
+    caller.set_session(None);
+    let query = [("method", credentials.method())];
+    let row = row(api, "authenticate")?;
+    let session: ApiSessionDetail = caller.call(row, &[], &query, Some(&to_value(&body)?)).await?;
+    if let Some(query) = session.auth_queries.first() {
+        return Err(Error::SecondFactor(query.type_id.clone()));
+    }
+    caller.set_session(Some(session.token.clone()));
+    Ok(session)
+}

@@ -1,0 +1,229 @@
+//! Enrollment: from a one-time token to certificates.
+//!
+//! The token is a JWT signed with the key of the very certificate the controller presents at the
+//! address the token names. So: take that certificate, check the token with it, fetch the CA bundle
+//! from its holder ([`crate::trust`]), and only then send requests for certificates to a server that
+//! leads to the bundle (protocol: auth 4 to 6; edge-control-plane 17.1).
+
+use std::time::SystemTime;
+
+use url::Url;
+use weft_contract::resource::enrollment::{EnrollBody, EnrollmentCerts, EnrollmentClaims, method};
+use weft_contract::{Api, Method, headers};
+use weft_identity::token::{self, Expect, TokenError};
+use weft_identity::{
+    Certificate, CertificateRequest, IdentityFile, IdentityMaterial, KeyedChain, PrivateKey, San,
+    Subject, TrustBundle,
+};
+
+use crate::address::Address;
+use crate::call::to_value;
+use crate::error::{Error, Result};
+use crate::http::{Answer, Http, Outgoing, Tls};
+use crate::trust::{bundle_at, leaf_of};
+
+/// A token that its issuer vouches for, and whom to believe from now on.
+#[derive(Clone, Debug)]
+pub struct Invitation {
+    /// What the token says.
+    pub claims: EnrollmentClaims,
+    /// Where its issuer is.
+    pub address: Address,
+    /// The CA bundle of the network.
+    pub bundle: TrustBundle,
+}
+
+/// What a router wants in its certificates besides its id.
+#[derive(Clone, Debug, Default)]
+pub struct RouterNames {
+    /// Subject; the common name is the router's id whatever stands here.
+    pub subject: Subject,
+    /// Names and addresses it is reached by.
+    pub sans: Vec<San>,
+}
+
+/// What a router gets.
+#[derive(Clone, Debug)]
+pub struct RouterCerts {
+    /// Id of the router.
+    pub id: String,
+    /// Client certificate and chain, PEM.
+    pub cert: String,
+    /// Server certificate and chain, PEM.
+    pub server_cert: String,
+    /// CA bundle, PEM.
+    pub ca: String,
+    /// Control addresses of the controllers, as the token names them.
+    pub controllers: Vec<String>,
+}
+
+/// Whom a token enrolls, without any check: to say what it is for, never to trust it.
+///
+/// # Errors
+/// When it is no enrollment token.
+pub fn peek(jwt: &str) -> Result<EnrollmentClaims> {
+    Ok(read_unverified(jwt)?.0)
+}
+
+/// Checks a token with the certificate of its issuer and fetches the CA bundle.
+///
+/// # Errors
+/// When the issuer cannot be reached, did not sign the token, or the token has expired.
+pub async fn verify(jwt: &str) -> Result<Invitation> {
+    let (claims, address) = read_unverified(jwt)?;
+    let leaf = leaf_of(&address).await?;
+    let expect = Expect {
+        now: SystemTime::now(),
+        issuer: Some(&claims.iss),
+        audience: &[],
+        require_expiry: false,
+    };
+    let checked = token::verify_with_certificate(jwt.trim(), &leaf, &expect);
+    let claims: EnrollmentClaims = checked.map_err(|error| match error {
+        weft_identity::Error::Token(reason) => refused(&reason, &address, &leaf),
+        other => other.into(),
+    })?;
+    let bundle = bundle_at(&address, &ca_path(&claims.iss), &leaf).await?;
+    Ok(Invitation { claims, address, bundle })
+}
+
+/// Enrolls an identity by one-time token; the key stays here.
+///
+/// # Errors
+/// When the token cannot be verified, is for something else, or the controller refuses.
+pub async fn enroll_ott(jwt: &str, key: &PrivateKey) -> Result<IdentityFile> {
+    wanted(&peek(jwt)?, method::OTT)?;
+    let invitation = verify(jwt).await?;
+    let claims = &invitation.claims;
+    let subject = Subject { organization: "weft".into(), ..Subject::common_name(&claims.sub) };
+    let request = CertificateRequest::make_pem(key, &subject, &[])?;
+    let certs = invitation.send(method::OTT, headers::PEM, request.into_bytes()).await?;
+    fits(&certs.cert, key)?;
+    let api = invitation.address.at(Api::Client, "")?.to_string();
+    let apis: Vec<String> = certs
+        .controllers
+        .iter()
+        .flat_map(|controller| controller.api_addresses.get(Api::Client.as_str()))
+        .flatten()
+        .filter(|address| address.version == "v1")
+        .map(|address| address.url.clone())
+        .collect();
+    Ok(IdentityFile {
+        apis: if apis.is_empty() { vec![api.clone()] } else { apis },
+        api,
+        id: IdentityMaterial::inline(&key.to_pem(), &certs.cert, &invitation.bundle.to_pem()),
+        ..IdentityFile::default()
+    })
+}
+
+/// Enrolls an edge router by one-time token; the key stays here and serves both certificates.
+///
+/// # Errors
+/// As [`enroll_ott`].
+pub async fn enroll_router(
+    jwt: &str,
+    key: &PrivateKey,
+    names: &RouterNames,
+) -> Result<RouterCerts> {
+    wanted(&peek(jwt)?, method::EDGE_ROUTER)?;
+    let invitation = verify(jwt).await?;
+    let claims = &invitation.claims;
+    let subject = Subject { common_name: claims.sub.clone(), ..names.subject.clone() };
+    let body = EnrollBody {
+        cert_csr: Some(CertificateRequest::make_pem(key, &subject, &names.sans)?),
+        server_cert_csr: Some(CertificateRequest::make_pem(key, &subject, &names.sans)?),
+        ..EnrollBody::default()
+    };
+    let body = to_value(&body)?.to_string().into_bytes();
+    let certs = invitation.send(method::EDGE_ROUTER, headers::JSON, body).await?;
+    fits(&certs.cert, key)?;
+    fits(&certs.server_cert, key)?;
+    TrustBundle::from_pem(certs.ca.as_bytes())?;
+    Ok(RouterCerts {
+        id: claims.sub.clone(),
+        cert: certs.cert,
+        server_cert: certs.server_cert,
+        ca: certs.ca,
+        controllers: claims.controllers(),
+    })
+}
+
+impl Invitation {
+    /// Hands the token in.
+    async fn send(
+        &self,
+        method: &str,
+        media: &'static str,
+        body: Vec<u8>,
+    ) -> Result<EnrollmentCerts> {
+        let mut url = self.address.at(Api::Client, "/enroll")?;
+        url.query_pairs_mut().append_pair("method", method).append_pair("token", &self.claims.jti);
+        let request = Outgoing {
+            method: Method::Post,
+            url,
+            headers: vec![("accept", headers::JSON.to_owned())],
+            body: Some((media, body)),
+        };
+        let http = Http::new(&Tls::Anonymous(self.bundle.clone()))?;
+        read_certs(http.send(&request).await?.accept()?)
+    }
+}
+
+/// Very old controllers answer with bare PEM (protocol: auth 5.2).
+fn read_certs(answer: Answer) -> Result<EnrollmentCerts> {
+    if answer.body.starts_with(b"-----BEGIN") {
+        let cert = String::from_utf8(answer.body.clone())
+            .map_err(|_| answer.odd("PEM with odd characters"))?;
+        return Ok(EnrollmentCerts { cert, ..EnrollmentCerts::default() });
+    }
+    Ok(answer.envelope()?.data)
+}
+
+/// The claims and the issuer's address of a token nobody has checked.
+fn read_unverified(jwt: &str) -> Result<(EnrollmentClaims, Address)> {
+    let (_, claims): (_, EnrollmentClaims) =
+        token::peek(jwt.trim()).map_err(|error| Error::Token(error.to_string()))?;
+    let address = claims.iss.parse()?;
+    Ok((claims, address))
+}
+
+/// Where the issuer hands out its bundle: a path in the token replaces the usual one.
+fn ca_path(issuer: &str) -> String {
+    let path = Url::parse(issuer).map(|url| url.path().trim_end_matches('/').to_owned());
+    let base = path.ok().filter(|path| !path.is_empty());
+    format!(
+        "{}{}",
+        base.as_deref().unwrap_or(Api::Client.base()),
+        weft_contract::paths::CA_CERTIFICATES
+    )
+}
+
+fn wanted(claims: &EnrollmentClaims, method: &str) -> Result<()> {
+    if claims.em == method {
+        return Ok(());
+    }
+    let what = match claims.em.as_str() {
+        method::OTT => "it enrolls an identity: use `weft enroll`",
+        method::EDGE_ROUTER => "it enrolls an edge router: use `weft router enroll`",
+        other => return Err(Error::Token(format!("its method is `{other}`, not `{method}`"))),
+    };
+    Err(Error::Token(what.to_owned()))
+}
+
+fn refused(reason: &TokenError, address: &Address, leaf: &Certificate) -> Error {
+    Error::Token(match reason {
+        TokenError::Signature | TokenError::Algorithm(_) => format!(
+            "it is not signed with the key that {address} presents (certificate {}); either the \
+             token is not from there, or somebody is in between",
+            leaf.fingerprint()
+        ),
+        TokenError::Expired => "it has expired; ask for a new one".to_owned(),
+        other => other.to_string(),
+    })
+}
+
+/// A certificate that was issued must be there and be for our key.
+fn fits(pem: &str, key: &PrivateKey) -> Result<()> {
+    KeyedChain::new(Certificate::from_pem(pem.as_bytes())?, key.clone())?;
+    Ok(())
+}

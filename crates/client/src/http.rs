@@ -1,0 +1,220 @@
+//! One request and its answer: deadlines, bounds, waiting out 429.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderValue};
+use url::Url;
+use weft_contract::envelope::Envelope;
+use weft_contract::error::ErrorEnvelope;
+use weft_contract::{ErrorBody, Method, headers};
+use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientTls, client_config};
+use weft_identity::{LiveIdentity, TrustBundle};
+
+use crate::error::{ApiError, Error, Result, chain};
+
+/// The largest answer that is read, in bytes. A page of 500 identities has about 1 MiB.
+pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
+
+/// Time for one request; a server gives up after 10 s itself.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time to reach a server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a request is sent that is answered 429.
+const ATTEMPTS: u32 = 5;
+/// The longest wait between two of them, whatever the server asks for.
+const MAX_WAIT: Duration = Duration::from_secs(15);
+/// The first wait when the server does not say.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+
+/// Whom a client believes, and as whom it appears.
+#[derive(Clone, Debug)]
+pub enum Tls {
+    /// Believes a bundle and shows no certificate.
+    Anonymous(TrustBundle),
+    /// Believes the bundle of an identity and shows its certificate.
+    Identity(Arc<LiveIdentity>),
+}
+
+/// Sends requests. Cheap to clone; clones share connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Http {
+    client: reqwest::Client,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    /// Media type and bytes.
+    pub(crate) body: Option<(&'static str, Vec<u8>)>,
+}
+
+impl Outgoing {
+    /// GET without anything.
+    pub(crate) fn get(url: Url) -> Self {
+        Self { method: Method::Get, url, headers: Vec::new(), body: None }
+    }
+}
+
+/// An answer, read whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) url: String,
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Http {
+    /// A client that speaks TLS so.
+    pub(crate) fn new(tls: &Tls) -> Result<Self> {
+        let alpn = [ALPN_H2, ALPN_HTTP1];
+        let tls = match tls {
+            Tls::Anonymous(bundle) => ClientTls::anonymous(bundle.clone(), &alpn),
+            Tls::Identity(identity) => ClientTls::of_identity(identity, &alpn),
+        };
+        Self::with_config(client_config(&tls)?)
+    }
+
+    /// A client with a TLS configuration of its own.
+    pub(crate) fn with_config(config: rustls::ClientConfig) -> Result<Self> {
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(config)
+            .https_only(true)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            // Neither the control nor the data channels go through a proxy.
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT)
+            .pool_max_idle_per_host(2)
+            .build()
+            .map_err(|error| Error::Request(chain(&error)))?;
+        Ok(Self { client })
+    }
+
+    /// Sends a request, again after a while if the answer is 429.
+    pub(crate) async fn send(&self, request: &Outgoing) -> Result<Answer> {
+        let mut wait = FIRST_WAIT;
+        for _ in 1..ATTEMPTS {
+            let answer = self.send_once(request).await?;
+            if answer.status != 429 {
+                return Ok(answer);
+            }
+            let asked = retry_after(&answer.headers).unwrap_or(wait).min(MAX_WAIT);
+            tracing::debug!(url = %answer.url, ?asked, "the controller asks to come back later");
+            tokio::time::sleep(asked).await;
+            wait *= 2;
+        }
+        self.send_once(request).await
+    }
+
+    async fn send_once(&self, request: &Outgoing) -> Result<Answer> {
+        let url = shown(&request.url);
+        let method = match request.method {
+            Method::Get => reqwest::Method::GET,
+            Method::Post => reqwest::Method::POST,
+            Method::Put => reqwest::Method::PUT,
+            Method::Patch => reqwest::Method::PATCH,
+            Method::Delete => reqwest::Method::DELETE,
+        };
+        let failed = |action, error: &reqwest::Error| Error::Connection {
+            action,
+            url: url.clone(),
+            reason: reason(error),
+            timeout: error.is_timeout(),
+        };
+        let mut builder = self.client.request(method, request.url.clone());
+        for (name, value) in &request.headers {
+            let value = HeaderValue::try_from(value.as_str())
+                .map_err(|_| Error::Request(format!("header {name} holds odd characters")))?;
+            builder = builder.header(*name, value);
+        }
+        if let Some((media, bytes)) = &request.body {
+            builder = builder.header("content-type", *media).body(bytes.clone());
+        }
+        let mut response = builder.send().await.map_err(|error| failed("reach", &error))?;
+        let status = response.status().as_u16();
+        let headers = std::mem::take(response.headers_mut());
+        let mut body = Vec::new();
+        while let Some(part) =
+            response.chunk().await.map_err(|error| failed("read the answer of", &error))?
+        {
+            if body.len() + part.len() > MAX_ANSWER {
+                return Err(Error::TooLarge { url, limit: MAX_ANSWER });
+            }
+            body.extend_from_slice(&part);
+        }
+        Ok(Answer { url, status, headers, body })
+    }
+}
+
+impl Answer {
+    /// The answer of a success; the refusal of anything else.
+    pub(crate) fn accept(self) -> Result<Self> {
+        if (200..300).contains(&self.status) {
+            return Ok(self);
+        }
+        Err(self.refusal())
+    }
+
+    /// The answer's `data` and `meta`.
+    pub(crate) fn envelope<T: serde::de::DeserializeOwned>(self) -> Result<Envelope<T>> {
+        let answer = self.accept()?;
+        serde_json::from_slice(&answer.body).map_err(|error| answer.odd(&error.to_string()))
+    }
+
+    /// What the controller says about its refusal.
+    fn refusal(self) -> Error {
+        let body = serde_json::from_slice::<ErrorEnvelope>(&self.body)
+            .map(|envelope| envelope.error)
+            // Some refusals come without envelope (protocol: auth 1.4).
+            .or_else(|_| serde_json::from_slice::<ErrorBody>(&self.body));
+        match body {
+            Ok(body) if !body.code.is_empty() => {
+                Box::new(ApiError { status: self.status, body }).into()
+            }
+            _ => {
+                let text = String::from_utf8_lossy(&self.body);
+                let start: String = text.trim().chars().take(200).collect();
+                self.odd(if start.is_empty() { "an empty body" } else { &start })
+            }
+        }
+    }
+
+    pub(crate) fn odd(&self, reason: &str) -> Error {
+        Error::Answer { url: self.url.clone(), status: self.status, reason: reason.to_owned() }
+    }
+}
+
+/// The URL without its query, which may hold tokens.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.to_string()
+}
+
+/// What happened, without the URL that the library puts in front.
+fn reason(error: &reqwest::Error) -> String {
+    let mut next = std::error::Error::source(error);
+    let Some(first) = next else { return error.to_string() };
+    let mut text = String::new();
+    while let Some(source) = next {
+        let part = source.to_string();
+        if !text.contains(&part) {
+            let gap = if text.is_empty() { "" } else { ": " };
+            text = format!("{text}{gap}{part}");
+        }
+        next = source.source();
+    }
+    if text.is_empty() { first.to_string() } else { text }
+}
+
+/// `Retry-After` in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(headers::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}

@@ -1,0 +1,221 @@
+//! What an administrator does: everything in the tables of the management API.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use weft_contract::resource::identity::IdentityDetail;
+use weft_contract::resource::server::Version;
+use weft_contract::resource::session::ApiSessionDetail;
+use weft_contract::{Api, Body, Created, Empty, Kind, Operation};
+
+use crate::address::Address;
+use crate::call::{Caller, Page, Query, row, to_value};
+use crate::client_api::{About, Credentials, authenticate};
+use crate::error::{Error, Result};
+use crate::http::Tls;
+use crate::login::SavedLogin;
+
+const API: Api = Api::Management;
+
+/// A caller of the management API.
+///
+/// ```no_run
+/// # async fn example(ca: weft_identity::TrustBundle) -> weft_client::Result<()> {
+/// use weft_client::{Credentials, ManagementClient, Tls};
+/// use weft_contract::resource::service::{self, ServiceBody};
+///
+/// let client = ManagementClient::new("localhost:1280".parse()?, &Tls::Anonymous(ca))?;
+/// client.login(&Credentials::password("admin", "geheim")?).await?;
+/// let body = ServiceBody {
+///     name: Some("web".into()),
+///     encryption_required: Some(true),
+///     ..ServiceBody::default()
+/// };
+/// let id = client.create(&service::KIND, &body).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ManagementClient {
+    caller: Caller,
+}
+
+impl ManagementClient {
+    /// A client of the controller at this address, not logged in.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn new(address: Address, tls: &Tls) -> Result<Self> {
+        Ok(Self { caller: Caller::new(address, API, tls)? })
+    }
+
+    /// A client with a login that was saved.
+    ///
+    /// # Errors
+    /// When the saved login is not usable; whether it has ended shows at the first call.
+    pub fn resume(login: &SavedLogin) -> Result<Self> {
+        let client = Self::new(login.address()?, &Tls::Anonymous(login.bundle()?))?;
+        client.caller.set_session(Some(login.token.clone()));
+        Ok(client)
+    }
+
+    /// Where the controller is.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        self.caller.address()
+    }
+
+    /// The session token, once logged in.
+    #[must_use]
+    pub fn token(&self) -> Option<String> {
+        self.caller.session()
+    }
+
+    /// Uses a session that was made elsewhere.
+    pub fn set_token(&self, token: impl Into<String>) {
+        self.caller.set_session(Some(token.into()));
+    }
+
+    /// Logs in.
+    ///
+    /// # Errors
+    /// When the controller refuses, or asks for a second factor.
+    pub async fn login(&self, credentials: &Credentials) -> Result<ApiSessionDetail> {
+        authenticate(&self.caller, API, credentials, &About::default()).await
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    /// When the controller cannot be reached.
+    pub async fn logout(&self) -> Result<()> {
+        let _: Empty = self.call(row(API, "deleteCurrentAPISession")?, &[], &[], None).await?;
+        self.caller.set_session(None);
+        Ok(())
+    }
+
+    /// Version of the controller; needs no login.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn version(&self) -> Result<Version> {
+        self.call(row(API, "listVersion")?, &[], &[], None).await
+    }
+
+    /// Who is logged in.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn current_identity(&self) -> Result<IdentityDetail> {
+        self.call(row(API, "getCurrentIdentity")?, &[], &[], None).await
+    }
+
+    /// Runs any operation; `ids` fill the places of its path.
+    ///
+    /// # Errors
+    /// [`Error::Api`] with what the controller says when it refuses; others when it was not reached
+    /// or its answer cannot be read.
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        self.caller.call(operation, ids, query, body).await
+    }
+
+    /// One page of a list.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn page<T: DeserializeOwned>(
+        &self,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+    ) -> Result<Page<T>> {
+        self.caller.page(operation, ids, query).await
+    }
+
+    /// All of a list that passes the filter. A `limit` in the filter is obeyed.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn list_all<T: DeserializeOwned>(
+        &self,
+        operation: &Operation,
+        ids: &[&str],
+        filter: Option<&str>,
+    ) -> Result<Vec<T>> {
+        let query: Vec<_> = filter.map(|filter| ("filter", filter)).into_iter().collect();
+        self.caller.list_all(operation, ids, &query).await
+    }
+
+    /// All entities of a kind that pass the filter.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn list<T: DeserializeOwned>(
+        &self,
+        kind: &Kind,
+        filter: Option<&str>,
+    ) -> Result<Vec<T>> {
+        self.list_all(offered(kind, kind.list(), "listed")?, &[], filter).await
+    }
+
+    /// Makes an entity and answers its id.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn create<B: Body>(&self, kind: &Kind, body: &B) -> Result<String> {
+        let operation = offered(kind, kind.create(), "created")?;
+        let created: Created = self.call(operation, &[], &[], Some(&to_value(body)?)).await?;
+        Ok(created.id)
+    }
+
+    /// Reads an entity.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn get<T: DeserializeOwned>(&self, kind: &Kind, id: &str) -> Result<T> {
+        self.call(offered(kind, kind.detail(), "read")?, &[id], &[], None).await
+    }
+
+    /// Replaces all of an entity.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn replace<B: Body>(&self, kind: &Kind, id: &str, body: &B) -> Result<()> {
+        let operation = offered(kind, kind.replace(), "replaced")?;
+        let _: Value = self.call(operation, &[id], &[], Some(&to_value(body)?)).await?;
+        Ok(())
+    }
+
+    /// Changes the members of an entity that the body holds.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn patch<B: Body>(&self, kind: &Kind, id: &str, body: &B) -> Result<()> {
+        let operation = offered(kind, kind.patch(), "changed")?;
+        let _: Value = self.call(operation, &[id], &[], Some(&to_value(body)?)).await?;
+        Ok(())
+    }
+
+    /// Removes an entity.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn delete(&self, kind: &Kind, id: &str) -> Result<()> {
+        let operation = offered(kind, kind.delete(), "deleted")?;
+        let _: Value = self.call(operation, &[id], &[], None).await?;
+        Ok(())
+    }
+}
+
+fn offered(
+    kind: &Kind,
+    operation: Option<&'static Operation>,
+    done: &str,
+) -> Result<&'static Operation> {
+    operation.ok_or_else(|| Error::Request(format!("{} cannot be {done}", kind.plural)))
+}

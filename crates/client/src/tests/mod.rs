@@ -1,0 +1,341 @@
+//! The clients against a small server that plays the controller.
+
+mod enroll;
+mod server;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use server::{Pki, Reply, Seen, Server};
+use weft_contract::entity::DialBind;
+use weft_contract::resource::service::{self, ServiceBody, ServiceDetail};
+use weft_contract::{Api, Timestamp};
+
+use crate::{
+    About, Address, ClientApi, Credentials, Error, MAX_ANSWER, ManagementClient, SavedLogin, Tls,
+    trust,
+};
+
+const MANAGEMENT: &str = "/edge/management/v1";
+const CLIENT: &str = "/edge/client/v1";
+
+fn session(token: &str, queries: Value) -> Value {
+    json!({"id": "s1", "token": token, "expiresAt": "2026-01-31T12:30:00.000Z",
+        "expirationSeconds": 1800, "authQueries": queries,
+        "identity": {"id": "i1", "name": "admin"}})
+}
+
+fn management(server: &Server, pki: &Pki) -> ManagementClient {
+    let address = server.address.to_string().parse().unwrap();
+    ManagementClient::new(address, &Tls::Anonymous(pki.bundle())).unwrap()
+}
+
+fn client(server: &Server, pki: &Pki) -> ClientApi {
+    let address = server.address.to_string().parse().unwrap();
+    ClientApi::new(address, &Tls::Anonymous(pki.bundle())).unwrap()
+}
+
+fn admin() -> Credentials {
+    Credentials::password("admin", "geheim").unwrap()
+}
+
+#[test]
+fn addresses_are_read_in_many_forms() {
+    for (given, shown) in [
+        ("localhost:1280", "https://localhost:1280"),
+        ("https://ctrl.example:1280/edge/management/v1", "https://ctrl.example:1280"),
+        (" https://ctrl.example/ ", "https://ctrl.example"),
+        ("[::1]:1280", "https://[::1]:1280"),
+    ] {
+        let address: Address = given.parse().unwrap();
+        assert_eq!(address.to_string(), shown);
+    }
+    let address: Address = "ctrl.example:1280".parse().unwrap();
+    assert_eq!((address.host(), address.port()), ("ctrl.example", 1280));
+    assert_eq!(
+        address.at(Api::Client, "/version").unwrap().as_str(),
+        "https://ctrl.example:1280/edge/client/v1/version"
+    );
+    for wrong in ["", "http://ctrl:80", "tls:ctrl:6262", "a b", "https://user:pw@ctrl"] {
+        assert!(matches!(wrong.parse::<Address>(), Err(Error::Address { .. })), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn login_then_create_with_the_session() {
+    let pki = Pki::new();
+    let server = Server::start(&pki, |seen: &Seen| {
+        if seen.is("POST", "/edge/management/v1/authenticate") {
+            return Reply::data(session("t-1", json!([])));
+        }
+        assert_eq!(seen.session.as_deref(), Some("t-1"));
+        Reply::json(201, &json!({"data": {"_links": {}, "id": "svc1"}, "meta": {}}))
+    })
+    .await;
+    let api = management(&server, &pki);
+    let login = api.login(&admin()).await.unwrap();
+    assert_eq!(login.expiration_seconds, Some(1800));
+    let body = ServiceBody {
+        name: Some("web".into()),
+        encryption_required: Some(true),
+        ..ServiceBody::default()
+    };
+    assert_eq!(api.create(&service::KIND, &body).await.unwrap(), "svc1");
+
+    let seen = server.seen();
+    assert_eq!(seen[0].parameter("method").as_deref(), Some("password"));
+    assert_eq!(seen[0].json()["username"], "admin");
+    assert_eq!(seen[0].json()["password"], "geheim");
+    assert!(seen[1].is("POST", "/edge/management/v1/services"));
+    assert_eq!(seen[1].json(), json!({"encryptionRequired": true, "name": "web"}));
+    assert_eq!(seen[1].media, "application/json");
+}
+
+#[tokio::test]
+async fn lists_are_read_page_by_page() {
+    let pki = Pki::new();
+    let server = Server::start(&pki, |seen: &Seen| {
+        let number = |name| seen.parameter(name).unwrap().parse::<usize>().unwrap();
+        let (limit, offset, total) = (number("limit"), number("offset"), 1203);
+        let page: Vec<Value> = (offset..total.min(offset + limit))
+            .map(|index| json!({"id": format!("s{index}"), "name": "x"}))
+            .collect();
+        Reply::json(
+            200,
+            &json!({"data": page, "meta": {"pagination":
+            {"limit": limit, "offset": offset, "totalCount": total}}}),
+        )
+    })
+    .await;
+    let api = management(&server, &pki);
+    let all: Vec<ServiceDetail> =
+        api.list(&service::KIND, Some("name contains \"x y\"")).await.unwrap();
+    assert_eq!(all.len(), 1203);
+    assert_eq!(all[1202].base.id, "s1202");
+    assert_eq!(server.count("GET", &format!("{MANAGEMENT}/services")), 3);
+    assert_eq!(server.seen()[0].parameter("filter").unwrap(), "name contains \"x y\"");
+}
+
+#[tokio::test]
+async fn a_limit_in_the_filter_is_obeyed() {
+    let pki = Pki::new();
+    let server = Server::start(&pki, |_: &Seen| {
+        Reply::json(
+            200,
+            &json!({"data": [{"id": "a"}, {"id": "b"}], "meta": {"pagination":
+            {"limit": 2, "offset": 0, "totalCount": 90}}}),
+        )
+    })
+    .await;
+    let api = management(&server, &pki);
+    let two: Vec<Value> = api.list(&service::KIND, Some("true limit 2")).await.unwrap();
+    assert_eq!(two.len(), 2);
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn refusals_say_what_the_controller_says() {
+    let pki = Pki::new();
+    let server = Server::start(&pki, |seen: &Seen| match seen.path.as_str() {
+        "/edge/management/v1/services" => Reply::json(
+            400,
+            &json!({"error": {
+            "code": "COULD_NOT_VALIDATE", "message": "The document is invalid", "requestId": "r",
+            "cause": {"field": "name", "reason": "name must be unique", "value": "web"}},
+            "meta": {}}),
+        ),
+        "/edge/management/v1/services/gone" => Reply::error(404, "NOT_FOUND", "not found"),
+        _ => Reply { status: 502, headers: vec![], body: b"<html>bad gateway".to_vec() },
+    })
+    .await;
+    let api = management(&server, &pki);
+    let error = api.create(&service::KIND, &ServiceBody::default()).await.unwrap_err();
+    assert_eq!(error.api().unwrap().code(), "COULD_NOT_VALIDATE");
+    assert_eq!(
+        error.to_string(),
+        "The document is invalid (400 COULD_NOT_VALIDATE): name: name must be unique (value `web`)"
+    );
+    let error = api.get::<Value>(&service::KIND, "gone").await.unwrap_err();
+    assert!(error.is_not_found() && !error.is_temporary());
+    let error = api.version().await.unwrap_err();
+    assert!(matches!(error, Error::Answer { status: 502, .. }), "{error}");
+    assert!(error.is_temporary() && error.to_string().contains("bad gateway"));
+}
+
+#[tokio::test]
+async fn too_many_requests_are_waited_out() {
+    let pki = Pki::new();
+    let times = AtomicUsize::new(0);
+    let server = Server::start(&pki, move |_: &Seen| match times.fetch_add(1, Ordering::SeqCst) {
+        0 | 1 => Reply::error(429, "SERVER_TOO_MANY_REQUESTS", "later").with("retry-after", "0"),
+        _ => Reply::data(json!({"version": "v2.1.0"})),
+    })
+    .await;
+    let api = management(&server, &pki);
+    assert_eq!(api.version().await.unwrap().version, "v2.1.0");
+    assert_eq!(server.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn endless_answers_are_cut() {
+    let pki = Pki::new();
+    let server = Server::start(&pki, |_: &Seen| Reply {
+        status: 200,
+        headers: vec![],
+        body: vec![b' '; MAX_ANSWER + 1],
+    })
+    .await;
+    let error = management(&server, &pki).version().await.unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn strangers_are_not_believed() {
+    let pki = Pki::new();
+    let server = Server::start(&pki, |_: &Seen| Reply::data(json!({}))).await;
+    let error = management(&server, &Pki::new()).version().await.unwrap_err();
+    assert!(matches!(error, Error::Connection { timeout: false, .. }), "{error}");
+    assert!(server.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_stranger_shows_certificate_and_bundle() {
+    let pki = Pki::new();
+    let store = weft_identity::write_ca_store(pki.bundle().certificates());
+    let server = Server::start(&pki, move |_: &Seen| Reply {
+        status: 200,
+        headers: vec![("content-type", "application/pkcs7-mime".into())],
+        body: store.clone().into_bytes(),
+    })
+    .await;
+    let stranger = trust::meet(&server.address.to_string().parse().unwrap()).await.unwrap();
+    assert_eq!(stranger.leaf, *pki.server.leaf());
+    assert_eq!(stranger.bundle.certificates(), pki.bundle().certificates());
+    // A bundle the server's own certificate does not lead to is of no use.
+    let store = weft_identity::write_ca_store(Pki::new().bundle().certificates());
+    let server = Server::start(&pki, move |_: &Seen| Reply {
+        status: 200,
+        headers: vec![],
+        body: store.clone().into_bytes(),
+    })
+    .await;
+    assert!(trust::meet(&server.address.to_string().parse().unwrap()).await.is_err());
+}
+
+#[tokio::test]
+async fn an_application_finds_its_service() {
+    let pki = Pki::new();
+    let server = Server::start(&pki, |seen: &Seen| match seen.path.strip_prefix(CLIENT).unwrap() {
+        "/authenticate" => Reply::data(session("t", json!([]))),
+        "/services" => Reply::json(
+            200,
+            &json!({"data": [{"id": "s1", "name": "w\"eb",
+            "permissions": ["Dial"], "config": {"host.v1": {"port": 80}}}],
+            "meta": {"pagination": {"limit": 500, "offset": 0, "totalCount": 1}}}),
+        ),
+        "/sessions" => Reply::json(
+            201,
+            &json!({"data": {"id": "x", "token": "jwt",
+            "type": "Dial", "edgeRouters": [{"name": "er1",
+                "supportedProtocols": {"tls": "tls://er1:3022"}}]}, "meta": {}}),
+        ),
+        "/services/s1/edge-routers" => Reply::data(json!({"edgeRouters": [{"name": "er1"}]})),
+        path => panic!("{path}"),
+    })
+    .await;
+    let api = client(&server, &pki);
+    let about = About { config_types: vec!["all".into()], ..About::default() };
+    api.login(Credentials::Certificate, about).await.unwrap();
+    let found = api.service_named("w\"eb").await.unwrap().unwrap();
+    assert_eq!(found.config["host.v1"]["port"], 80);
+    let session = api.create_session("s1", DialBind::Dial).await.unwrap();
+    assert_eq!(session.edge_routers[0].address("tls"), Some("tls://er1:3022"));
+    assert_eq!(api.service_edge_routers("s1").await.unwrap()[0].name, "er1");
+
+    let seen = server.seen();
+    assert_eq!(seen[0].parameter("method").as_deref(), Some("cert"));
+    assert_eq!(seen[0].json()["configTypes"], json!(["all"]));
+    assert_eq!(seen[1].parameter("filter").unwrap(), r#"name = "w\"eb""#);
+    assert_eq!(seen[1].parameter("configTypes").unwrap(), "all");
+    assert_eq!(seen[2].json(), json!({"serviceId": "s1", "type": "Dial"}));
+}
+
+#[tokio::test]
+async fn a_session_that_ended_is_made_anew_once() {
+    let pki = Pki::new();
+    let logins = AtomicUsize::new(0);
+    let server = Server::start(&pki, move |seen: &Seen| {
+        if seen.path.ends_with("/authenticate") {
+            let number = logins.fetch_add(1, Ordering::SeqCst) + 1;
+            return Reply::data(session(&format!("t{number}"), json!([])));
+        }
+        match seen.session.as_deref() {
+            Some("t2") if seen.path.ends_with("/current-identity") => {
+                Reply::data(json!({"id": "i1"}))
+            }
+            _ => Reply::error(401, "UNAUTHORIZED", "no"),
+        }
+    })
+    .await;
+    let api = client(&server, &pki);
+    api.login(Credentials::Certificate, About::default()).await.unwrap();
+    assert_eq!(api.current_identity().await.unwrap().base.id, "i1");
+    assert_eq!(api.token().as_deref(), Some("t2"));
+    // What stays refused is not asked for ever.
+    assert!(api.current_session().await.unwrap_err().is_unauthorized());
+    assert_eq!(server.count("POST", &format!("{CLIENT}/authenticate")), 3);
+}
+
+#[tokio::test]
+async fn a_second_factor_is_named() {
+    let pki = Pki::new();
+    let server = Server::start(&pki, |_: &Seen| {
+        Reply::data(session("t", json!([{"typeId": "MFA", "provider": "ziti"}])))
+    })
+    .await;
+    let error = management(&server, &pki).login(&admin()).await.unwrap_err();
+    assert!(matches!(error, Error::SecondFactor(ref kind) if kind == "MFA"));
+}
+
+#[tokio::test]
+async fn nobody_there_is_temporary() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let tls = Tls::Anonymous(Pki::new().bundle());
+    let api = ManagementClient::new(address.to_string().parse().unwrap(), &tls).unwrap();
+    let asked = tokio::time::timeout(Duration::from_secs(20), api.version()).await.unwrap();
+    let error = asked.unwrap_err();
+    assert!(error.is_temporary(), "{error}");
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[test]
+fn logins_are_saved_for_their_owner_only() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("weft");
+    assert_eq!(SavedLogin::load(&directory).unwrap(), None);
+    let login = SavedLogin {
+        controller: "https://localhost:1280".into(),
+        username: "admin".into(),
+        token: "secret-token".into(),
+        expires_at: Timestamp::from_millis(1_767_323_045_678),
+        ca: Pki::new().bundle().to_pem(),
+    };
+    login.save(&directory).unwrap();
+    assert_eq!(SavedLogin::load(&directory).unwrap().unwrap(), login);
+    assert!(!format!("{login:?}").contains("secret-token"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(SavedLogin::path(&directory)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    assert_eq!(ManagementClient::resume(&login).unwrap().token().as_deref(), Some("secret-token"));
+    std::fs::write(SavedLogin::path(&directory), "{").unwrap();
+    let error = SavedLogin::load(&directory).unwrap_err();
+    assert!(error.to_string().contains("log in again"), "{error}");
+    SavedLogin::remove(&directory).unwrap();
+    SavedLogin::remove(&directory).unwrap();
+}

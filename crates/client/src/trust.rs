@@ -1,0 +1,90 @@
+//! How a controller is believed that nobody has met before.
+//!
+//! A controller hands out the CA bundle of its network to anybody, over TLS that nobody can verify
+//! yet. So two connections are made: the first believes anybody and takes only the leaf certificate
+//! that the server proves to hold; somebody vouches for that leaf (the signature of an enrollment
+//! token, or a person who compares its fingerprint); the second believes that leaf alone and fetches
+//! the bundle (protocol: auth 4.2, 6; edge-control-plane 17.1).
+
+use std::time::SystemTime;
+
+use weft_contract::Api;
+use weft_contract::paths::CA_CERTIFICATES;
+use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, collecting_client_config};
+use weft_identity::{Certificate, TrustBundle, Usage, Verify, read_ca_store};
+
+use crate::address::Address;
+use crate::error::{Error, Result};
+use crate::http::{Http, Outgoing, Tls};
+
+/// A controller that nobody has vouched for yet.
+#[derive(Clone, Debug)]
+pub struct Stranger {
+    /// The certificate it proved to hold.
+    pub leaf: Certificate,
+    /// The bundle it hands out, to which the certificate leads.
+    pub bundle: TrustBundle,
+}
+
+/// Meets a controller: its certificate and its bundle, for a person to compare and to agree to.
+///
+/// # Errors
+/// When it cannot be reached, or its certificate does not lead to its bundle.
+pub async fn meet(address: &Address) -> Result<Stranger> {
+    let chain = presented(address).await?;
+    let leaf = first(address, &chain)?;
+    let bundle = bundle_of(address, &leaf).await?;
+    let ders: Vec<_> = chain.iter().map(|certificate| certificate.der().clone()).collect();
+    let how = Verify { usage: Usage::Server, ..Verify::default() };
+    bundle.verify(&ders, how, SystemTime::now())?;
+    Ok(Stranger { leaf, bundle })
+}
+
+/// The certificate a controller proves to hold, believed by nobody.
+pub(crate) async fn leaf_of(address: &Address) -> Result<Certificate> {
+    first(address, &presented(address).await?)
+}
+
+/// The bundle that the holder of this certificate hands out.
+pub(crate) async fn bundle_of(address: &Address, leaf: &Certificate) -> Result<TrustBundle> {
+    bundle_at(address, &format!("{}{CA_CERTIFICATES}", Api::Client.base()), leaf).await
+}
+
+/// The same at another path.
+pub(crate) async fn bundle_at(
+    address: &Address,
+    path: &str,
+    leaf: &Certificate,
+) -> Result<TrustBundle> {
+    let http = Http::new(&Tls::Anonymous(TrustBundle::new([leaf.clone()])))?;
+    let answer = http.send(&Outgoing::get(address.join(path)?)).await?.accept()?;
+    read_bundle(&answer.body)
+}
+
+/// A bundle as controllers write it.
+pub(crate) fn read_bundle(body: &[u8]) -> Result<TrustBundle> {
+    Ok(TrustBundle::new(read_ca_store(body)?))
+}
+
+/// The chain a controller presents, leaf first.
+async fn presented(address: &Address) -> Result<Vec<Certificate>> {
+    let (config, collected) = collecting_client_config(&[ALPN_H2, ALPN_HTTP1])?;
+    let http = Http::with_config(config)?;
+    let url = address.at(Api::Client, CA_CERTIFICATES)?;
+    // Whatever it answers: only what TLS proved is taken.
+    let asked = http.send(&Outgoing::get(url)).await;
+    let chain = collected.chain();
+    if chain.is_empty() {
+        asked?;
+    }
+    chain.into_iter().map(|der| Ok(Certificate::from_der(der)?)).collect()
+}
+
+fn first(address: &Address, chain: &[Certificate]) -> Result<Certificate> {
+    chain.first().cloned().ok_or_else(|| Error::Connection {
+        action: "learn the certificate of",
+        url: address.to_string(),
+        reason: "it presented none".to_owned(),
+        timeout: false,
+    })
+}
