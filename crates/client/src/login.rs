@@ -27,8 +27,9 @@ pub struct SavedLogin {
     pub username: String,
     /// The session token.
     pub token: String,
-    /// When the session ends unless it is used.
-    pub expires_at: Timestamp,
+    /// When the session ends unless it is used, if the controller said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     /// Whom to believe, PEM.
     pub ca: String,
 }

@@ -320,7 +320,7 @@ fn logins_are_saved_for_their_owner_only() {
         controller: "https://localhost:1280".into(),
         username: "admin".into(),
         token: "secret-token".into(),
-        expires_at: Timestamp::from_millis(1_767_323_045_678),
+        expires_at: Some(Timestamp::from_millis(1_767_323_045_678)),
         ca: Pki::new().bundle().to_pem(),
     };
     login.save(&directory).unwrap();
