@@ -20,6 +20,7 @@
 
 mod address;
 mod capability;
+pub mod edge;
 mod error;
 pub mod frame;
 mod headers;

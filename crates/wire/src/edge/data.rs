@@ -1,0 +1,66 @@
+//! Data of a connection whose flow control lies with the router (protocol: sdk 10).
+
+use super::{content_type, header};
+use crate::error::WireError;
+use crate::hello;
+use crate::message::Message;
+use bytes::Bytes;
+
+/// Flags of [`Data`]. All bits travel from end to end as they are.
+pub mod data_flags {
+    /// The sender will send no more.
+    pub const FIN: u32 = 1;
+    /// Header 128 names the message, for tracing.
+    pub const TRACE_UUID: u32 = 2;
+    /// The sender understands [`MULTIPART_MSG`].
+    pub const MULTIPART: u32 = 4;
+    /// The connection is a stream: data may be joined and split.
+    pub const STREAM: u32 = 8;
+    /// The data is a run of messages, each with a u16 length in front.
+    pub const MULTIPART_MSG: u32 = 16;
+}
+
+/// Data of a connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Data {
+    /// The connection.
+    pub conn_id: u32,
+    /// See [`data_flags`].
+    pub flags: u32,
+    /// Names the message, for tracing.
+    pub uuid: Option<Bytes>,
+    /// The data.
+    pub data: Bytes,
+}
+
+impl Data {
+    /// Reads the message; the data is not copied.
+    pub fn from_message(message: &Message) -> Result<Self, WireError> {
+        message.expect(content_type::DATA)?;
+        Ok(Self {
+            conn_id: message.required_u32(header::CONN_ID)?,
+            flags: message.headers.get_u32(header::FLAGS).unwrap_or(0),
+            uuid: message.headers.get_bytes(hello::header::REFLECTED),
+            data: message.body.clone(),
+        })
+    }
+
+    /// The message; the data is not copied.
+    pub fn to_message(&self) -> Message {
+        let mut message = Message::new(content_type::DATA, self.data.clone());
+        let headers = &mut message.headers;
+        headers.set_u32(header::CONN_ID, self.conn_id);
+        if self.flags != 0 {
+            headers.set_u32(header::FLAGS, self.flags);
+        }
+        if let Some(uuid) = &self.uuid {
+            headers.set(hello::header::REFLECTED, uuid);
+        }
+        message
+    }
+
+    /// True if the sender will send no more.
+    pub fn is_fin(&self) -> bool {
+        self.flags & data_flags::FIN != 0
+    }
+}

@@ -1,0 +1,160 @@
+//! SDK and edge router: connect, bind, data and their answers.
+//!
+//! ```text
+//! SDK                      router                                     host
+//!  | hello, session token -> |                                          |
+//!  |                         | <- Bind                                  |
+//!  |                         | -> StateConnected, later BindSuccess     |
+//!  | Connect ->              | -> Dial                                  |
+//!  |                         | <- DialSuccess                           |
+//!  | <- StateConnected       |                                          |
+//!  | Data <->                | <-> Data                                 |
+//!  | StateClosed <->         | <-> StateClosed                          |
+//! ```
+//!
+//! Both sides name connections by an id that is theirs for the channel: SDKs count up from 0 or 1,
+//! routers from 0x8000_0000. Where a connection's flow control lies with the SDK, [`Data`] is
+//! replaced by the messages of [`payload`](crate::payload) (protocol: sdk 4 to 13).
+
+mod connect;
+mod data;
+mod error;
+mod host;
+mod token;
+
+pub use connect::{Connect, StateClosed, StateConnected, XgressGrant};
+pub use data::{Data, data_flags};
+pub use error::{ErrorCode, RetryHint, StructuredError};
+pub use host::{
+    Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Dial, DialFailed, DialSuccess,
+    HealthEvent, Precedence, Unbind, UpdateBind,
+};
+pub use token::{UpdateToken, UpdateTokenFailure, update_token_success};
+
+#[cfg(test)]
+mod tests;
+
+/// Content types on SDK channels (protocol: sdk 4).
+pub mod content_type {
+    /// SDK to router: dial a service.
+    pub const CONNECT: i32 = 60783;
+    /// Router to SDK: a dial or bind was accepted.
+    pub const STATE_CONNECTED: i32 = 60784;
+    /// Either side: a connection is closed, or a request was refused.
+    pub const STATE_CLOSED: i32 = 60785;
+    /// Either side: data of a connection.
+    pub const DATA: i32 = 60786;
+    /// Router to host: somebody dials.
+    pub const DIAL: i32 = 60787;
+    /// Host to router: the dial is accepted.
+    pub const DIAL_SUCCESS: i32 = 60788;
+    /// Host to router: the dial is refused.
+    pub const DIAL_FAILED: i32 = 60789;
+    /// SDK to router: host a service.
+    pub const BIND: i32 = 60790;
+    /// SDK to router: stop hosting.
+    pub const UNBIND: i32 = 60791;
+    /// SDK to router: change cost or precedence of hosting.
+    pub const UPDATE_BIND: i32 = 60794;
+    /// SDK to router: health of a host.
+    pub const HEALTH_EVENT: i32 = 60795;
+    /// Either side: trace the route.
+    pub const TRACE_ROUTE: i32 = 60796;
+    /// Its answer.
+    pub const TRACE_ROUTE_RESPONSE: i32 = 60797;
+    /// Router to SDK: is this connection alive?
+    pub const CONN_INSPECT_REQUEST: i32 = 60798;
+    /// Its answer.
+    pub const CONN_INSPECT_RESPONSE: i32 = 60799;
+    /// Router to SDK: the terminator of a bind is established.
+    pub const BIND_SUCCESS: i32 = 60800;
+    /// Router to SDK: the new token is taken.
+    pub const UPDATE_TOKEN_SUCCESS: i32 = 60801;
+    /// Router to SDK: the new token is refused.
+    pub const UPDATE_TOKEN_FAILURE: i32 = 60802;
+    /// SDK to router: a new access token.
+    pub const UPDATE_TOKEN: i32 = 60803;
+    /// Router to SDK: inspect.
+    pub const INSPECT_REQUEST: i32 = 60804;
+    /// Its answer.
+    pub const INSPECT_RESPONSE: i32 = 60805;
+    /// SDK to router: dial a service without a service session.
+    pub const CONNECT_V2: i32 = 60806;
+    /// SDK to router: posture data.
+    pub const POSTURE_RESPONSE: i32 = 10800;
+    /// SDK to router: push services and posture state from now on.
+    pub const SUBSCRIBE_TO_SERVICES: i32 = 10900;
+    /// SDK to router: stop pushing.
+    pub const UNSUBSCRIBE_FROM_SERVICES: i32 = 10901;
+}
+
+/// Header keys on SDK channels (protocol: sdk 5).
+pub mod header {
+    /// Connection id; u32.
+    pub const CONN_ID: i32 = 1000;
+    /// Sequence of older SDKs; u32, ignored.
+    pub const SEQ: i32 = 1001;
+    /// API session token, in the hello.
+    pub const SESSION_TOKEN: i32 = 1002;
+    /// Public key for end-to-end encryption.
+    pub const PUBLIC_KEY: i32 = 1003;
+    /// Cost of hosting; u16.
+    pub const COST: i32 = 1004;
+    /// Precedence of hosting; byte.
+    pub const PRECEDENCE: i32 = 1005;
+    /// Instance of a service; text.
+    pub const TERMINATOR_IDENTITY: i32 = 1006;
+    /// Proof of the instance; bytes.
+    pub const TERMINATOR_IDENTITY_SECRET: i32 = 1007;
+    /// Who dials; text.
+    pub const CALLER_ID: i32 = 1008;
+    /// Method of encryption; spelled differently by every SDK and therefore never forwarded.
+    pub const CRYPTO_METHOD: i32 = 1009;
+    /// Flags of data; u32, see [`data_flags`](super::data_flags).
+    pub const FLAGS: i32 = 1010;
+    /// Data from application to application; bytes.
+    pub const APP_DATA: i32 = 1011;
+    /// Whether the router names connections (bool), or the name it gave (u32 in a dial).
+    pub const ROUTER_PROVIDED_CONN_ID: i32 = 1012;
+    /// Health of a host; bool.
+    pub const HEALTH_STATUS: i32 = 1013;
+    /// See [`ErrorCode`](super::ErrorCode); u32.
+    pub const ERROR_CODE: i32 = 1014;
+    /// Names a listener over reconnects; opaque bytes.
+    pub const LISTENER_ID: i32 = 1021;
+    /// See [`ConnKind`](super::ConnKind); byte.
+    pub const CONN_TYPE: i32 = 1022;
+    /// The SDK answers inspections; bool.
+    pub const SUPPORTS_INSPECT: i32 = 1023;
+    /// Binds are confirmed; bool.
+    pub const SUPPORTS_BIND_SUCCESS: i32 = 1024;
+    /// Short random name of a connection, for logs; opaque bytes.
+    pub const CONNECTION_MARKER: i32 = 1025;
+    /// Circuit id; text.
+    pub const CIRCUIT_ID: i32 = 1026;
+    /// Leads a dialer back to the same host; bytes.
+    pub const STICKINESS_TOKEN: i32 = 1027;
+    /// The SDK wants, or gets, flow control of its own; bool.
+    pub const USE_XGRESS_TO_SDK: i32 = 1028;
+    /// Controller that owns the circuit; text.
+    pub const XGRESS_CTRL_ID: i32 = 1029;
+    /// Address of the SDK's end; text.
+    pub const XGRESS_ADDRESS: i32 = 1030;
+    /// The router takes posture data; bool.
+    pub const SUPPORTS_POSTURE_CHECKS: i32 = 1032;
+    /// An error as JSON, see [`StructuredError`](super::StructuredError).
+    pub const STRUCTURED_ERROR: i32 = 1033;
+    /// Identity id of the dialer; text.
+    pub const DIALER_IDENTITY_ID: i32 = 1034;
+    /// Identity name of the dialer; text.
+    pub const DIALER_IDENTITY_NAME: i32 = 1035;
+    /// Service id or name; text.
+    pub const SERVICE_ID: i32 = 1036;
+    /// Whether header 1036 is an id (0) or a name (1); byte.
+    pub const SERVICE_IDENTIFIER_TYPE: i32 = 1037;
+    /// Capability mask of the router.
+    pub const ROUTER_CAPABILITIES: i32 = 1039;
+}
+
+/// First connection id a router gives out; SDKs choose theirs below.
+pub const FIRST_ROUTER_CONN_ID: u32 = 0x8000_0000;
