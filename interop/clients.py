@@ -1,0 +1,131 @@
+"""The clients under test: how each is had, and how it enrolls, dials and hosts.
+
+A client is a set of programs that take flags and print one line of JSON. Each
+variant of a Go client is the same program with other flags.
+
+``late_answer`` is the longest answer, in bytes, that a client can read after its
+own half-close, and ``answers_half_closed`` says whether as a host it can answer
+a peer that has half-closed. The wheel's native SDK (0.29.3) closes a connection
+as soon as both directions have ended, with whatever is queued then: a dialer
+loses what did not fit its socket's buffer, a host what was not sent yet.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+from dataclasses import dataclass
+
+HERE = pathlib.Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class GoClient:
+    """A program on the Go SDK (its command line: README.md)."""
+
+    name: str
+    binary: str
+    flags: tuple = ()
+    late_answer: int = 4 << 20
+    answers_half_closed: bool = True
+
+    def enroll(self, jwt, out):
+        return [self.binary, "enroll", "--jwt", jwt, "--out", out]
+
+    def fetch(self, identity, service, path, sha256, timeout):
+        flags = ["--path", path, "--sha256", sha256]
+        return self._on("fetch", identity, service, timeout, *flags)
+
+    def storm(self, identity, service, n, half_close, timeout):
+        flags = ["--n", str(n), f"--half-close={str(half_close).lower()}"]
+        return self._on("storm", identity, service, timeout, *flags)
+
+    def halfclose(self, identity, service, timeout):
+        size = str(self.late_answer)
+        return self._on("halfclose", identity, service, timeout, "--size", size)
+
+    def host_echo(self, identity, service, timeout):
+        return self._on("echo", identity, service, timeout)
+
+    def host_tcp(self, identity, service, target, timeout):
+        return self._on("host-http", identity, service, timeout, "--target", target)
+
+    def _on(self, command, identity, service, timeout, *more):
+        base = [self.binary, command, "--identity", identity, "--service", service]
+        return [*base, "--timeout", f"{timeout}s", *more, *self.flags]
+
+
+@dataclass(frozen=True)
+class PythonClient:
+    """The programs in ``python/``, run by the interpreter that has the wheel."""
+
+    name: str
+    interpreter: str
+    late_answer: int = 64 << 10
+    answers_half_closed: bool = False
+
+    def enroll(self, jwt, out):
+        return self._program("enroll", "--jwt", jwt, "--out", out)
+
+    def fetch(self, identity, service, path, sha256, timeout):
+        flags = ["--path", path, "--sha256", sha256, "--timeout", str(timeout)]
+        return self._program("fetch", *self._to(identity, service), *flags)
+
+    def storm(self, identity, service, n, half_close, timeout):
+        flags = ["--n", str(n), "--timeout", str(timeout)]
+        if not half_close:
+            flags.append("--no-half-close")
+        return self._program("storm", *self._to(identity, service), *flags)
+
+    def halfclose(self, identity, service, timeout):
+        size = str(self.late_answer)
+        flags = ["--late", "--n", "1", "--size", size, "--timeout", str(timeout)]
+        return self._program("storm", *self._to(identity, service), *flags)
+
+    def host_echo(self, identity, service, timeout):
+        flags = ["--service", service, "--timeout", str(timeout)]
+        return self._program("host", "--identity", identity, *flags)
+
+    def host_tcp(self, identity, service, target, timeout):
+        return [*self.host_echo(identity, service, timeout), "--target", target]
+
+    def _to(self, identity, service):
+        return ["--identity", identity, "--address", f"{intercepted(service)}:80"]
+
+    def _program(self, name, *flags):
+        return [self.interpreter, str(HERE / "python" / f"{name}.py"), *flags]
+
+
+def intercepted(service):
+    """The host name under which a service is found by clients that dial addresses."""
+    return f"{service}.interop"
+
+
+def go_clients(variable, name):
+    """The Go client whose program the environment variable names, and its variants."""
+    binary = os.environ.get(variable)
+    if not binary:
+        return []
+    if not os.access(binary, os.X_OK):
+        raise FileNotFoundError(f"{variable}={binary} is not a program")
+    grouped = ("--channels", "2", "--control-channels", "1")
+    return [
+        GoClient(name, binary),
+        GoClient(f"{name}-flow", binary, ("--sdk-flow-control",)),
+        GoClient(f"{name}-grouped", binary, grouped),
+    ]
+
+
+def python_client(venv):
+    """Installs the wheel into ``venv`` unless it is there already."""
+    interpreter = pathlib.Path(venv) / "bin" / "python"
+    pins = (HERE / "python" / "requirements.txt").read_text()
+    mark = pathlib.Path(venv) / "installed.txt"
+    if not (mark.exists() and mark.read_text() == pins):
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        pip = [str(interpreter), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run(
+            [*pip, "-r", str(HERE / "python" / "requirements.txt")], check=True, timeout=300
+        )
+        mark.write_text(pins)
+    return PythonClient("python", str(interpreter))
