@@ -1,0 +1,336 @@
+//! The listening side of the hello.
+
+use crate::error::CloseReason;
+use crate::group::{GroupPolicy, secrets_match};
+use crate::handle::{ChannelHandle, Established, Group, GroupState, OnStart, Shared};
+use crate::handshake::{self, ReadError};
+use crate::listener::{Accepted, ConnectionHandler};
+use crate::options::ChannelOptions;
+use crate::peer::PeerInfo;
+use crate::pump::TlsPump;
+use crate::registry::{Lookup, Registry, Reservation};
+use crate::underlay::Connection;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use rustls_pki_types::CertificateDer;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsStream;
+use weft_wire::hello::{Hello, HelloResult, RejectClass, negotiation};
+use weft_wire::{FrameError, FrameLimits, Headers, WireError};
+
+/// How long a further connection waits for its group to be opened.
+const GROUP_WAIT: Duration = Duration::from_secs(1);
+
+/// A hello that waits for its answer.
+#[derive(Debug)]
+pub struct PeerHello {
+    /// What the dialer said. Its token proves nothing.
+    pub hello: Hello,
+    /// The certificates it presented, leaf first. TLS proved the key of the leaf and nothing about
+    /// the others; whether the leaf may be trusted is for the gate to decide.
+    pub certificates: Vec<CertificateDer<'static>>,
+    /// Its address.
+    pub remote: SocketAddr,
+    /// Our address.
+    pub local: SocketAddr,
+    /// The protocol it was routed by.
+    pub protocol: String,
+    /// The open channel it wants to join. Whether it may is decided by secret and identity after
+    /// the gate has admitted it.
+    pub joining: Option<ChannelHandle>,
+}
+
+/// What the gate lets in.
+#[derive(Debug)]
+pub struct Admission {
+    /// What this side calls itself.
+    pub listener_id: String,
+    /// Who the dialer was found to be. A further connection of a group must be found the same;
+    /// empty compares the leaf certificates.
+    pub identity: Vec<u8>,
+    /// Headers added to the answer.
+    pub headers: Headers,
+    /// Settings of the channel.
+    pub channel: ChannelOptions,
+    /// The connections the channel may have; `None` answers as if grouping were unknown.
+    pub group: Option<GroupPolicy>,
+}
+
+/// What the gate keeps out.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Why, for the log and, if it is sent, for the dialer.
+    pub reason: String,
+    /// The class to answer with; `None` closes without an answer, as original listeners do.
+    pub answer: Option<RejectClass>,
+}
+
+impl Refusal {
+    /// Closes without an answer.
+    pub fn close(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), answer: None }
+    }
+
+    /// Answers, then closes.
+    pub fn answer(class: RejectClass, reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), answer: Some(class) }
+    }
+}
+
+/// Decides on hellos and takes the channels they make.
+pub trait HelloGate: Send + Sync + 'static {
+    /// Decides before anything is answered. Called for every connection, further ones of a group
+    /// included: nothing in a hello exempts it.
+    fn check(&self, peer: &PeerHello) -> impl Future<Output = Result<Admission, Refusal>> + Send;
+
+    /// A new channel: the answer is sent, nothing is read yet. Dropping it closes it. What follows
+    /// the start belongs into a task of its own.
+    fn established(&self, channel: Established) -> impl Future<Output = ()> + Send;
+}
+
+/// Limits of the hello.
+#[derive(Debug, Clone, Copy)]
+pub struct AcceptOptions {
+    /// Time to read the hello, and again to check and answer it.
+    pub hello_timeout: Duration,
+    /// Largest hello.
+    pub hello_limits: FrameLimits,
+}
+
+impl Default for AcceptOptions {
+    fn default() -> Self {
+        Self { hello_timeout: Duration::from_secs(5), hello_limits: FrameLimits::HELLO }
+    }
+}
+
+/// Turns TLS connections into channels, asking a gate.
+#[derive(Debug)]
+pub struct ChannelAcceptor<G>(Arc<Inner<G>>);
+
+#[derive(Debug)]
+struct Inner<G> {
+    gate: G,
+    options: AcceptOptions,
+    groups: Arc<Registry>,
+}
+
+impl<G: HelloGate> ChannelAcceptor<G> {
+    /// An acceptor with its own groups.
+    pub fn new(gate: G, options: AcceptOptions) -> Self {
+        Self(Arc::new(Inner { gate, options, groups: Arc::default() }))
+    }
+}
+
+impl<G: HelloGate> ConnectionHandler for ChannelAcceptor<G> {
+    fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()> {
+        let inner = self.0.clone();
+        Box::pin(async move {
+            let remote = connection.remote;
+            if let Err(problem) = inner.accept(connection).await {
+                tracing::info!(peer = %remote, %problem, "connection refused");
+            }
+        })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum AcceptError {
+    #[error("no hello in time")]
+    Timeout,
+    #[error("connection failed during the hello: {0}")]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("{0}")]
+    Refused(String),
+    #[error("the group was not opened in time")]
+    GroupWait,
+    #[error("the connection belongs to no open group and is not the first of one")]
+    NoGroup,
+    #[error("wrong group secret")]
+    Secret,
+    #[error("the connection is not of the identity that opened the group")]
+    Identity,
+    #[error("not attached: {0}")]
+    Attach(CloseReason),
+}
+
+/// Where a connection belongs.
+enum Place {
+    Alone,
+    First { id: String, reservation: Reservation },
+    Joins(ChannelHandle),
+}
+
+impl<G: HelloGate> Inner<G> {
+    async fn accept(&self, connection: Accepted) -> Result<(), AcceptError> {
+        let Accepted { mut stream, remote, local, protocol, pending, slot } = connection;
+        let hello = self.in_time(self.read_hello(&mut stream)).await?;
+        let place = self.place(&hello).await?;
+        let joining = match &place {
+            Place::Joins(channel) => Some(channel.clone()),
+            _ => None,
+        };
+        let certificates = peer_certificates(&stream);
+        let peer = PeerHello { hello, certificates, remote, local, protocol, joining };
+        let admission = match self.in_time(async { Ok(self.gate.check(&peer).await) }).await? {
+            Ok(admission) => admission,
+            Err(refusal) => return self.refuse(&mut stream, &peer.hello, refusal).await,
+        };
+        let connection = |stream: TlsStream<TcpStream>, hello: &Hello| {
+            let (socket, tls) = handshake::into_parts(stream);
+            let kind = hello.underlay_type().unwrap_or_default().to_owned();
+            Connection { pump: TlsPump::new(socket, tls), kind, slot: Some(slot) }
+        };
+        let identity = identity(&admission, &peer);
+        if let Place::Joins(channel) = place {
+            let group = channel.shared().group.as_ref().ok_or(AcceptError::NoGroup)?;
+            let known = group.state.lock().clone();
+            if !secrets_match(&known.secret, peer.hello.group_secret().unwrap_or_default()) {
+                return Err(AcceptError::Secret);
+            }
+            if group.identity != identity {
+                return Err(AcceptError::Identity);
+            }
+            let answer = answer(&admission, &peer.hello, &known.id).grouped(&known.secret);
+            self.in_time(self.write(&mut stream, &answer)).await?;
+            let attached = channel.shared().attach(connection(stream, &peer.hello));
+            return attached.map_err(AcceptError::Attach);
+        }
+        let (id, reservation) = match place {
+            Place::First { id, reservation } if admission.group.is_some() => {
+                (id, Some(reservation))
+            }
+            _ => (new_id(), None),
+        };
+        let mut reply = answer(&admission, &peer.hello, &id);
+        let group = admission.group.clone().filter(|_| reservation.is_some()).map(|policy| {
+            let secret = peer.hello.group_secret().map_or_else(new_secret, <[u8]>::to_vec);
+            Group { policy, state: Mutex::new(GroupState { id, secret }), identity }
+        });
+        if let Some(group) = &group {
+            reply = reply.grouped(&group.state.lock().secret);
+        }
+        self.in_time(self.write(&mut stream, &reply)).await?;
+        drop(pending);
+        let connection = connection(stream, &peer.hello);
+        let shared = Shared::new(admission.channel, peer_info(peer), group);
+        let started = reservation
+            .map(|reservation| -> OnStart { Box::new(move |channel| reservation.open(channel)) });
+        self.gate.established(Established::new(shared, connection, started)).await;
+        Ok(())
+    }
+
+    /// Reads the hello. A peer of another frame version is told which ones are spoken.
+    async fn read_hello(&self, stream: &mut TlsStream<TcpStream>) -> Result<Hello, AcceptError> {
+        match handshake::read_message(stream, self.options.hello_limits).await {
+            Ok(message) => Ok(Hello::from_message(message)?),
+            Err(ReadError::Io(error)) => Err(error.into()),
+            Err(ReadError::Frame(error)) => {
+                if matches!(error, FrameError::Magic { .. }) {
+                    stream.write_all(&negotiation::RESPONSE).await?;
+                    let _ = stream.shutdown().await;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn place(&self, hello: &Hello) -> Result<Place, AcceptError> {
+        if !hello.is_grouped() {
+            return Ok(Place::Alone);
+        }
+        let id = hello.connection_id().map_or_else(new_id, str::to_owned);
+        loop {
+            match self.groups.lookup(&id, hello.is_first()) {
+                Lookup::Open(channel) => return Ok(Place::Joins(channel)),
+                Lookup::Reserved(reservation) => return Ok(Place::First { id, reservation }),
+                Lookup::Unknown => return Err(AcceptError::NoGroup),
+                Lookup::Creating(mut decided) => {
+                    let decision = tokio::time::timeout(GROUP_WAIT, decided.changed());
+                    // The sender is dropped when the group is open or given up: look again.
+                    let _ = decision.await.map_err(|_| AcceptError::GroupWait)?;
+                }
+            }
+        }
+    }
+
+    async fn refuse(
+        &self,
+        stream: &mut TlsStream<TcpStream>,
+        hello: &Hello,
+        refusal: Refusal,
+    ) -> Result<(), AcceptError> {
+        if let Some(class) = refusal.answer {
+            let answer = HelloResult::refuse(hello, class, refusal.reason.clone());
+            self.in_time(self.write(stream, &answer)).await?;
+            let _ = self.in_time(async { Ok(stream.shutdown().await?) }).await;
+        }
+        Err(AcceptError::Refused(refusal.reason))
+    }
+
+    async fn write(
+        &self,
+        stream: &mut TlsStream<TcpStream>,
+        answer: &HelloResult,
+    ) -> Result<(), AcceptError> {
+        Ok(handshake::write_message(stream, &answer.to_message()).await?)
+    }
+
+    async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, AcceptError>>,
+    ) -> Result<T, AcceptError> {
+        let limit = self.options.hello_timeout;
+        tokio::time::timeout(limit, work).await.map_err(|_| AcceptError::Timeout)?
+    }
+}
+
+/// The answer with what the gate adds. What the gate adds cannot replace what the channel says.
+fn answer(admission: &Admission, hello: &Hello, id: &str) -> HelloResult {
+    let mut answer = HelloResult::accept(hello, id, &admission.listener_id);
+    for (key, value) in &admission.headers {
+        if !answer.headers.contains(key) {
+            answer.headers.set(key, value);
+        }
+    }
+    answer
+}
+
+fn identity(admission: &Admission, peer: &PeerHello) -> Vec<u8> {
+    if !admission.identity.is_empty() {
+        return admission.identity.clone();
+    }
+    peer.certificates.first().map(|leaf| leaf.to_vec()).unwrap_or_default()
+}
+
+fn peer_info(peer: PeerHello) -> PeerInfo {
+    PeerInfo {
+        certificates: peer.certificates,
+        remote: peer.remote,
+        local: peer.local,
+        id: Some(peer.hello.token),
+        headers: peer.hello.headers,
+        dialed: false,
+    }
+}
+
+fn peer_certificates(stream: &TlsStream<TcpStream>) -> Vec<CertificateDer<'static>> {
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    certificates.iter().map(|der| der.clone().into_owned()).collect()
+}
+
+fn new_id() -> String {
+    rand::random::<[u8; 12]>().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn new_secret() -> Vec<u8> {
+    rand::random::<[u8; 16]>().to_vec()
+}

@@ -1,0 +1,207 @@
+//! Connecting to a listener: TCP, TLS, hello.
+
+use crate::error::DialError;
+use crate::group::GroupPolicy;
+use crate::handle::{Established, Group, GroupState, Shared};
+use crate::handshake::{self, ReadError};
+use crate::options::ChannelOptions;
+use crate::peer::PeerInfo;
+use crate::pump::TlsPump;
+use crate::redial;
+use crate::socket;
+use crate::underlay::Connection;
+use parking_lot::Mutex;
+use rustls_pki_types::ServerName;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::Instant;
+use tokio_rustls::{TlsConnector, TlsStream};
+use weft_wire::hello::{Hello, HelloResult, negotiation};
+use weft_wire::{Address, FrameError, FrameLimits, Scheme};
+
+/// Where to connect, as whom, and what to be then.
+#[derive(Debug, Clone)]
+pub struct DialOptions {
+    /// Where to.
+    pub address: Address,
+    /// The name the server's certificate must bear; `None` is the host of the address.
+    pub server_name: Option<String>,
+    /// Trust and client certificate.
+    pub tls: Arc<rustls::ClientConfig>,
+    /// Protocols offered; none offers no ALPN.
+    pub alpn: Vec<String>,
+    /// What to say; grouping headers are added here.
+    pub hello: Hello,
+    /// Limit for all of it.
+    pub timeout: Duration,
+    /// Local address to connect from.
+    pub bind: Option<IpAddr>,
+    /// Settings of the channel.
+    pub channel: ChannelOptions,
+    /// The connections the channel wants; `None` for a single one without grouping.
+    pub group: Option<GroupPolicy>,
+    /// Id of the group, for channels whose dialer chooses it.
+    pub connection_id: Option<String>,
+}
+
+/// Limit of a dial where nothing else is said.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+impl DialOptions {
+    /// One connection to `address`, with the defaults for everything else.
+    pub fn new(
+        address: Address,
+        tls: Arc<rustls::ClientConfig>,
+        alpn: &str,
+        hello: Hello,
+        channel: ChannelOptions,
+    ) -> Self {
+        Self {
+            address,
+            server_name: None,
+            tls,
+            alpn: vec![alpn.to_owned()],
+            hello,
+            timeout: TIMEOUT,
+            bind: None,
+            channel,
+            group: None,
+            connection_id: None,
+        }
+    }
+
+    fn error_address(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+/// Connects. The channel does not read or write before [`Established::start`]; then, if it is a
+/// group, further connections are dialed as its policy says.
+pub async fn dial(options: DialOptions) -> Result<Established, DialError> {
+    let hello = match options.group.as_ref().and_then(|policy| policy.types.first()) {
+        Some(first) => {
+            let id = options.connection_id.as_deref();
+            options.hello.clone().grouped_first(&first.kind, id, None)
+        }
+        None => options.hello.clone(),
+    };
+    let dialed = connect(&options, &hello).await?;
+    let given = dialed.result.connection_id().unwrap_or_default().to_owned();
+    let secret = dialed.result.group_secret().map(<[u8]>::to_vec);
+    let group = options.group.clone().zip(secret).map(|(policy, secret)| {
+        let id = options.connection_id.clone().unwrap_or(given);
+        Group { policy, state: Mutex::new(GroupState { id, secret }), identity: Vec::new() }
+    });
+    let grouped = group.is_some();
+    let shared = Shared::new(options.channel.clone(), dialed.peer, group);
+    let started = grouped.then(|| redial::starter(options));
+    Ok(Established::new(shared, dialed.connection, started))
+}
+
+/// A connection and what its listener answered.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    pub(crate) connection: Connection,
+    pub(crate) result: HelloResult,
+    pub(crate) peer: PeerInfo,
+}
+
+/// One connection: TCP, TLS and hello under one deadline.
+pub(crate) async fn connect(options: &DialOptions, hello: &Hello) -> Result<Dialed, DialError> {
+    let deadline = Instant::now() + options.timeout;
+    let timeout = || DialError::Timeout {
+        address: options.error_address(),
+        seconds: options.timeout.as_secs_f32(),
+    };
+    tokio::time::timeout_at(deadline, connect_now(options, hello)).await.map_err(|_| timeout())?
+}
+
+async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, DialError> {
+    let address = || options.error_address();
+    let bad = |problem: &str| DialError::Address { address: address(), problem: problem.into() };
+    if options.address.scheme != Scheme::Tls {
+        return Err(bad("channels are dialed over tls only"));
+    }
+    let name = options.server_name.as_ref().unwrap_or(&options.address.host).clone();
+    let name = ServerName::try_from(name).map_err(|_| bad("the host is no valid server name"))?;
+    let socket =
+        tcp(options).await.map_err(|source| DialError::Connect { address: address(), source })?;
+    let addresses = socket.peer_addr().and_then(|remote| Ok((remote, socket.local_addr()?)));
+    let (remote, local) =
+        addresses.map_err(|source| DialError::Connect { address: address(), source })?;
+    let alpn = options.alpn.iter().map(|name| name.clone().into_bytes()).collect();
+    let stream =
+        TlsConnector::from(options.tls.clone()).with_alpn(alpn).connect(name, socket).await;
+    let stream = stream.map_err(|source| DialError::Tls { address: address(), source })?;
+    let mut stream = TlsStream::from(stream);
+    let result = say_hello(options, &mut stream, hello).await?;
+    let kind = hello.underlay_type().unwrap_or_default().to_owned();
+    let (socket, tls) = handshake::into_parts(stream);
+    let pump = TlsPump::new(socket, tls);
+    let peer = PeerInfo {
+        certificates: pump.certificates(),
+        remote,
+        local,
+        id: result.listener_id().map(str::to_owned),
+        headers: result.headers.clone(),
+        dialed: true,
+    };
+    Ok(Dialed { connection: Connection { pump, kind, slot: None }, result, peer })
+}
+
+async fn say_hello(
+    options: &DialOptions,
+    stream: &mut TlsStream<TcpStream>,
+    hello: &Hello,
+) -> Result<HelloResult, DialError> {
+    let address = || options.error_address();
+    let broken = |source| DialError::Hello { address: address(), source };
+    handshake::write_message(stream, &hello.to_message()).await.map_err(broken)?;
+    let answer = handshake::read_message(stream, FrameLimits::HELLO).await;
+    let answer = answer.map_err(|error| match error {
+        ReadError::Io(source) => broken(source),
+        ReadError::Frame(FrameError::Magic { found }) if found == negotiation::MAGIC => {
+            DialError::Version { address: address() }
+        }
+        ReadError::Frame(source) => {
+            DialError::Protocol { address: address(), source: source.into() }
+        }
+    })?;
+    let result = HelloResult::from_message(answer, hello.sequence)
+        .map_err(|source| DialError::Protocol { address: address(), source })?;
+    if result.success {
+        return Ok(result);
+    }
+    let class = result.reject_class();
+    Err(DialError::Refused { address: address(), text: result.text, class })
+}
+
+/// Tries the addresses of the host one after another.
+async fn tcp(options: &DialOptions) -> io::Result<TcpStream> {
+    let host = (options.address.host.as_str(), options.address.port);
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for remote in tokio::net::lookup_host(host).await? {
+        if options.bind.is_some_and(|local| local.is_ipv4() != remote.is_ipv4()) {
+            continue;
+        }
+        match connect_to(remote, options.bind).await {
+            Ok(stream) => {
+                socket::prepare(&stream)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn connect_to(remote: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if let Some(local) = bind {
+        socket.bind(SocketAddr::new(local, 0))?;
+    }
+    socket.connect(remote).await
+}

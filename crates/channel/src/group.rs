@@ -1,0 +1,200 @@
+//! Rules for channels of several connections (protocol: channel 7.3).
+
+use std::time::Duration;
+use weft_wire::hello::underlay;
+
+/// How many connections of one type a channel has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypePolicy {
+    /// The type.
+    pub kind: String,
+    /// How many the dialer keeps up.
+    pub desired: usize,
+    /// With fewer the channel closes.
+    pub min: usize,
+}
+
+impl TypePolicy {
+    /// A type with these counts.
+    pub fn new(kind: impl Into<String>, desired: usize, min: usize) -> Self {
+        Self { kind: kind.into(), desired, min }
+    }
+}
+
+/// How a dialer adds connections to its channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RedialPolicy {
+    /// Wait after the first connection before further ones are dialed.
+    pub start_delay: Duration,
+    /// Least time between dials.
+    pub min_interval: Duration,
+    /// A connection that lives shorter counts as a failed dial; `None` counts none.
+    pub min_stable: Option<Duration>,
+    /// Wait after the first failure; doubled by each further one.
+    pub backoff: Duration,
+    /// Longest wait.
+    pub max_backoff: Duration,
+    /// Whether the channel lives on without connections and dials until it has one again.
+    pub survive: bool,
+}
+
+impl RedialPolicy {
+    /// Settings of a link or SDK dialer.
+    pub const LINK: Self = Self {
+        start_delay: Duration::from_secs(3),
+        min_interval: Duration::ZERO,
+        min_stable: Some(Duration::from_secs(30)),
+        backoff: Duration::from_secs(2),
+        max_backoff: Duration::from_secs(60),
+        survive: false,
+    };
+    /// Settings of a router's control dialer.
+    pub const CONTROL: Self = Self {
+        start_delay: Duration::from_secs(5),
+        min_interval: Duration::from_secs(1),
+        min_stable: None,
+        survive: true,
+        ..Self::LINK
+    };
+
+    /// The wait after this many failures in a row.
+    pub fn delay(&self, failures: u32) -> Duration {
+        if failures == 0 {
+            return Duration::ZERO;
+        }
+        let doubled = self.backoff.saturating_mul(1 << (failures - 1).min(16));
+        doubled.min(self.max_backoff)
+    }
+}
+
+/// The connections a channel may and must have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupPolicy {
+    /// By type; the first one is what a dialer begins with.
+    pub types: Vec<TypePolicy>,
+    /// With fewer in all the channel closes.
+    pub min_total: usize,
+    /// More are refused.
+    pub max_total: usize,
+    /// How a dialer adds connections; a listener has none.
+    pub redial: Option<RedialPolicy>,
+}
+
+/// Most connections that a listener takes into one group.
+const MAX_TOTAL: usize = 200;
+
+impl GroupPolicy {
+    /// What a listener expects of a control channel.
+    pub fn control_listener() -> Self {
+        Self { types: Vec::new(), min_total: 1, max_total: 16, redial: None }
+    }
+
+    /// What a router wants of its control channel; `high` if the controller knows groups.
+    pub fn control_dialer(high: bool) -> Self {
+        let types = vec![
+            TypePolicy::new(underlay::CTRL_DEFAULT, 1, 0),
+            TypePolicy::new(underlay::CTRL_HIGH, usize::from(high), 0),
+        ];
+        Self { types, min_total: 0, max_total: 16, redial: Some(RedialPolicy::CONTROL) }
+    }
+
+    /// What the accepting side of a link expects.
+    pub fn link_listener() -> Self {
+        let types = vec![TypePolicy::new(underlay::LINK_DEFAULT, 0, 1)];
+        Self { types, min_total: 1, max_total: MAX_TOTAL, redial: None }
+    }
+
+    /// What the dialing side of a link wants.
+    pub fn link_dialer(default: usize, ack: usize, start_delay: Duration) -> Self {
+        let types = vec![
+            TypePolicy::new(underlay::LINK_DEFAULT, default.max(1), 1),
+            TypePolicy::new(underlay::LINK_ACK, ack, 0),
+        ];
+        let redial = RedialPolicy { start_delay, ..RedialPolicy::LINK };
+        Self { types, min_total: 1, max_total: MAX_TOTAL, redial: Some(redial) }
+    }
+
+    /// What a router expects of an SDK.
+    pub fn edge_listener() -> Self {
+        let types = vec![TypePolicy::new(underlay::EDGE_DEFAULT, 0, 1)];
+        Self { types, min_total: 1, max_total: 32, redial: None }
+    }
+
+    /// What an SDK wants of a router.
+    pub fn edge_dialer(default: usize, control: usize) -> Self {
+        let types = vec![
+            TypePolicy::new(underlay::EDGE_DEFAULT, default.max(1), 1),
+            TypePolicy::new(underlay::EDGE_CONTROL, control, 0),
+        ];
+        let redial = RedialPolicy {
+            start_delay: Duration::ZERO,
+            min_interval: Duration::from_millis(250),
+            ..RedialPolicy::LINK
+        };
+        Self { types, min_total: 1, max_total: 32, redial: Some(redial) }
+    }
+
+    /// What is missing, if the channel must close: `live` are the types of its connections.
+    pub(crate) fn violated(&self, live: &[&str]) -> Option<String> {
+        if live.len() < self.min_total {
+            return Some(format!("{} of at least {}", live.len(), self.min_total));
+        }
+        self.types.iter().find_map(|policy| {
+            let count = live.iter().filter(|kind| **kind == policy.kind).count();
+            let missing = count < policy.min;
+            missing.then(|| format!("{count} of at least {} {}", policy.min, policy.kind))
+        })
+    }
+
+    /// The type a dialer should dial next.
+    pub(crate) fn missing(&self, live: &[&str]) -> Option<&str> {
+        if live.len() >= self.max_total {
+            return None;
+        }
+        let below = |policy: &&TypePolicy| {
+            live.iter().filter(|kind| **kind == policy.kind).count() < policy.desired
+        };
+        self.types.iter().find(below).map(|policy| policy.kind.as_str())
+    }
+}
+
+/// Compares secrets in a time that does not depend on where they differ. An empty secret never
+/// matches.
+pub(crate) fn secrets_match(ours: &[u8], theirs: &[u8]) -> bool {
+    if ours.is_empty() || ours.len() != theirs.len() {
+        return false;
+    }
+    let difference = ours.iter().zip(theirs).fold(0, |seen, (a, b)| seen | (a ^ b));
+    std::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constraints() {
+        let link = GroupPolicy::link_dialer(3, 1, Duration::ZERO);
+        assert!(link.violated(&["link.default"]).is_none());
+        assert!(link.violated(&["link.ack"]).is_some());
+        assert_eq!(link.missing(&["link.default", "link.ack"]), Some("link.default"));
+        assert_eq!(link.missing(&["link.default"; 3]), Some("link.ack"));
+        let control = GroupPolicy::control_dialer(false);
+        assert!(control.violated(&[]).is_none());
+        assert_eq!(control.missing(&["ctrl.default"]), None);
+        assert!(GroupPolicy::control_listener().violated(&[]).is_some());
+    }
+
+    #[test]
+    fn backoff() {
+        let seconds = |failures| RedialPolicy::LINK.delay(failures).as_secs();
+        assert_eq!([0, 1, 2, 3, 5, 6, 99].map(seconds), [0, 2, 4, 8, 32, 60, 60]);
+    }
+
+    #[test]
+    fn secrets() {
+        assert!(secrets_match(b"abc", b"abc"));
+        assert!(!secrets_match(b"abc", b"abd") && !secrets_match(b"abc", b"ab"));
+        assert!(!secrets_match(b"", b""));
+    }
+}

@@ -1,0 +1,245 @@
+//! Heartbeats: whether the peer is alive, and how far away (protocol: channel 11.1).
+//!
+//! A heartbeat is a header on whatever message goes out next. The newest one received is answered
+//! on the next message out. Times are nanoseconds of one clock of this process; the peer only gives
+//! them back.
+
+use parking_lot::Mutex;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weft_wire::Headers;
+use weft_wire::hello::header;
+
+/// When heartbeats are sent, and what happens without answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeartbeatOptions {
+    /// Time between heartbeats.
+    pub send_interval: Duration,
+    /// How often an idle connection looks whether one is due.
+    pub check_interval: Duration,
+    /// Closes the channel when no answer came for this long; `None` never.
+    pub close_unresponsive: Option<Duration>,
+    /// Added to the first `close_unresponsive` of a new channel.
+    pub grace: Duration,
+}
+
+impl HeartbeatOptions {
+    /// Defaults of control channels.
+    pub const CONTROL: Self = Self {
+        send_interval: Duration::from_secs(10),
+        check_interval: Duration::from_secs(1),
+        close_unresponsive: Some(Duration::from_secs(30)),
+        grace: Duration::ZERO,
+    };
+    /// Defaults of links.
+    pub const LINK: Self = Self {
+        close_unresponsive: Some(Duration::from_secs(60)),
+        grace: Duration::from_secs(120),
+        ..Self::CONTROL
+    };
+}
+
+/// How the peer answers heartbeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Liveness {
+    /// Round trip of the last answered heartbeat.
+    pub rtt: Option<Duration>,
+    /// Time since the last answer, or since the channel was established.
+    pub since_response: Duration,
+    /// How long a heartbeat has been waiting for its answer.
+    pub outstanding: Option<Duration>,
+}
+
+/// Heartbeat state of a channel, shared by its connections.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    options: Option<HeartbeatOptions>,
+    state: Mutex<State>,
+    /// Before this time no message carries anything, so that most messages take no lock.
+    attention: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    /// When the last heartbeat was sent.
+    sent: Option<u64>,
+    /// The oldest heartbeat without answer.
+    unanswered: Option<u64>,
+    /// The peer's newest heartbeat, not yet answered.
+    to_answer: Option<u64>,
+    /// When the last answer came, or the channel began.
+    responded: u64,
+    /// The channel is not closed for silence before this.
+    grace_until: u64,
+    rtt: Option<Duration>,
+}
+
+/// Nanoseconds since the epoch, never going back.
+pub(crate) fn now_ns() -> u64 {
+    static START: LazyLock<(Instant, u64)> = LazyLock::new(|| {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        (Instant::now(), nanos(epoch))
+    });
+    START.1.saturating_add(nanos(START.0.elapsed()))
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Heartbeat {
+    pub(crate) fn new(options: Option<HeartbeatOptions>, now: u64) -> Self {
+        let grace = options.map_or(0, |options| nanos(options.grace));
+        let state = State {
+            sent: None,
+            unanswered: None,
+            to_answer: None,
+            responded: now,
+            grace_until: now.saturating_add(grace),
+            rtt: None,
+        };
+        let attention = AtomicU64::new(if options.is_some() { 0 } else { u64::MAX });
+        Self { options, state: Mutex::new(state), attention }
+    }
+
+    pub(crate) fn check_interval(&self) -> Option<Duration> {
+        self.options.map(|options| options.check_interval)
+    }
+
+    /// The headers the next message carries: a heartbeat if one is due, and an answer.
+    pub(crate) fn stamp(&self, now: u64) -> Headers {
+        let mut headers = Headers::new();
+        if now < self.attention.load(Ordering::Relaxed) {
+            return headers;
+        }
+        let mut state = self.state.lock();
+        if self.due_in(&state, now) {
+            headers.set_u64(header::HEARTBEAT, now);
+            state.sent = Some(now);
+            state.unanswered.get_or_insert(now);
+        }
+        if let Some(value) = state.to_answer.take() {
+            headers.set_u64(header::HEARTBEAT_RESPONSE, value);
+        }
+        self.update_attention(&state);
+        headers
+    }
+
+    fn update_attention(&self, state: &State) {
+        let due = match (self.options, state.sent) {
+            (None, _) => u64::MAX,
+            (Some(_), None) => 0,
+            (Some(options), Some(sent)) => {
+                sent.saturating_add(nanos(options.send_interval)).saturating_add(1)
+            }
+        };
+        let attention = if state.to_answer.is_some() { 0 } else { due };
+        self.attention.store(attention, Ordering::Relaxed);
+    }
+
+    /// True if a message should go out now for the sake of its heartbeat headers.
+    pub(crate) fn wants_message(&self, now: u64) -> bool {
+        now >= self.attention.load(Ordering::Relaxed)
+    }
+
+    fn due_in(&self, state: &State, now: u64) -> bool {
+        let Some(options) = self.options else { return false };
+        state.sent.is_none_or(|sent| now.saturating_sub(sent) > nanos(options.send_interval))
+    }
+
+    /// The peer sent a heartbeat.
+    pub(crate) fn received(&self, value: u64) {
+        let mut state = self.state.lock();
+        state.to_answer = Some(value);
+        self.update_attention(&state);
+    }
+
+    /// The peer answered a heartbeat: the round trip. Answers to times we never gave are ignored.
+    pub(crate) fn answered(&self, value: u64, now: u64) -> Option<Duration> {
+        let mut state = self.state.lock();
+        if state.sent.is_none_or(|sent| value > sent) {
+            return None;
+        }
+        let rtt = Duration::from_nanos(now.saturating_sub(value));
+        state.unanswered = None;
+        state.responded = now;
+        state.rtt = Some(rtt);
+        Some(rtt)
+    }
+
+    /// True if the channel must be closed for silence.
+    pub(crate) fn unresponsive(&self, now: u64) -> bool {
+        let Some(limit) = self.options.and_then(|options| options.close_unresponsive) else {
+            return false;
+        };
+        let state = self.state.lock();
+        now.saturating_sub(state.responded.max(state.grace_until)) > nanos(limit)
+    }
+
+    /// Begins the countdown anew, after the channel was without a connection.
+    pub(crate) fn restart(&self, now: u64) {
+        let mut state = self.state.lock();
+        state.responded = now;
+        state.unanswered = None;
+        state.to_answer = None;
+        state.sent = None;
+        self.update_attention(&state);
+    }
+
+    pub(crate) fn liveness(&self, now: u64) -> Liveness {
+        let state = self.state.lock();
+        let since = |then: u64| Duration::from_nanos(now.saturating_sub(then));
+        Liveness {
+            rtt: state.rtt,
+            since_response: since(state.responded),
+            outstanding: state.unanswered.map(since),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn first_message_carries_one_and_then_one_per_interval() {
+        let heartbeat = Heartbeat::new(Some(HeartbeatOptions::CONTROL), 100);
+        assert!(heartbeat.wants_message(100));
+        assert_eq!(heartbeat.stamp(100).get_u64(5), Some(100));
+        assert!(heartbeat.stamp(100 + SECOND).is_empty());
+        assert!(!heartbeat.wants_message(100 + 10 * SECOND));
+        assert!(heartbeat.wants_message(101 + 10 * SECOND));
+        assert_eq!(heartbeat.stamp(101 + 10 * SECOND).get_u64(5), Some(101 + 10 * SECOND));
+    }
+
+    #[test]
+    fn the_newest_is_answered_once_even_without_own_heartbeats() {
+        let heartbeat = Heartbeat::new(None, 0);
+        assert!(!heartbeat.wants_message(SECOND));
+        heartbeat.received(7);
+        heartbeat.received(8);
+        assert!(heartbeat.wants_message(SECOND));
+        let headers = heartbeat.stamp(SECOND);
+        assert_eq!((headers.get_u64(5), headers.get_u64(6)), (None, Some(8)));
+        assert!(heartbeat.stamp(SECOND).is_empty());
+        assert!(!heartbeat.unresponsive(u64::MAX));
+    }
+
+    #[test]
+    fn silence_closes_and_answers_prevent_it() {
+        let heartbeat = Heartbeat::new(Some(HeartbeatOptions::LINK), 0);
+        heartbeat.stamp(0);
+        assert!(!heartbeat.unresponsive(180 * SECOND));
+        assert!(heartbeat.unresponsive(180 * SECOND + 1));
+        assert_eq!(heartbeat.answered(0, 5), Some(Duration::from_nanos(5)));
+        heartbeat.stamp(170 * SECOND);
+        assert_eq!(heartbeat.liveness(171 * SECOND).outstanding, Some(Duration::from_secs(1)));
+        assert!(heartbeat.answered(170 * SECOND, 172 * SECOND).is_some());
+        assert!(!heartbeat.unresponsive(230 * SECOND));
+        assert!(heartbeat.unresponsive(233 * SECOND));
+        assert_eq!(heartbeat.answered(999 * SECOND, 233 * SECOND), None);
+    }
+}

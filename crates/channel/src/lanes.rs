@@ -1,0 +1,258 @@
+//! The bounded send queues every channel has, and which connection empties which.
+//!
+//! There are three lanes. A channel of one connection sends them all over it; in a group each
+//! special connection has its own lane, and the default connection takes what has no connection of
+//! its own (protocol: channel 15.1, control-plane 1.1, sdk 2.1).
+
+use crate::batch::{Batch, Outbox};
+use crate::error::SendError;
+use crate::handle::Shared;
+use crate::options::LaneLimits;
+use crate::waiters::Waiter;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
+use tokio::time::Instant;
+use weft_wire::Message;
+use weft_wire::hello::underlay;
+
+/// Which queue a message waits in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Lane {
+    /// Everything else.
+    #[default]
+    Default,
+    /// Circuits and routes on control channels, requests on SDK connections.
+    High,
+    /// Inspection.
+    Low,
+}
+
+impl Lane {
+    /// In the order in which a connection empties them.
+    pub(crate) const ALL: [Self; 3] = [Self::High, Self::Default, Self::Low];
+
+    /// The lane that a connection of this type is for.
+    pub(crate) fn of_underlay(kind: &str) -> Self {
+        match kind {
+            underlay::CTRL_HIGH | underlay::EDGE_CONTROL => Self::High,
+            underlay::CTRL_LOW => Self::Low,
+            _ => Self::Default,
+        }
+    }
+
+    fn bit(self) -> u8 {
+        match self {
+            Self::Default => 1,
+            Self::High => 2,
+            Self::Low => 4,
+        }
+    }
+}
+
+/// The lanes that have a connection of their own right now.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LiveLanes(u8);
+
+impl LiveLanes {
+    pub(crate) fn with(self, lane: Lane) -> Self {
+        Self(self.0 | lane.bit())
+    }
+
+    fn has(self, lane: Lane) -> bool {
+        self.0 & lane.bit() != 0
+    }
+
+    /// True if a connection for `own` empties `lane`: its own one, and those without a connection
+    /// if it is the default one or there is none.
+    pub(crate) fn empties(self, own: Lane, lane: Lane) -> bool {
+        own == lane || (!self.has(lane) && (own == Lane::Default || !self.has(Lane::Default)))
+    }
+}
+
+/// A message that waits to be written.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) message: Message,
+    pub(crate) waiter: Option<Waiter>,
+    /// Told when the message has been handed to the socket.
+    pub(crate) written: Option<oneshot::Sender<()>>,
+    /// The room it takes, given back when it leaves the queue.
+    pub(crate) room: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+}
+
+impl Entry {
+    pub(crate) fn new(message: Message) -> Self {
+        Self { message, waiter: None, written: None, room: None }
+    }
+}
+
+/// One lane.
+#[derive(Debug)]
+pub(crate) struct LaneQueue {
+    entries: Mutex<VecDeque<Entry>>,
+    messages: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+    max_bytes: usize,
+}
+
+impl LaneQueue {
+    pub(crate) fn new(limits: LaneLimits) -> Self {
+        let max_bytes = limits.bytes.clamp(1, u32::MAX as usize >> 3);
+        Self {
+            entries: Mutex::default(),
+            messages: Arc::new(Semaphore::new(limits.messages.max(1))),
+            bytes: Arc::new(Semaphore::new(max_bytes)),
+            max_bytes,
+        }
+    }
+
+    /// Bytes of room that a message takes; a message over the limit takes all of it.
+    fn room_for(&self, entry: &Entry) -> u32 {
+        entry.message.wire_len().clamp(1, self.max_bytes) as u32
+    }
+
+    /// Queues an entry if there is room now.
+    pub(crate) fn try_push(&self, mut entry: Entry) -> Result<(), Full> {
+        let full = |error| match error {
+            TryAcquireError::Closed => Full::Closed,
+            TryAcquireError::NoPermits => Full::NoRoom,
+        };
+        let message = self.messages.clone().try_acquire_owned().map_err(full)?;
+        let bytes = self.bytes.clone().try_acquire_many_owned(self.room_for(&entry));
+        entry.room = Some((message, bytes.map_err(full)?));
+        self.entries.lock().push_back(entry);
+        Ok(())
+    }
+
+    /// Queues an entry as soon as there is room.
+    pub(crate) async fn push(&self, mut entry: Entry, deadline: Instant) -> Result<(), Full> {
+        let room = async {
+            let message = self.messages.clone().acquire_owned().await.map_err(|_| Full::Closed)?;
+            let bytes = self.bytes.clone().acquire_many_owned(self.room_for(&entry)).await;
+            Ok((message, bytes.map_err(|_| Full::Closed)?))
+        };
+        let room = tokio::time::timeout_at(deadline, room).await.map_err(|_| Full::NoRoom)?;
+        entry.room = Some(room?);
+        self.entries.lock().push_back(entry);
+        Ok(())
+    }
+
+    /// Takes no more entries; those in it can still be written.
+    pub(crate) fn close(&self) {
+        self.messages.close();
+        self.bytes.close();
+    }
+
+    pub(crate) fn clear(&self) {
+        self.entries.lock().clear();
+    }
+
+    fn pop(&self) -> Option<Entry> {
+        self.entries.lock().pop_front()
+    }
+}
+
+/// Why an entry was not queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    NoRoom,
+    Closed,
+}
+
+impl Full {
+    pub(crate) fn into_error(self, shared: &Shared, no_room: SendError) -> SendError {
+        match self {
+            Self::NoRoom => no_room,
+            Self::Closed => SendError::Closed(shared.close_reason()),
+        }
+    }
+}
+
+/// The outbox that every connection has: the lanes it is responsible for.
+#[derive(Debug)]
+pub(crate) struct LaneOutbox {
+    channel: Arc<Shared>,
+    own: Lane,
+    /// Those who want to know when the batch at hand has been handed to the socket.
+    written: Vec<oneshot::Sender<()>>,
+}
+
+impl LaneOutbox {
+    pub(crate) fn new(channel: Arc<Shared>, own: Lane) -> Self {
+        Self { channel, own, written: Vec::new() }
+    }
+}
+
+impl Outbox for LaneOutbox {
+    fn fill(&mut self, batch: &mut Batch) {
+        let live = self.channel.live_lanes();
+        for lane in Lane::ALL {
+            if !live.empties(self.own, lane) {
+                continue;
+            }
+            let queue = self.channel.lane(lane);
+            while !batch.is_full() {
+                let Some(entry) = queue.pop() else { break };
+                if entry.waiter.as_ref().is_some_and(Waiter::is_abandoned) {
+                    continue;
+                }
+                let sequence = batch.push(entry.message);
+                if let Some(waiter) = entry.waiter {
+                    self.channel.waiters.written(waiter, sequence);
+                }
+                self.written.extend(entry.written);
+            }
+        }
+    }
+
+    fn flushed(&mut self) {
+        for written in self.written.drain(..) {
+            let _ = written.send(());
+        }
+    }
+
+    // Control messages are not sent again on another connection: peers may have seen them, and
+    // some rely on their order. Whoever waits for them learns it by the dropped sender.
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_empties_what() {
+        let none = LiveLanes::default();
+        let both = none.with(Lane::Default).with(Lane::High);
+        assert!(
+            both.empties(Lane::Default, Lane::Low) && both.empties(Lane::Default, Lane::Default)
+        );
+        assert!(!both.empties(Lane::Default, Lane::High) && both.empties(Lane::High, Lane::High));
+        assert!(!both.empties(Lane::High, Lane::Default) && !both.empties(Lane::High, Lane::Low));
+        let only_high = none.with(Lane::High);
+        assert!(Lane::ALL.iter().all(|lane| only_high.empties(Lane::High, *lane)));
+        let only_default = none.with(Lane::Default);
+        assert!(Lane::ALL.iter().all(|lane| only_default.empties(Lane::Default, *lane)));
+    }
+
+    #[test]
+    fn room_is_bounded_in_messages_and_bytes() {
+        let queue = LaneQueue::new(LaneLimits { messages: 3, bytes: 100 });
+        let entry = |len: usize| Entry::new(Message::new(1, vec![0; len]));
+        assert_eq!(queue.try_push(entry(60)), Ok(()));
+        assert_eq!(queue.try_push(entry(60)), Err(Full::NoRoom));
+        assert_eq!(queue.try_push(entry(0)), Ok(()));
+        assert!(queue.pop().is_some() && queue.pop().is_some());
+        assert_eq!(queue.try_push(entry(5000)), Ok(()), "a single message always fits");
+        assert_eq!(queue.try_push(entry(0)), Err(Full::NoRoom));
+        queue.clear();
+        for _ in 0..3 {
+            assert_eq!(queue.try_push(entry(0)), Ok(()));
+        }
+        assert_eq!(queue.try_push(entry(0)), Err(Full::NoRoom));
+        queue.close();
+        assert_eq!(queue.try_push(entry(0)), Err(Full::Closed));
+        assert!(queue.pop().is_some());
+    }
+}

@@ -1,0 +1,62 @@
+//! Frames over TLS: dial, accept, hello, request and reply, grouped connections, heartbeats.
+//!
+//! A *channel* carries messages between two programs over one TLS connection or several. Each
+//! connection ("underlay") is one task that owns its socket and its TLS state. In turn it reads a
+//! bounded amount and writes a bounded amount:
+//!
+//! ```text
+//!            socket -> TLS -> frames -> replies to waiters, the rest to the Handler
+//! Handler::on_turn_end
+//!            socket <- TLS <- Batch <- control lanes first, then the Outbox of the user
+//! ```
+//!
+//! The writer *pulls*: nothing stands between a message and the socket but the batch at hand, so
+//! whoever schedules fairly does so in its [`Outbox`]. Ordinary users need none: they send through
+//! [`ChannelHandle`], whose lanes are bounded in messages and bytes, and receive through an
+//! [`Inbox`].
+//!
+//! What may arrive is limited before it costs anything: pending handshakes in all and per source,
+//! time for TLS and hello, size of hello and frames, open connections, waiting replies.
+
+mod accept;
+mod batch;
+mod dial;
+mod error;
+mod group;
+mod handle;
+mod handler;
+mod handshake;
+mod heartbeat;
+mod inbox;
+mod lanes;
+mod listener;
+mod options;
+mod peer;
+mod pump;
+mod redial;
+mod registry;
+mod socket;
+mod underlay;
+mod waiters;
+mod wake;
+
+pub use accept::{AcceptOptions, Admission, ChannelAcceptor, HelloGate, PeerHello, Refusal};
+pub use batch::{BATCH_BYTES, BATCH_FRAMES, Batch, Outbox};
+pub use dial::{DialOptions, dial};
+pub use error::{CloseReason, DialError, RequestError, SendError};
+pub use group::{GroupPolicy, RedialPolicy, TypePolicy};
+pub use handle::{ChannelHandle, Established};
+pub use handler::{Behaviour, Flow, Handler, Parts};
+pub use heartbeat::{HeartbeatOptions, Liveness};
+pub use inbox::{Inbox, InboxLimits, inbox};
+pub use lanes::Lane;
+pub use listener::{
+    Accepted, ConnectionHandler, ListenerLimits, Listeners, RegisterError, Registration,
+    SharedListener, TlsSource,
+};
+pub use options::{ChannelOptions, LaneLimits};
+pub use peer::{PeerInfo, UnderlayInfo};
+pub use wake::UnderlayWaker;
+
+#[cfg(test)]
+mod tests;

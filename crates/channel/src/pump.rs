@@ -1,0 +1,215 @@
+//! Bytes between a socket and its TLS state, without waiting.
+//!
+//! rustls takes 4 KiB from the socket per call; a larger buffer below it saves most system calls of
+//! a busy connection. The buffer grows while reads fill it and is given back when the connection
+//! is idle.
+
+use crate::error::CloseReason;
+use rustls_pki_types::CertificateDer;
+use socket2::{SockRef, Socket};
+use std::io::{self, BufRead, IoSlice, Read, Write};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+const SMALLEST_BUFFER: usize = 4 * 1024;
+const LARGEST_BUFFER: usize = 64 * 1024;
+/// After this time without data the read buffer is given back.
+const IDLE: Duration = Duration::from_secs(5);
+/// Bytes rustls may hold between the batch and the socket: a batch and one large payload.
+const TLS_BUFFER: usize = 96 * 1024;
+
+/// What reading the socket yielded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    Bytes(usize),
+    Blocked,
+    End,
+}
+
+/// A socket and its TLS state.
+#[derive(Debug)]
+pub(crate) struct TlsPump {
+    stream: TcpStream,
+    tls: rustls::Connection,
+    /// Ciphertext read but not yet given to TLS lies in `start..end`.
+    input: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Length of the buffer at the next allocation.
+    wanted: usize,
+    last_read: Instant,
+}
+
+impl TlsPump {
+    pub(crate) fn new(stream: TcpStream, mut tls: rustls::Connection) -> Self {
+        tls.set_buffer_limit(Some(TLS_BUFFER));
+        Self {
+            stream,
+            tls,
+            input: Vec::new(),
+            start: 0,
+            end: 0,
+            wanted: SMALLEST_BUFFER,
+            last_read: Instant::now(),
+        }
+    }
+
+    /// Moves the socket to the runtime that is entered at the moment.
+    pub(crate) fn rebind(self) -> io::Result<Self> {
+        let stream = TcpStream::from_std(self.stream.into_std()?)?;
+        Ok(Self { stream, ..self })
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(crate) fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        let certificates = self.tls.peer_certificates().unwrap_or_default();
+        certificates.iter().map(|der| der.clone().into_owned()).collect()
+    }
+
+    /// Decrypted bytes that are there already; `None` when the peer has ended TLS.
+    pub(crate) fn plaintext(&mut self) -> Result<Option<&[u8]>, CloseReason> {
+        match self.tls.reader().into_first_chunk() {
+            Ok([]) => Ok(None),
+            Ok(chunk) => Ok(Some(chunk)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Some(&[])),
+            Err(error) => Err(CloseReason::io(&error)),
+        }
+    }
+
+    /// Drops decrypted bytes from the front.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.tls.reader().consume(bytes);
+    }
+
+    /// True if there is ciphertext to decrypt.
+    pub(crate) fn has_input(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Decrypts some of the ciphertext that has been read.
+    pub(crate) fn decrypt(&mut self) -> Result<(), CloseReason> {
+        let mut input = self.input.get(self.start..self.end).unwrap_or_default();
+        let taken = self.tls.read_tls(&mut input).map_err(|error| CloseReason::io(&error))?;
+        self.start += taken;
+        if let Err(error) = self.tls.process_new_packets() {
+            // Tell the peer which alert ended it, if the socket takes it.
+            let _ = self.flush();
+            return Err(CloseReason::tls(&error));
+        }
+        if taken == 0 {
+            // TLS has ended; what follows is no part of it.
+            self.start = self.end;
+        }
+        Ok(())
+    }
+
+    /// Reads the socket once. Must only be called without ciphertext left to decrypt.
+    pub(crate) fn receive(&mut self) -> Result<Received, CloseReason> {
+        if self.input.len() != self.wanted {
+            self.input = vec![0; self.wanted];
+        }
+        let (input, stream) = (&mut self.input, &self.stream);
+        let socket = SockRef::from(stream);
+        let mut received = None;
+        // A read that does not fill the buffer has emptied the socket: saying "would block" clears
+        // its readiness and saves the read that would have found nothing.
+        let outcome = stream.try_io(Interest::READABLE, || {
+            let mut socket: &Socket = &socket;
+            let bytes = socket.read(input)?;
+            received = Some(bytes);
+            if bytes > 0 && bytes < input.len() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
+        });
+        let Some(bytes) = received else {
+            return match outcome {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Received::Bytes(0)),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    Err(CloseReason::io(&error))
+                }
+                _ => Ok(Received::Blocked),
+            };
+        };
+        if bytes == 0 {
+            return Ok(Received::End);
+        }
+        (self.start, self.end) = (0, bytes);
+        self.last_read = Instant::now();
+        if bytes == self.input.len() {
+            self.wanted = (self.wanted * 2).min(LARGEST_BUFFER);
+        } else if bytes < self.wanted / 16 {
+            self.wanted = (self.wanted / 2).max(SMALLEST_BUFFER);
+        }
+        Ok(Received::Bytes(bytes))
+    }
+
+    /// When to call [`give_back`](Self::give_back); `None` if there is nothing to give back.
+    pub(crate) fn idle_at(&self) -> Option<Instant> {
+        (!self.input.is_empty()).then(|| self.last_read + IDLE)
+    }
+
+    /// Gives the read buffer back if the connection has been idle.
+    pub(crate) fn give_back(&mut self, now: Instant) {
+        if !self.has_input() && self.idle_at().is_some_and(|at| at <= now) {
+            self.input = Vec::new();
+            self.wanted = SMALLEST_BUFFER;
+        }
+    }
+
+    /// Encrypts as much of `slices` as TLS has room for.
+    pub(crate) fn encrypt(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, CloseReason> {
+        self.tls.writer().write_vectored(slices).map_err(|error| CloseReason::io(&error))
+    }
+
+    /// Writes encrypted bytes until none are left or the socket takes no more. Returns whether none
+    /// are left, and how many were written.
+    pub(crate) fn flush(&mut self) -> Result<(bool, usize), CloseReason> {
+        let mut written = 0;
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Unblocking(&self.stream)) {
+                Ok(0) => return Err(CloseReason::Peer),
+                Ok(bytes) => written += bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok((false, written));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(CloseReason::io(&error)),
+            }
+        }
+        Ok((true, written))
+    }
+
+    /// Says goodbye in TLS, if the socket takes it at once.
+    pub(crate) fn say_goodbye(&mut self) {
+        self.tls.send_close_notify();
+        let _ = self.flush();
+    }
+
+    /// Waits until the socket can be read or written.
+    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
+        self.stream.ready(interest).await.map(|_| ())
+    }
+}
+
+/// Writes to a socket without waiting.
+struct Unblocking<'a>(&'a TcpStream);
+
+impl Write for Unblocking<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

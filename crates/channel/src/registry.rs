@@ -1,0 +1,96 @@
+//! The groups a listener knows (protocol: channel 7.3).
+//!
+//! A group is reserved before its first connection is acknowledged, since the acknowledgement is
+//! what lets the dialer open the others; those wait until the group is open or given up.
+
+use crate::handle::ChannelHandle;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Groups by id.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    groups: Mutex<HashMap<String, Entry>>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Creating(watch::Receiver<()>),
+    Open(ChannelHandle),
+}
+
+/// What is known of a group.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// It is open.
+    Open(ChannelHandle),
+    /// Its first connection is being accepted; the receiver changes or closes when that is decided.
+    Creating(watch::Receiver<()>),
+    /// Nothing was known; now it is reserved.
+    Reserved(Reservation),
+    /// Nothing is known, and nothing was reserved.
+    Unknown,
+}
+
+/// The right to open a group; given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    registry: Arc<Registry>,
+    id: String,
+    opened: bool,
+    /// Dropped when the reservation ends, which tells those who wait.
+    _decided: watch::Sender<()>,
+}
+
+impl Registry {
+    /// Looks a group up, and reserves it if it is unknown and `reserve` is true.
+    pub(crate) fn lookup(self: &Arc<Self>, id: &str, reserve: bool) -> Lookup {
+        let mut groups = self.groups.lock();
+        match groups.get(id) {
+            Some(Entry::Open(channel)) if !channel.is_closed() => {
+                return Lookup::Open(channel.clone());
+            }
+            Some(Entry::Creating(decided)) => return Lookup::Creating(decided.clone()),
+            Some(Entry::Open(_)) | None => {}
+        }
+        if !reserve {
+            return Lookup::Unknown;
+        }
+        let (sender, receiver) = watch::channel(());
+        groups.insert(id.to_owned(), Entry::Creating(receiver));
+        Lookup::Reserved(Reservation {
+            registry: self.clone(),
+            id: id.to_owned(),
+            opened: false,
+            _decided: sender,
+        })
+    }
+
+    /// Forgets the group of a closed channel.
+    fn forget(&self, id: &str) {
+        let mut groups = self.groups.lock();
+        if matches!(groups.get(id), Some(Entry::Open(channel)) if channel.is_closed()) {
+            groups.remove(id);
+        }
+    }
+}
+
+impl Reservation {
+    /// The channel runs: further connections may join.
+    pub(crate) fn open(mut self, channel: &ChannelHandle) {
+        self.opened = true;
+        self.registry.groups.lock().insert(self.id.clone(), Entry::Open(channel.clone()));
+        let (registry, id) = (self.registry.clone(), self.id.clone());
+        channel.shared().on_close(Box::new(move || registry.forget(&id)));
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.opened {
+            self.registry.groups.lock().remove(&self.id);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Channels over real TLS on the loopback.
+
+mod data;
+mod exchange;
+mod groups;
+mod limits;
+mod support;

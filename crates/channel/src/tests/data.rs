@@ -1,0 +1,154 @@
+//! Handlers and outboxes of the data path's kind.
+
+use super::support::*;
+use crate::*;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weft_wire::Message;
+
+/// Gives messages from a shared queue, and takes back what was not written.
+#[derive(Clone, Default)]
+struct Source(Arc<Mutex<VecDeque<Message>>>);
+
+impl Outbox for Source {
+    fn fill(&mut self, batch: &mut Batch) {
+        let mut queue = self.0.lock();
+        while !batch.is_full() {
+            let Some(message) = queue.pop_front() else { break };
+            batch.push(message);
+        }
+        assert!(batch.is_empty() || batch.room() <= BATCH_BYTES);
+    }
+
+    fn give_back(&mut self, unsent: Vec<Message>) {
+        let mut queue = self.0.lock();
+        unsent.into_iter().rev().for_each(|message| queue.push_front(message));
+    }
+}
+
+/// Counts, and pauses at a given count until resumed.
+struct Counter {
+    counted: Arc<Counted>,
+    pause_at: usize,
+}
+
+#[derive(Default)]
+struct Counted {
+    messages: AtomicUsize,
+    turns: AtomicUsize,
+    bytes: AtomicUsize,
+    waker: Mutex<Option<UnderlayWaker>>,
+}
+
+impl Handler for Counter {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+        self.counted.bytes.fetch_add(message.body.len(), Ordering::SeqCst);
+        let count = self.counted.messages.fetch_add(1, Ordering::SeqCst) + 1;
+        if count == self.pause_at { Flow::Pause } else { Flow::Continue }
+    }
+
+    fn on_turn_end(&mut self, _: &ChannelHandle) {
+        self.counted.turns.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Data {
+    source: Source,
+    counted: Arc<Counted>,
+    pause_at: usize,
+}
+
+impl Behaviour for Data {
+    fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        *self.counted.waker.lock() = Some(waker.clone());
+        let handler = Counter { counted: self.counted.clone(), pause_at: self.pause_at };
+        Parts { handler: Box::new(handler), outbox: Some(Box::new(self.source.clone())) }
+    }
+}
+
+fn data(pause_at: usize) -> (Arc<Data>, Source, Arc<Counted>) {
+    let (source, counted) = (Source::default(), Arc::<Counted>::default());
+    let data = Data { source: source.clone(), counted: counted.clone(), pause_at };
+    (Arc::new(data), source, counted)
+}
+
+#[tokio::test]
+async fn an_outbox_is_pulled_and_control_goes_first() {
+    let mut server = Server::new(None).await;
+    let (ours, source, counted) = data(usize::MAX);
+    let body = Bytes::from(vec![7; 32 * 1024]);
+    source.0.lock().extend((0..2000).map(|_| Message::new(1100, body.clone())));
+    let established = soon(dial(server.dial_options("dialer"))).await.unwrap();
+    established.handle().try_send(message(5000, "control")).unwrap();
+    let _dialer = established.start(ours);
+    let (theirs, mut inbox) = inbox(InboxLimits::default());
+    let _listener = server.next().await.start(theirs);
+    assert_eq!(soon(inbox.recv()).await.unwrap().content_type, 5000);
+    for number in 0..2000 {
+        let received = soon(inbox.recv()).await.unwrap();
+        assert_eq!((received.sequence, received.body.len()), (number + 2, body.len()));
+    }
+    source.0.lock().push_back(message(1100, "woken"));
+    counted.waker.lock().as_ref().unwrap().wake();
+    assert_eq!(soon(inbox.recv()).await.unwrap().text(), "woken");
+}
+
+#[tokio::test]
+async fn a_paused_connection_reads_nothing_and_still_writes() {
+    let mut server = Server::new(None).await;
+    let (theirs, source, counted) = data(10);
+    let (ours, mut inbox) = inbox(InboxLimits::default());
+    let dialer = soon(dial(server.dial_options("dialer"))).await.unwrap().start(ours);
+    let listener = server.next().await.start(theirs);
+    for _ in 0..25 {
+        dialer.send(message(1, "abc")).await.unwrap();
+    }
+    until(|| counted.messages.load(Ordering::SeqCst) == 10).await;
+    source.0.lock().push_back(message(2, "outbox"));
+    counted.waker.lock().as_ref().unwrap().wake();
+    assert_eq!(soon(inbox.recv()).await.unwrap().text(), "outbox");
+    listener.send(message(2, "lane")).await.unwrap();
+    assert_eq!(soon(inbox.recv()).await.unwrap().text(), "lane");
+    assert_eq!(counted.messages.load(Ordering::SeqCst), 10);
+    counted.waker.lock().as_ref().unwrap().resume();
+    until(|| counted.messages.load(Ordering::SeqCst) == 25).await;
+    assert_eq!(counted.bytes.load(Ordering::SeqCst), 75);
+    let turns = counted.turns.load(Ordering::SeqCst);
+    assert!(turns >= 2, "{turns}");
+}
+
+#[tokio::test]
+async fn what_was_not_written_is_given_back_in_order() {
+    let mut server = Server::new(None).await;
+    let (ours, source, _) = data(usize::MAX);
+    let body = Bytes::from(vec![7; 16 * 1024]);
+    source.0.lock().extend((0..4000).map(|number| Message::new(10_000 + number, body.clone())));
+    let dialer = soon(dial(server.dial_options("dialer"))).await.unwrap().start(ours);
+    let unread = server.next().await;
+    let full = source.0.clone();
+    let mut last = usize::MAX;
+    soon(async {
+        // Nobody reads: the writer stops once the sockets are full.
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            let left = full.lock().len();
+            if left == last {
+                break;
+            }
+            last = left;
+        }
+    })
+    .await;
+    assert!(last > 0, "everything was taken without a reader");
+    drop(unread);
+    soon(dialer.closed()).await;
+    until(|| dialer.underlays().is_empty()).await;
+    let queue = source.0.lock();
+    assert!(queue.len() > last, "nothing was given back");
+    let numbers: Vec<i32> = queue.iter().map(|message| message.content_type).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "out of order");
+    assert_eq!(numbers.last(), Some(&13_999));
+}

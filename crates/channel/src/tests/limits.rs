@@ -1,0 +1,233 @@
+//! What peers may not do.
+
+use super::support::*;
+use crate::*;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use weft_wire::hello::Hello;
+use weft_wire::{FrameError, FrameLimits, frame};
+
+fn quick() -> (ListenerLimits, AcceptOptions) {
+    let limits = ListenerLimits {
+        handshake_timeout: Duration::from_millis(100),
+        ..ListenerLimits::default()
+    };
+    let accept =
+        AcceptOptions { hello_timeout: Duration::from_millis(100), ..AcceptOptions::default() };
+    (limits, accept)
+}
+
+async fn quick_server() -> Server {
+    let (limits, accept) = quick();
+    let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("server") };
+    Server::with(channel, None, accept, limits).await
+}
+
+/// Reads until the peer has closed, however it did.
+async fn closed_by_peer<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) -> Vec<u8> {
+    let mut seen = Vec::new();
+    let _ = soon(stream.read_to_end(&mut seen)).await;
+    seen
+}
+
+#[tokio::test]
+async fn half_open_tls_and_slow_hellos_are_cut() {
+    let server = quick_server().await;
+    let mut socket = TcpStream::connect(server.addr()).await.unwrap();
+    assert!(closed_by_peer(&mut socket).await.is_empty());
+    let mut stream = server.authority.raw(server.addr(), &[]).await.unwrap();
+    stream.write_all(&frame::MAGIC).await.unwrap();
+    assert!(closed_by_peer(&mut stream).await.is_empty());
+    let slow = soon(dial(server.dial_options("slow"))).await.unwrap_err();
+    assert!(matches!(slow, DialError::Hello { .. }), "{slow}");
+}
+
+#[tokio::test]
+async fn malformed_hellos_are_closed_without_answer() {
+    let server = Server::new(None).await;
+    let mut other = Hello::new("x").to_message();
+    other.content_type = 1;
+    let mut broken = frame::encode(&Hello::new("x").to_message());
+    broken[12] = 3;
+    broken.extend_from_slice(&[0; 3]);
+    let long = frame::encode(&Hello::new("x".repeat(4193)).to_message());
+    for bytes in [frame::encode(&other), broken, long] {
+        let mut stream = server.authority.raw(server.addr(), &[]).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        assert!(closed_by_peer(&mut stream).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_malformed_frame_closes_its_connection_and_no_other() {
+    let mut server = Server::new(None).await;
+    let (dialer, _, _, mut inbox) = server.pair().await;
+    let mut stream = server.authority.raw(server.addr(), &[]).await.unwrap();
+    let mut bytes = frame::encode(&Hello::new("raw").to_message());
+    bytes.extend_from_slice(&frame::encode(&message(1, "fine")));
+    bytes.extend_from_slice(b"GET / HTTP/1.1\r\n");
+    stream.write_all(&bytes).await.unwrap();
+    let (behaviour, mut raw_inbox) = crate::inbox(InboxLimits::default());
+    let raw = server.next().await.start(behaviour);
+    let reason = soon(raw.closed()).await;
+    assert!(
+        matches!(reason, CloseReason::Frame(FrameError::Magic { found }) if &found == b"GET "),
+        "{reason}"
+    );
+    assert_eq!(soon(raw_inbox.recv()).await.unwrap().text(), "fine");
+    dialer.send(message(1, "still here")).await.unwrap();
+    assert_eq!(soon(inbox.recv()).await.unwrap().text(), "still here");
+}
+
+#[tokio::test]
+async fn frames_over_the_limit_close_the_connection_and_are_not_sent() {
+    let limits = FrameLimits { headers: 100, body: 1000 };
+    let channel =
+        ChannelOptions { heartbeat: None, frames: limits, ..ChannelOptions::control("server") };
+    let mut server =
+        Server::with(channel, None, AcceptOptions::default(), ListenerLimits::default()).await;
+    let (dialer, _, listener, _) = server.pair().await;
+    let large = message(1, &"x".repeat(1001));
+    assert!(matches!(
+        listener.try_send(large.clone()),
+        Err(SendError::TooLarge { length: 1001, limit: 1000 })
+    ));
+    dialer.send(large).await.unwrap();
+    let reason = soon(listener.closed()).await;
+    assert!(matches!(reason, CloseReason::Frame(FrameError::BodyTooLong { .. })), "{reason}");
+}
+
+#[tokio::test]
+async fn pending_handshakes_are_bounded_per_source() {
+    let limits = ListenerLimits { pending_per_source: 2, ..ListenerLimits::default() };
+    let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("server") };
+    let mut server = Server::with(channel, None, AcceptOptions::default(), limits).await;
+    let _first = TcpStream::connect(server.addr()).await.unwrap();
+    let second = TcpStream::connect(server.addr()).await.unwrap();
+    let mut third = TcpStream::connect(server.addr()).await.unwrap();
+    assert!(closed_by_peer(&mut third).await.is_empty());
+    drop(second);
+    // The slot comes back once the listener has seen the end.
+    soon(async {
+        while dial(server.dial_options("dialer")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    server.next().await;
+}
+
+#[tokio::test]
+async fn connections_are_bounded() {
+    let limits = ListenerLimits { connections: 1, ..ListenerLimits::default() };
+    let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("server") };
+    let mut server = Server::with(channel, None, AcceptOptions::default(), limits).await;
+    let (dialer, _, _, _) = server.pair().await;
+    assert!(soon(dial(server.dial_options("second"))).await.is_err());
+    dialer.close("make room");
+    soon(async {
+        while dial(server.dial_options("third")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_makes_senders_wait() {
+    let mut server = Server::new(None).await;
+    let mut options = server.dial_options("dialer");
+    options.channel.lanes = LaneLimits { messages: 8, bytes: 1 << 20 };
+    let (ours, _our_inbox) = inbox(InboxLimits::default());
+    let dialer = soon(dial(options)).await.unwrap().start(ours);
+    let (theirs, mut their_inbox) = inbox(InboxLimits { messages: 4, bytes: 1 << 20 });
+    let _listener = server.next().await.start(theirs);
+    let body = "x".repeat(256 * 1024);
+    let mut sent = 0;
+    // Everything on the way fills up: inbox, TLS, both sockets, batch, lane.
+    loop {
+        let timeout = Duration::from_millis(300);
+        match dialer.send_timeout(Lane::Default, message(1000 + sent, &body), timeout).await {
+            Ok(()) => sent += 1,
+            Err(SendError::Timeout) => break,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(sent < 400, "100 MiB were taken without a reader");
+    }
+    assert!(matches!(dialer.try_send(message(0, &body)), Err(SendError::Full)));
+    for number in 0..sent {
+        assert_eq!(soon(their_inbox.recv()).await.unwrap().content_type, 1000 + number);
+    }
+    dialer.send(message(1, "open again")).await.unwrap();
+    assert_eq!(soon(their_inbox.recv()).await.unwrap().text(), "open again");
+}
+
+#[tokio::test]
+async fn a_peer_that_takes_nothing_is_cut_by_the_write_timeout() {
+    let mut server = Server::new(None).await;
+    let mut options = server.dial_options("dialer");
+    options.channel.write_timeout = Some(Duration::from_millis(50));
+    let (ours, _our_inbox) = inbox(InboxLimits::default());
+    let dialer = soon(dial(options)).await.unwrap().start(ours);
+    let _never_started = server.next().await;
+    let body = "x".repeat(1 << 20);
+    while dialer.send(message(1, &body)).await.is_ok() {}
+    assert!(matches!(soon(dialer.closed()).await, CloseReason::WriteTimeout));
+}
+
+#[tokio::test]
+async fn protocols_share_a_socket_by_alpn() {
+    let listeners = Listeners::new();
+    let authority = Authority::new();
+    struct Greeter(&'static str);
+    impl ConnectionHandler for Greeter {
+        fn handle(&self, mut connection: Accepted) -> futures::future::BoxFuture<'static, ()> {
+            let greeting = format!("{}:{}", self.0, connection.protocol);
+            Box::pin(async move {
+                let _ = connection.stream.write_all(greeting.as_bytes()).await;
+                let _ = connection.stream.shutdown().await;
+            })
+        }
+    }
+    let limits = ListenerLimits::default();
+    let bind = "127.0.0.1:0";
+    let web = Arc::new(Greeter("web"));
+    let control = Arc::new(Greeter("control"));
+    let web = listeners
+        .listen(bind, limits, &["h2", "http/1.1", ""], authority.source(), web)
+        .await
+        .unwrap();
+    let taken =
+        listeners.listen(bind, limits, &["x", ""], authority.source(), control.clone()).await;
+    assert!(
+        matches!(&taken, Err(RegisterError::Taken { protocol, .. }) if protocol.is_empty()),
+        "{taken:?}"
+    );
+    let control =
+        listeners.listen(bind, limits, &["ziti-ctrl"], authority.source(), control).await.unwrap();
+    assert_eq!(web.local_addr(), control.local_addr());
+    let greeting = async |alpn: &'static [&'static str]| {
+        let mut stream = authority.raw(web.local_addr(), alpn).await.ok()?;
+        let agreed = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+        let text = String::from_utf8(closed_by_peer(&mut stream).await).unwrap();
+        Some((text, agreed.map(|name| String::from_utf8(name).unwrap())))
+    };
+    let agreed = |text: &str, name: &str| Some((text.to_owned(), Some(name.to_owned())));
+    assert_eq!(greeting(&["ziti-ctrl"]).await, agreed("control:ziti-ctrl", "ziti-ctrl"));
+    assert_eq!(greeting(&["h2", "http/1.1"]).await, agreed("web:http/1.1", "http/1.1"));
+    assert_eq!(greeting(&["h2", "spdy"]).await, agreed("web:h2", "h2"));
+    assert_eq!(greeting(&[]).await, Some(("web:".to_owned(), None)));
+    assert_eq!(greeting(&["nothing"]).await, None);
+    drop(control);
+    assert_eq!(greeting(&["ziti-ctrl"]).await, None);
+    let addr = web.local_addr();
+    drop(web);
+    soon(async {
+        while TcpStream::connect(addr).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}

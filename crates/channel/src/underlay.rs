@@ -1,0 +1,365 @@
+//! The task of one connection: read a bounded amount, write a bounded amount, in turn.
+
+use crate::batch::{BATCH_BYTES, Batch, Outbox};
+use crate::error::CloseReason;
+use crate::handle::{ChannelHandle, Shared};
+use crate::handler::{Flow, Handler, Parts};
+use crate::heartbeat::now_ns;
+use crate::lanes::{Lane, LaneOutbox};
+use crate::listener::ConnectionSlot;
+use crate::peer::UnderlayInfo;
+use crate::pump::{Received, TlsPump};
+use crate::wake::UnderlayWaker;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::time::{Instant, Sleep};
+use weft_wire::hello::header;
+use weft_wire::{Message, Outcome, content_type, frame};
+
+/// Most bytes taken from the socket in one turn.
+const READ_PER_TURN: usize = 256 * 1024;
+/// How long a channel closed by this side may take to write what was queued.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A connection whose hello is done, before it has its task.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) pump: TlsPump,
+    pub(crate) kind: String,
+    /// Held for as long as the connection lives.
+    pub(crate) slot: Option<ConnectionSlot>,
+}
+
+/// A connection at work.
+pub(crate) struct Underlay {
+    pump: TlsPump,
+    decoder: frame::Decoder,
+    batch: Batch,
+    /// The channel's lanes, then the outbox of the user.
+    outboxes: Vec<Box<dyn Outbox>>,
+    /// Which frames of the batch came from which outbox.
+    origins: Vec<Range<usize>>,
+    handler: Box<dyn Handler>,
+    channel: ChannelHandle,
+    info: UnderlayInfo,
+    waker: UnderlayWaker,
+    paused: bool,
+    /// The answer to a latency probe. One at a time: probes meanwhile are dropped.
+    probe_answer: Option<Message>,
+    /// Since when the socket has taken nothing although there is something to write.
+    blocked_since: Option<Instant>,
+    next_check: Option<Instant>,
+    sleep: Pin<Box<Sleep>>,
+    reason: Option<CloseReason>,
+    _slot: Option<ConnectionSlot>,
+}
+
+/// What a turn of reading ended with.
+enum Turn {
+    /// Nothing more to read now.
+    Empty,
+    /// The turn's share is used up.
+    More,
+    /// The peer has ended the connection.
+    End,
+}
+
+impl Underlay {
+    pub(crate) fn new(
+        connection: Connection,
+        parts: Parts,
+        channel: ChannelHandle,
+        info: UnderlayInfo,
+        waker: UnderlayWaker,
+    ) -> Self {
+        let shared: &Arc<Shared> = channel.shared();
+        if let Some(bytes) = shared.options.unsent_low_water {
+            crate::socket::set_unsent_low_water(connection.pump.stream(), bytes);
+        }
+        let lanes = LaneOutbox::new(shared.clone(), Lane::of_underlay(&info.kind));
+        let mut outboxes: Vec<Box<dyn Outbox>> = vec![Box::new(lanes)];
+        outboxes.extend(parts.outbox);
+        Self {
+            pump: connection.pump,
+            decoder: frame::Decoder::new(shared.options.frames),
+            batch: Batch::new(shared.clone()),
+            outboxes,
+            origins: Vec::new(),
+            handler: parts.handler,
+            info,
+            waker,
+            paused: false,
+            probe_answer: None,
+            blocked_since: None,
+            next_check: shared.heartbeat.check_interval().map(|every| Instant::now() + every),
+            sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            reason: None,
+            _slot: connection.slot,
+            channel,
+        }
+    }
+
+    /// Runs until the connection ends. Everything that must happen then happens on drop, also when
+    /// the task is cut off.
+    pub(crate) async fn run(mut self) {
+        let reason = match self.turns().await {
+            Ok(never) => match never {},
+            Err(reason) => reason,
+        };
+        self.reason = Some(reason);
+    }
+
+    async fn turns(&mut self) -> Result<std::convert::Infallible, CloseReason> {
+        loop {
+            if let Some(reason) = self.channel.closed_because() {
+                self.linger(&reason).await;
+                return Err(reason);
+            }
+            let now = Instant::now();
+            self.check_time(now)?;
+            if self.waker.take_resume() && self.paused {
+                self.paused = self.handler.on_resume(&self.channel) == Flow::Pause;
+            }
+            let mut more = false;
+            if !self.paused {
+                let turn = self.read_turn()?;
+                self.handler.on_turn_end(&self.channel);
+                match turn {
+                    Turn::Empty => {}
+                    Turn::More => more = true,
+                    Turn::End => return Err(CloseReason::Peer),
+                }
+            }
+            more |= self.write_turn(now, true)?;
+            if more {
+                tokio::task::yield_now().await;
+            } else {
+                self.wait().await?;
+            }
+        }
+    }
+
+    fn read_turn(&mut self) -> Result<Turn, CloseReason> {
+        let mut taken = 0;
+        loop {
+            loop {
+                let Some(chunk) = self.pump.plaintext()? else { return Ok(Turn::End) };
+                if chunk.is_empty() {
+                    break;
+                }
+                let mut rest = chunk;
+                let message = self.decoder.decode(&mut rest);
+                let used = chunk.len() - rest.len();
+                self.pump.consume(used);
+                if let Some(message) = message?
+                    && self.dispatch(message) == Flow::Pause
+                {
+                    self.paused = true;
+                    return Ok(Turn::Empty);
+                }
+            }
+            if self.pump.has_input() {
+                self.pump.decrypt()?;
+                continue;
+            }
+            if taken >= READ_PER_TURN {
+                return Ok(Turn::More);
+            }
+            match self.pump.receive()? {
+                Received::Bytes(bytes) => taken += bytes,
+                Received::Blocked => return Ok(Turn::Empty),
+                Received::End => return Ok(Turn::End),
+            }
+        }
+    }
+
+    fn dispatch(&mut self, message: Message) -> Flow {
+        let mut reply_for = None;
+        let shared = self.channel.shared();
+        for (key, value) in &message.headers {
+            let number = || value.try_into().ok().map(u64::from_le_bytes);
+            match key {
+                header::REPLY_FOR => {
+                    reply_for = value.try_into().ok().map(i32::from_le_bytes);
+                    if reply_for.is_none() {
+                        tracing::warn!(channel = %self.channel, "reply header of a wrong length");
+                    }
+                }
+                header::HEARTBEAT => {
+                    number().into_iter().for_each(|v| shared.heartbeat.received(v))
+                }
+                header::HEARTBEAT_RESPONSE => {
+                    let rtt = number().and_then(|v| shared.heartbeat.answered(v, now_ns()));
+                    rtt.into_iter().for_each(|rtt| self.handler.on_heartbeat(rtt));
+                }
+                _ => {}
+            }
+        }
+        if let Some(sequence) = reply_for.filter(|sequence| *sequence != -1)
+            && let Some(waiter) = shared.waiters.take(sequence)
+        {
+            let _ = waiter.send(Ok(message));
+            return Flow::Continue;
+        }
+        match message.content_type {
+            content_type::HEARTBEAT
+            | content_type::RAW
+            | content_type::LATENCY_RESPONSE
+            | content_type::RECONNECT_PING => Flow::Continue,
+            content_type::LATENCY => {
+                let answer = || Outcome::success("").to_message().in_reply_to(&message);
+                self.probe_answer.get_or_insert_with(answer);
+                Flow::Continue
+            }
+            _ => self.handler.on_message(message, &self.channel),
+        }
+    }
+
+    /// Writes until there is nothing, the socket is full or the turn's share is used up; true in
+    /// the last case.
+    fn write_turn(&mut self, now: Instant, all: bool) -> Result<bool, CloseReason> {
+        let mut encrypted = 0;
+        loop {
+            let (empty, written) = self.pump.flush()?;
+            if empty {
+                self.blocked_since = None;
+            } else {
+                if written > 0 || self.blocked_since.is_none() {
+                    self.blocked_since = Some(now);
+                }
+                return Ok(false);
+            }
+            if self.batch.is_taken() {
+                if !self.batch.is_empty() {
+                    self.outboxes.iter_mut().for_each(|outbox| outbox.flushed());
+                }
+                if encrypted >= BATCH_BYTES {
+                    self.batch.reset();
+                    self.origins.clear();
+                    return Ok(true);
+                }
+                self.fill(all);
+                if self.batch.is_empty() {
+                    return Ok(false);
+                }
+            }
+            let bytes = self.pump.encrypt(&self.batch.rest())?;
+            self.batch.advance(bytes);
+            encrypted += bytes;
+        }
+    }
+
+    fn fill(&mut self, all: bool) {
+        self.batch.reset();
+        self.origins.clear();
+        if let Some(answer) = self.probe_answer.take() {
+            self.batch.push(answer);
+        }
+        let asked = if all { self.outboxes.len() } else { 1 };
+        for outbox in self.outboxes.iter_mut().take(asked) {
+            let from = self.batch.len();
+            if !self.batch.is_full() {
+                outbox.fill(&mut self.batch);
+            }
+            self.origins.push(from..self.batch.len());
+        }
+        let heartbeat = &self.channel.shared().heartbeat;
+        if heartbeat.wants_message(self.batch.now_ns()) && !self.batch.is_full() {
+            self.batch.push(Message::new(content_type::HEARTBEAT, ""));
+        }
+    }
+
+    fn check_time(&mut self, now: Instant) -> Result<(), CloseReason> {
+        self.pump.give_back(now);
+        if let (Some(limit), Some(since)) =
+            (self.channel.shared().options.write_timeout, self.blocked_since)
+            && now >= since + limit
+        {
+            return Err(CloseReason::WriteTimeout);
+        }
+        if self.next_check.is_some_and(|at| at <= now) {
+            let heartbeat = &self.channel.shared().heartbeat;
+            self.next_check = heartbeat.check_interval().map(|every| now + every);
+            if heartbeat.unresponsive(now_ns()) {
+                self.channel.shared().close(CloseReason::Unresponsive);
+                return Err(CloseReason::Unresponsive);
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> Result<(), CloseReason> {
+        let interest = match (!self.paused, self.blocked_since.is_some()) {
+            (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+            (true, false) => Some(Interest::READABLE),
+            (false, true) => Some(Interest::WRITABLE),
+            (false, false) => None,
+        };
+        let write_limit = self.channel.shared().options.write_timeout;
+        let write_deadline =
+            self.blocked_since.zip(write_limit).map(|(since, limit)| since + limit);
+        let deadline =
+            [self.next_check, self.pump.idle_at(), write_deadline].into_iter().flatten().min();
+        if let Some(deadline) = deadline
+            && (self.sleep.is_elapsed() || self.sleep.deadline() > deadline)
+        {
+            self.sleep.as_mut().reset(deadline);
+        }
+        let (pump, waker, sleep) = (&self.pump, &self.waker, &mut self.sleep);
+        tokio::select! {
+            ready = async { pump.ready(interest.unwrap_or(Interest::READABLE)).await },
+                if interest.is_some() => ready.map_err(|error| CloseReason::io(&error)),
+            () = waker.woken() => Ok(()),
+            () = sleep.as_mut(), if deadline.is_some() => Ok(()),
+        }
+    }
+
+    /// Writes what was queued before this side closed the channel, for a moment.
+    async fn linger(&mut self, reason: &CloseReason) {
+        if !matches!(reason, CloseReason::Local(_)) {
+            return;
+        }
+        let deadline = Instant::now() + LINGER;
+        loop {
+            match self.write_turn(Instant::now(), false) {
+                Ok(true) => {}
+                Ok(false) if self.blocked_since.is_none() => break,
+                Ok(false) => {
+                    let writable = self.pump.ready(Interest::WRITABLE);
+                    if !matches!(tokio::time::timeout_at(deadline, writable).await, Ok(Ok(()))) {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+            if Instant::now() >= deadline {
+                return;
+            }
+        }
+        self.pump.say_goodbye();
+    }
+
+    fn give_back(&mut self) {
+        let mut frames = self.batch.take_frames();
+        for (outbox, origin) in self.outboxes.iter_mut().zip(&self.origins).rev() {
+            frames.truncate(origin.end);
+            let unsent = frames.split_off(origin.start.min(frames.len()));
+            if !unsent.is_empty() {
+                outbox.give_back(unsent);
+            }
+        }
+    }
+}
+
+impl Drop for Underlay {
+    fn drop(&mut self) {
+        let reason =
+            self.reason.take().unwrap_or_else(|| CloseReason::local("the task was cut off"));
+        self.give_back();
+        self.handler.on_detach(&reason);
+        self.channel.shared().detach(&self.info, reason);
+    }
+}

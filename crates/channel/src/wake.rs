@@ -1,0 +1,37 @@
+//! Waking a connection's task from elsewhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
+
+/// Wakes the task of one connection: when an outbox has something again, or to go on reading.
+#[derive(Debug, Clone, Default)]
+pub struct UnderlayWaker(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    notify: Notify,
+    resume: AtomicBool,
+}
+
+impl UnderlayWaker {
+    /// The outbox has something to write.
+    pub fn wake(&self) {
+        self.0.notify.notify_one();
+    }
+
+    /// A handler that paused can take messages again.
+    pub fn resume(&self) {
+        self.0.resume.store(true, Ordering::Release);
+        self.0.notify.notify_one();
+    }
+
+    /// True once per [`resume`](Self::resume).
+    pub(crate) fn take_resume(&self) -> bool {
+        self.0.resume.swap(false, Ordering::Acquire)
+    }
+
+    pub(crate) async fn woken(&self) {
+        self.0.notify.notified().await;
+    }
+}
