@@ -1,0 +1,128 @@
+//! Options of channels: queue lengths and timeouts, and heartbeats
+//! (protocol: channel 11.1, 15.4).
+
+use std::time::Duration;
+
+use crate::section::Section;
+
+/// Options of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelOptions {
+    /// Messages that may wait to be sent on one connection. Default 4 (links and edge: 64).
+    pub out_queue_size: usize,
+    /// Connections that may wait to be accepted. 1..=5000, default 1.
+    pub max_queued_connects: usize,
+    /// Handshakes that may be under way at once. 1..=1000, default 16.
+    pub max_outstanding_connects: usize,
+    /// How long a handshake may take. 30ms..=60s, default 5s.
+    pub connect_timeout: Duration,
+    /// How long one write may take. Default none.
+    pub write_timeout: Option<Duration>,
+}
+
+impl Default for ChannelOptions {
+    fn default() -> Self {
+        Self {
+            out_queue_size: 4,
+            max_queued_connects: 1,
+            max_outstanding_connects: 16,
+            connect_timeout: Duration::from_secs(5),
+            write_timeout: None,
+        }
+    }
+}
+
+impl ChannelOptions {
+    /// Reads the options of a section; other keys may stand beside them.
+    pub(crate) fn read(section: &Section<'_>) -> Self {
+        let default = Self::default();
+        let connect_timeout = if section.has("connectTimeout") {
+            let bounds = Duration::from_millis(30)..=Duration::from_secs(60);
+            section.ignore(&["connectTimeoutMs"]);
+            section.duration_in("connectTimeout", default.connect_timeout, bounds)
+        } else {
+            Duration::from_millis(connect_timeout_ms(section))
+        };
+        Self {
+            out_queue_size: section.int("outQueueSize", default.out_queue_size, 0..=1_000_000),
+            max_queued_connects: section.int(
+                "maxQueuedConnects",
+                default.max_queued_connects,
+                1..=5000,
+            ),
+            max_outstanding_connects: section.int(
+                "maxOutstandingConnects",
+                default.max_outstanding_connects,
+                1..=1000,
+            ),
+            connect_timeout,
+            write_timeout: section.opt_duration("writeTimeout").filter(|time| !time.is_zero()),
+        }
+    }
+
+    /// As links and edge listeners use them: the default length of the queue is 64.
+    #[must_use]
+    pub(crate) fn with_long_queue(mut self) -> Self {
+        if self.out_queue_size == Self::default().out_queue_size {
+            self.out_queue_size = 64;
+        }
+        self
+    }
+}
+
+fn connect_timeout_ms(section: &Section<'_>) -> u64 {
+    const DEFAULT: u64 = 5000;
+    match section.any_int("connectTimeoutMs") {
+        None => DEFAULT,
+        Some(ms) if ms < 30 => {
+            section.problem("connectTimeoutMs", "connectTimeoutMs must be at least 30 ms");
+            DEFAULT
+        }
+        Some(ms) if ms > 60_000 => {
+            section.problem("connectTimeoutMs", "connectTimeoutMs must be at most 60000 ms");
+            DEFAULT
+        }
+        Some(ms) => ms.unsigned_abs(),
+    }
+}
+
+/// Heartbeats of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heartbeats {
+    /// How often one is sent. Default 10s.
+    pub send_interval: Duration,
+    /// How often it is looked whether one is due. Default 1s.
+    pub check_interval: Duration,
+    /// The channel closes when the other end answers nothing for so long; none = never.
+    pub close_unresponsive: Option<Duration>,
+    /// The other end counts as unresponsive after so long. Default 5s.
+    pub unresponsive_after: Duration,
+}
+
+impl Default for Heartbeats {
+    fn default() -> Self {
+        Self {
+            send_interval: Duration::from_secs(10),
+            check_interval: Duration::from_secs(1),
+            close_unresponsive: Some(Duration::from_secs(30)),
+            unresponsive_after: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Heartbeats {
+    /// Reads heartbeats; what is absent is as in `default`.
+    pub(crate) fn read(section: &Section<'_>, default: &Self) -> Self {
+        let close = default.close_unresponsive;
+        Self {
+            send_interval: section.duration("sendInterval", default.send_interval),
+            check_interval: section.duration("checkInterval", default.check_interval),
+            close_unresponsive: if section.has("closeUnresponsiveTimeout") {
+                section.duration_or_never("closeUnresponsiveTimeout", Duration::ZERO)
+            } else {
+                close
+            },
+            unresponsive_after: section.duration("unresponsiveAfter", default.unresponsive_after),
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The `edge:` section of a controller (protocol: config 4.6).
+
+use std::{net::IpAddr, str::FromStr, time::Duration};
+
+use crate::{address::HostPort, rate_limiter::RateLimiter, section::Section};
+
+/// Edge APIs, enrollment and sessions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EdgeConfig {
+    /// Where clients reach the APIs; also in tokens. None only in a file that is refused.
+    pub api_address: Option<HostPort>,
+    /// Life of an unused API session. At least 1m, default 30m.
+    pub session_timeout: Duration,
+    /// How often the use of sessions is written down. 1ms..=10m, default 90s.
+    pub activity_update_interval: Duration,
+    /// How many at once. 1..=10000, default 250.
+    pub activity_update_batch: u32,
+    /// Whether the OIDC API is added by itself where it is not listed.
+    pub auto_bind_oidc: bool,
+    /// Enrollment.
+    pub enrollment: EnrollmentConfig,
+    /// Life of OIDC tokens, and their revocation.
+    pub oidc: OidcTokens,
+    /// Issuer in the URL for authenticator apps. Default `openziti.io`.
+    pub totp_hostname: String,
+    /// Limit on logins under way.
+    pub auth_rate_limiter: RateLimiter,
+    /// How it is known which identities are online.
+    pub identity_status: IdentityStatusConfig,
+    /// How key sets of external signers are fetched.
+    pub jwks_fetch: JwksFetch,
+    /// Whether posture checks are left out of every decision.
+    pub disable_posture_checks: bool,
+}
+
+/// Enrollment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnrollmentConfig {
+    /// The authority that issues certificates.
+    pub signing_cert: SigningCert,
+    /// Life of an enrollment of an identity. At least 5m, default 3h.
+    pub identity_duration: Duration,
+    /// Life of an enrollment of a router. At least 5m, default 3h.
+    pub router_duration: Duration,
+}
+
+/// The authority that issues certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SigningCert {
+    /// Location of its certificate.
+    pub cert: String,
+    /// Location of its key.
+    pub key: String,
+    /// Location of what is above it.
+    pub ca: Option<String>,
+}
+
+/// Life of OIDC tokens, and their revocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OidcTokens {
+    /// At least 1m, default 30m.
+    pub access: Duration,
+    /// At least 1m, default 30m.
+    pub id: Duration,
+    /// At least a minute longer than access tokens, default 24h.
+    pub refresh: Duration,
+    /// Tokens with less life left are not revoked. Below half of `refresh`, default 0.
+    pub revocation_min_lifetime: Duration,
+    /// How often revocations are written. At least 1s, default 1m.
+    pub revocation_bucket_interval: Duration,
+    /// How many at once. Default 200.
+    pub revocation_bucket_max: u32,
+    /// How many may wait. Default 25000.
+    pub revocation_max_queued: u32,
+    /// How often expired ones are removed. At least 10s, default 1m.
+    pub revocation_enforcer_frequency: Duration,
+}
+
+/// How it is known which identities are online.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdentityStatusConfig {
+    /// How often is looked. At least 1s, default 1m.
+    pub scan_interval: Duration,
+    /// After so long without word the status is unknown. Default 5m.
+    pub unknown_timeout: Duration,
+    /// Whose word counts.
+    pub source: IdentityStatusSource,
+}
+
+/// Whose word counts for the status of identities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdentityStatusSource {
+    /// Heartbeats of API sessions.
+    Heartbeats,
+    /// Connect events of routers.
+    ConnectEvents,
+    /// Both.
+    Hybrid,
+}
+
+/// Where key sets of external signers may be fetched from, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JwksFetch {
+    /// Whether private and loopback addresses are refused.
+    pub block_private_addresses: bool,
+    /// Refused addresses.
+    pub denied_ips: Vec<Network>,
+    /// Private addresses that are allowed nevertheless.
+    pub allowed_ips: Vec<Network>,
+    /// Refused names, exact or `*.suffix`, in lower case without final dot.
+    pub denied_hostnames: Vec<String>,
+    /// If not empty, the only names that are allowed.
+    pub allowed_hostnames: Vec<String>,
+    /// For the whole fetch. Default 5s.
+    pub timeout: Duration,
+    /// Default 5.
+    pub max_redirects: u32,
+}
+
+/// An address with the length of its prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Network {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits that count.
+    pub prefix: u8,
+}
+
+impl FromStr for Network {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = "not an address or <address>/<bits>";
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match bits {
+            Some(bits) => bits.parse().map_err(|_| wrong)?,
+            None => most,
+        };
+        if prefix > most { Err(wrong) } else { Ok(Self { address, prefix }) }
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+impl EdgeConfig {
+    pub(super) fn read(section: &Section<'_>) -> Self {
+        let api = section.section("api");
+        if !api.is_present() {
+            section.problem("api", "required configuration section [edge.api] missing");
+        } else if !api.has("address") {
+            api.problem("address", "required value [edge.api.address] is required");
+        }
+        let totp = section.section("totp").text("hostname");
+        let totp_hostname = totp.filter(|name| !name.is_empty());
+        let totp_hostname = totp_hostname.unwrap_or_else(|| "openziti.io".to_owned());
+        if !is_hostname(&totp_hostname) {
+            let text = format!("invalid hostname in [edge.totp.hostname]: {totp_hostname}");
+            section.problem("totp", text);
+        }
+        let limiter = section.section("authRateLimiter");
+        Self {
+            api_address: api.host_port("address"),
+            session_timeout: at_least(&api, "sessionTimeout", MINUTE, 30 * MINUTE),
+            activity_update_interval: api.duration_in(
+                "activityUpdateInterval",
+                Duration::from_secs(90),
+                Duration::from_millis(1)..=10 * MINUTE,
+            ),
+            activity_update_batch: api.int("activityUpdateBatchSize", 250, 1..=10_000),
+            auto_bind_oidc: !api.flag("disableOidcAutoBinding", false),
+            enrollment: EnrollmentConfig::read(section),
+            oidc: OidcTokens::read(&section.section("oidc")),
+            totp_hostname,
+            auth_rate_limiter: RateLimiter::read(
+                &limiter,
+                &RateLimiter::with_sizes(5, 250),
+                5,
+                1000,
+            ),
+            identity_status: IdentityStatusConfig::read(&section.section("identityStatusConfig")),
+            jwks_fetch: JwksFetch::read(
+                &section.section("externalJwtSigners").section("jwksFetch"),
+            ),
+            disable_posture_checks: section.flag("disablePostureChecks", false),
+        }
+    }
+}
+
+impl EnrollmentConfig {
+    fn read(edge: &Section<'_>) -> Self {
+        let section = edge.section("enrollment");
+        if !section.is_present() {
+            edge.problem("enrollment", "required configuration section [edge.enrollment] missing");
+        }
+        let cert = section.section("signingCert");
+        let signing_cert = if section.is_present() {
+            let missing = |key: &str| {
+                format!(
+                    "required configuration value [edge.enrollment.signingCert.{key}] is missing"
+                )
+            };
+            if cert.is_present() {
+                SigningCert {
+                    cert: cert.required_text("cert", &missing("cert")),
+                    key: cert.required_text("key", &missing("key")),
+                    ca: cert.text("ca").filter(|ca| !ca.is_empty()),
+                }
+            } else {
+                section.problem("signingCert", missing("cert"));
+                SigningCert::default()
+            }
+        } else {
+            SigningCert::default()
+        };
+        let life = |key: &'static str| {
+            let below = section.section(key);
+            if section.is_present() && !below.is_present() {
+                let text =
+                    format!("required configuration section [edge.enrollment.{key}] missing");
+                section.problem(key, text);
+            }
+            at_least(&below, "duration", 5 * MINUTE, 180 * MINUTE)
+        };
+        Self {
+            signing_cert,
+            identity_duration: life("edgeIdentity"),
+            router_duration: life("edgeRouter"),
+        }
+    }
+}
+
+impl OidcTokens {
+    fn read(section: &Section<'_>) -> Self {
+        let low = |key: &'static str, low: Duration, default: Duration| {
+            section.duration_clamped(key, default, low..=Duration::MAX)
+        };
+        let access = low("accessTokenDuration", MINUTE, 30 * MINUTE);
+        let tokens = Self {
+            access,
+            id: low("idTokenDuration", MINUTE, 30 * MINUTE),
+            refresh: low("refreshTokenDuration", access + MINUTE, 24 * 60 * MINUTE),
+            revocation_min_lifetime: section.duration("revocationMinTokenLifetime", Duration::ZERO),
+            revocation_bucket_interval: low(
+                "revocationBucketInterval",
+                Duration::from_secs(1),
+                MINUTE,
+            ),
+            revocation_bucket_max: section.int("revocationBucketMaxSize", 200, 1..=1_000_000),
+            revocation_max_queued: section.int("revocationMaxQueued", 25_000, 1..=100_000_000),
+            revocation_enforcer_frequency: low(
+                "revocationEnforcerFrequency",
+                Duration::from_secs(10),
+                MINUTE,
+            ),
+        };
+        if tokens.revocation_min_lifetime >= tokens.refresh / 2 {
+            section.problem(
+                "revocationMinTokenLifetime",
+                "must be below half of refreshTokenDuration",
+            );
+        }
+        tokens
+    }
+}
+
+impl IdentityStatusConfig {
+    fn read(section: &Section<'_>) -> Self {
+        const SOURCES: [(&str, IdentityStatusSource); 3] = [
+            ("heartbeats", IdentityStatusSource::Heartbeats),
+            ("connect-events", IdentityStatusSource::ConnectEvents),
+            ("hybrid", IdentityStatusSource::Hybrid),
+        ];
+        Self {
+            scan_interval: section.duration_clamped(
+                "scanInterval",
+                MINUTE,
+                Duration::from_secs(1)..=Duration::MAX,
+            ),
+            unknown_timeout: section.duration("unknownTimeout", 5 * MINUTE),
+            source: section.choice("source", &SOURCES, IdentityStatusSource::Hybrid),
+        }
+    }
+}
+
+impl JwksFetch {
+    fn read(section: &Section<'_>) -> Self {
+        let timeout = section.duration("timeout", Duration::from_secs(5));
+        if timeout.is_zero() {
+            section.problem("timeout", "must be above 0");
+        }
+        Self {
+            block_private_addresses: section.flag("blockPrivateAddresses", false),
+            denied_ips: networks(section, "deniedIPs"),
+            allowed_ips: networks(section, "allowedIPs"),
+            denied_hostnames: host_patterns(section, "deniedHostnames"),
+            allowed_hostnames: host_patterns(section, "allowedHostnames"),
+            timeout,
+            max_redirects: section.int("maxRedirects", 5, 0..=100),
+        }
+    }
+}
+
+fn networks(section: &Section<'_>, key: &'static str) -> Vec<Network> {
+    let mut out = Vec::new();
+    for text in section.texts(key) {
+        match text.parse() {
+            Ok(network) => out.push(network),
+            Err(_) => section.problem(
+                key,
+                format!(
+                    "invalid value {text:?} in [{}]: must be a CIDR (e.g. 10.0.0.0/8) or an IP \
+                     address, hostnames are not supported",
+                    section.path_of(key)
+                ),
+            ),
+        }
+    }
+    out
+}
+
+fn host_patterns(section: &Section<'_>, key: &'static str) -> Vec<String> {
+    let mut out = Vec::new();
+    for text in section.texts(key) {
+        let name = text.trim_end_matches('.').to_lowercase();
+        if is_hostname(name.strip_prefix("*.").unwrap_or(&name)) {
+            out.push(name);
+        } else {
+            let path = section.path_of(key);
+            section.problem(
+                key,
+                format!("invalid value {text:?} in [{path}]: must be a host name or *.<suffix>"),
+            );
+        }
+    }
+    out
+}
+
+fn is_hostname(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 253
+        && name.split('.').all(|label| {
+            (1..=63).contains(&label.len())
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
+        })
+}
+
+/// A duration with a floor under which the default takes its place.
+fn at_least(
+    section: &Section<'_>,
+    key: &'static str,
+    low: Duration,
+    default: Duration,
+) -> Duration {
+    let duration = section.duration(key, default);
+    if duration >= low {
+        return duration;
+    }
+    let show = crate::duration::show_duration;
+    section.warn(key, format!("below {}, {} is used", show(low), show(default)));
+    default
+}

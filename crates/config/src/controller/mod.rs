@@ -1,0 +1,285 @@
+//! The controller's file (protocol: config 4).
+
+mod edge;
+mod events;
+mod network;
+mod storage;
+
+use std::{path::Path, time::Duration};
+
+pub use edge::{
+    EdgeConfig, EnrollmentConfig, IdentityStatusConfig, IdentityStatusSource, JwksFetch, Network,
+    OidcTokens, SigningCert,
+};
+pub use events::{
+    EventHandler, EventSink, EventSubscription, FileEvents, QueueEvents, UsageVersion,
+};
+pub use network::{ControlConfig, ControlDialer, NetworkConfig};
+pub use storage::{ClusterConfig, ClusterDialer, Storage};
+
+use crate::{
+    debugging::Debugging,
+    error::{Error, Loaded},
+    file,
+    identity::{IdentitySection, Required},
+    rate_limiter::RateLimiter,
+    section::Section,
+    web::{self, BindPoint, Side, WebApi, WebServer},
+    yaml::{Environment, ProcessEnvironment},
+};
+
+/// A controller's configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ControllerConfig {
+    /// Who the controller is.
+    pub identity: IdentitySection,
+    /// Where the model lives.
+    pub storage: Storage,
+    /// Name of the network in SPIFFE ids, without scheme; none = from the certificates.
+    pub trust_domain: Option<String>,
+    /// Former names of the network, without scheme.
+    pub additional_trust_domains: Vec<String>,
+    /// Paths and circuits.
+    pub network: NetworkConfig,
+    /// The control plane.
+    pub ctrl: ControlConfig,
+    /// Edge APIs; none = a fabric without identities.
+    pub edge: Option<EdgeConfig>,
+    /// HTTP servers.
+    pub web: Vec<WebServer>,
+    /// Where events go.
+    pub events: Vec<EventHandler>,
+    /// The check of the store.
+    pub store_check: StoreCheck,
+    /// Limits on changes.
+    pub commands: CommandConfig,
+    /// How connect events are worked off.
+    pub connect_events: ConnectEventsConfig,
+    /// Handshakes of all TLS listeners.
+    pub tls: TlsConfig,
+    /// The data model of routers.
+    pub router_data_model: RouterDataModelConfig,
+    /// Traces and profiles.
+    pub debugging: Debugging,
+}
+
+/// The health check of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreCheck {
+    /// How often. Default 30s.
+    pub interval: Duration,
+    /// How long it may take. Default 20s.
+    pub timeout: Duration,
+    /// Wait before the first. Default 30s.
+    pub initial_delay: Duration,
+}
+
+/// Limits on changes of the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandConfig {
+    /// Whether changes are limited at all. Default true.
+    pub limited: bool,
+    /// Changes that may wait before callers are told to come back. 10..=2^32-1, default 100.
+    pub max_queued: u32,
+    /// Whether changes of no urgency wait in a queue of their own. Default true.
+    pub background: bool,
+    /// Length of that queue. 10..=1073741823, default 1000.
+    pub background_queue: u32,
+    /// Whether it drops when it is full. Default false.
+    pub background_drop_when_full: bool,
+    /// Delay of urgent changes above which the others wait. Default 50ms.
+    pub background_delay_threshold: Duration,
+}
+
+/// How connect events of routers are worked off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectEventsConfig {
+    /// Events of one router that may wait. Default 5.
+    pub queue_size: u32,
+    /// A worker without work ends after so long. Default 30s.
+    pub idle_time: Duration,
+}
+
+/// Handshakes of all TLS listeners of the process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TlsConfig {
+    /// How long one may take. Default 5s.
+    pub handshake_timeout: Duration,
+    /// How many may be under way. Off by default; not used by routers.
+    pub rate_limiter: RateLimiter,
+}
+
+/// The data model of routers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouterDataModelConfig {
+    /// Changes that are kept for routers that come back. At least 10, default 10000.
+    pub log_size: u32,
+    /// Changes that may wait for one router. Default 1000.
+    pub listener_buffer_size: u32,
+}
+
+impl ControllerConfig {
+    /// Reads a file, with the variables of the process.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not YAML, or its contents are not acceptable.
+    pub fn from_path(path: &Path) -> Result<Loaded<Self>, Error> {
+        Self::from_str(&file::read(path)?, path, &ProcessEnvironment)
+    }
+
+    /// Reads the text of a file. The path is for messages and for defaults that lie beside it.
+    ///
+    /// # Errors
+    /// When it is not YAML, or its contents are not acceptable.
+    pub fn from_str(
+        text: &str,
+        path: &Path,
+        environment: &dyn Environment,
+    ) -> Result<Loaded<Self>, Error> {
+        file::load(text, path, environment, file::Kind::Controller, Self::read)
+    }
+
+    fn read(root: &Section<'_>) -> Self {
+        let identity = root.section("identity");
+        if !identity.is_present() {
+            root.problem("identity", "identity section not found");
+        }
+        let edge = root.section("edge");
+        let edge = edge.is_present().then(|| EdgeConfig::read(&edge));
+        let side = Side::Controller { edge: edge.is_some() };
+        // Sample extension, and metrics sinks of long ago.
+        root.ignore(&["example", "metrics"]);
+        let config = Self {
+            identity: if identity.is_present() {
+                IdentitySection::read(&identity, Required::Client)
+            } else {
+                IdentitySection::default()
+            },
+            storage: Storage::read(root),
+            trust_domain: root
+                .text("trustDomain")
+                .map(|name| domain(&name))
+                .filter(|d| !d.is_empty()),
+            additional_trust_domains: root
+                .texts("additionalTrustDomains")
+                .iter()
+                .map(|name| domain(name))
+                .collect(),
+            network: NetworkConfig::read(&root.section("network")),
+            ctrl: ControlConfig::read(root),
+            edge,
+            web: web::read(root, side),
+            events: events::read(&root.section("events")),
+            store_check: StoreCheck::read(&root.section("healthChecks").section("boltCheck")),
+            commands: CommandConfig::read(root),
+            connect_events: ConnectEventsConfig::read(&root.section("connectEvents")),
+            tls: TlsConfig::read(&root.section("tls"), true),
+            router_data_model: RouterDataModelConfig::read(&root.section("routerDataModel")),
+            debugging: Debugging::read(root),
+        };
+        config.check(root);
+        config
+    }
+
+    /// What only holds between sections.
+    fn check(&self, root: &Section<'_>) {
+        if matches!(self.storage, Storage::Cluster(_)) && self.ctrl.advertise_address.is_none() {
+            root.problem(
+                "ctrl",
+                "[ctrl/options/advertiseAddress] is required when raft is enabled (section `cluster`)",
+            );
+        }
+        let Some(edge) = &self.edge else { return };
+        let Some(api) = &edge.api_address else { return };
+        let served = self.web.iter().filter(|server| server.apis.contains(&WebApi::EdgeClient));
+        let mut points = served.flat_map(|server| &server.bind_points);
+        let is_api = |point: &BindPoint| matches!(point, BindPoint::Underlay { address, .. } if address == api);
+        if !points.any(is_api) {
+            root.problem(
+                "edge",
+                format!(
+                    "could not find [edge.api.address] value [{api}] as a bind point address of any \
+                     web server with the API edge-client"
+                ),
+            );
+        }
+    }
+}
+
+impl StoreCheck {
+    fn read(section: &Section<'_>) -> Self {
+        Self {
+            interval: section.duration("interval", Duration::from_secs(30)),
+            timeout: section.duration("timeout", Duration::from_secs(20)),
+            initial_delay: section.duration("initialDelay", Duration::from_secs(30)),
+        }
+    }
+}
+
+impl CommandConfig {
+    fn read(root: &Section<'_>) -> Self {
+        let command = root.section("command");
+        let older = root.section("commandRateLimiter");
+        let newer = command.section("rateLimiter");
+        let limiter = if newer.is_present() { &newer } else { &older };
+        if newer.is_present() && older.is_present() {
+            root.warn("commandRateLimiter", "command.rateLimiter is used instead");
+            older.allow_unknown();
+        }
+        let background = command.section("background");
+        Self {
+            limited: limiter.flag("enabled", true),
+            max_queued: limiter.int("maxQueued", 100, 10..=i64::from(u32::MAX)),
+            background: background.flag("enabled", true),
+            background_queue: background.int("queueSize", 1000, 10..=1_073_741_823),
+            background_drop_when_full: background.flag("dropWhenFull", false),
+            background_delay_threshold: background
+                .duration("delayThreshold", Duration::from_millis(50)),
+        }
+    }
+}
+
+impl ConnectEventsConfig {
+    fn read(section: &Section<'_>) -> Self {
+        section.ignore(&["minWorkers", "maxWorkers"]);
+        Self {
+            queue_size: section.int("queueSize", 5, 1..=1_000_000),
+            idle_time: section.duration("idleTime", Duration::from_secs(30)),
+        }
+    }
+}
+
+impl TlsConfig {
+    pub(crate) fn read(section: &Section<'_>, limited: bool) -> Self {
+        let handshake_timeout = section.duration("handshakeTimeout", Duration::from_secs(5));
+        let handshake_timeout =
+            if handshake_timeout.is_zero() { Duration::from_secs(5) } else { handshake_timeout };
+        let default = RateLimiter {
+            enabled: false,
+            timeout: handshake_timeout + Duration::from_secs(2),
+            ..RateLimiter::with_sizes(5, 2500)
+        };
+        let rate_limiter = if limited {
+            RateLimiter::read(&section.section("rateLimiter"), &default, 5, 10_000)
+        } else {
+            default
+        };
+        Self { handshake_timeout, rate_limiter }
+    }
+}
+
+impl RouterDataModelConfig {
+    fn read(section: &Section<'_>) -> Self {
+        section.ignore(&["enabled"]);
+        Self {
+            log_size: section.int("logSize", 10_000, 10..=i64::from(u32::MAX)),
+            listener_buffer_size: section.int("listenerBufferSize", 1000, 0..=i64::from(u32::MAX)),
+        }
+    }
+}
+
+/// A trust domain without scheme and path.
+fn domain(text: &str) -> String {
+    let bare = text.strip_prefix("spiffe://").unwrap_or(text);
+    bare.split('/').next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,158 @@
+//! Paths, circuits and the control plane: `network` and `ctrl` (protocol: config 4.3, 4.5).
+
+use std::time::Duration;
+
+use crate::{
+    address::Address,
+    channel_options::{ChannelOptions, Heartbeats},
+    section::Section,
+};
+
+/// Paths and circuits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NetworkConfig {
+    /// How often the network is looked over. Default 60s.
+    pub cycle: Duration,
+    /// How long making a route may take. Default 10s.
+    pub route_timeout: Duration,
+    /// Further tries at making a circuit. Default 2.
+    pub create_circuit_retries: u32,
+    /// How long a link may be announced and not be there. Default 10s.
+    pub pending_link_timeout: Duration,
+    /// Least cost of passing a router. 0..=65535, default 10.
+    pub min_router_cost: u16,
+    /// Within this a second connection of the same router is refused; 0 = it takes over.
+    /// Default 1m.
+    pub router_connect_churn_limit: Duration,
+    /// Latency that a link counts with before one was measured. Default 65s.
+    pub initial_link_latency: Duration,
+    /// How often metrics are reported. Default 1m.
+    pub metrics_report_interval: Duration,
+    /// Age at which metrics of an interval are complete. Default 80s.
+    pub interval_age_threshold: Duration,
+    /// Share of circuits that may be rerouted in one look. Default 0.02.
+    pub smart_reroute_fraction: f64,
+    /// Most circuits rerouted in one look. Default 4.
+    pub smart_reroute_cap: u32,
+    /// Least gain of a new path. Default 15.
+    pub smart_min_cost_delta: u32,
+    /// Messages to routers that may wait. 0..=1000000, default 100.
+    pub router_messaging_queue: u32,
+    /// Workers that send them. 1..=10000, default 100.
+    pub router_messaging_workers: u32,
+}
+
+impl NetworkConfig {
+    pub(super) fn read(section: &Section<'_>) -> Self {
+        section.ignore(&["enableLegacyLinkMgmt"]);
+        let secs = |key: &'static str, default: u64| {
+            Duration::from_secs(section.int(key, default, 1..=31_536_000))
+        };
+        let smart = section.section("smart");
+        let messaging = section.section("routerMessaging");
+        let age = section.duration("intervalAgeThreshold", Duration::ZERO);
+        Self {
+            cycle: secs("cycleSeconds", 60),
+            route_timeout: secs("routeTimeoutSeconds", 10),
+            create_circuit_retries: section.int("createCircuitRetries", 2, 0..=1000),
+            pending_link_timeout: secs("pendingLinkTimeoutSeconds", 10),
+            min_router_cost: section.int("minRouterCost", 10, 0..=65_535),
+            router_connect_churn_limit: section
+                .duration("routerConnectChurnLimit", Duration::from_secs(60)),
+            initial_link_latency: section.duration("initialLinkLatency", Duration::from_secs(65)),
+            metrics_report_interval: section
+                .duration("metricsReportInterval", Duration::from_secs(60)),
+            interval_age_threshold: if age.is_zero() { Duration::from_secs(80) } else { age },
+            smart_reroute_fraction: smart.number("rerouteFraction", 0.02, 0.0..=1.0),
+            smart_reroute_cap: smart.int("rerouteCap", 4, 0..=1_000_000),
+            smart_min_cost_delta: smart.int("minCostDelta", 15, 0..=i64::from(u32::MAX)),
+            router_messaging_queue: messaging.int("queueSize", 100, 0..=1_000_000),
+            router_messaging_workers: messaging.int("maxWorkers", 100, 1..=10_000),
+        }
+    }
+}
+
+/// The control plane.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ControlConfig {
+    /// Where routers and other controllers connect. None only in a file that is refused.
+    pub listener: Option<Address>,
+    /// Options of the channels.
+    pub options: ChannelOptions,
+    /// What routers and other controllers are told; required in a cluster.
+    pub advertise_address: Option<Address>,
+    /// Where routers are told to go from now on.
+    pub new_listener: Option<Address>,
+    /// Heartbeats to routers.
+    pub router_heartbeats: Heartbeats,
+    /// Heartbeats to other controllers.
+    pub peer_heartbeats: Heartbeats,
+    /// Dialing of routers that listen for controllers.
+    pub dialer: ControlDialer,
+}
+
+/// Dialing of routers that listen for controllers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ControlDialer {
+    /// Default false.
+    pub enabled: bool,
+    /// Groups, one of which a router's listener must have. Default `default`.
+    pub groups: Vec<String>,
+    /// Wait before the first dial. Default 30s.
+    pub dial_delay: Duration,
+    /// Default 1s.
+    pub min_retry_interval: Duration,
+    /// Default 5m.
+    pub max_retry_interval: Duration,
+    /// A connection that breaks within this counts as failed. Default 5s.
+    pub fast_failure_window: Duration,
+    /// Default 1.5.
+    pub retry_backoff_factor: f64,
+    /// Dials that may wait. At least 1, default 32.
+    pub queue_size: u32,
+    /// Dials at once. At least 1, default 10.
+    pub max_workers: u32,
+}
+
+impl ControlConfig {
+    pub(super) fn read(root: &Section<'_>) -> Self {
+        let section = root.section("ctrl");
+        if !section.is_present() {
+            root.problem("ctrl", "controllerConfig must provide [ctrl]");
+        } else if !section.has("listener") {
+            section.problem(
+                "listener",
+                "controllerConfig must provide [ctrl/listener], e.g. tls:0.0.0.0:6262",
+            );
+        }
+        let options = section.section("options");
+        let heartbeats = Heartbeats::default();
+        Self {
+            listener: section.address("listener"),
+            options: ChannelOptions::read(&options),
+            advertise_address: options.address("advertiseAddress"),
+            new_listener: options.address("newListener"),
+            router_heartbeats: Heartbeats::read(&options.section("routerHeartbeats"), &heartbeats),
+            peer_heartbeats: Heartbeats::read(&options.section("peerHeartbeats"), &heartbeats),
+            dialer: ControlDialer::read(&section.section("dialer")),
+        }
+    }
+}
+
+impl ControlDialer {
+    fn read(section: &Section<'_>) -> Self {
+        let secs = Duration::from_secs;
+        let groups = section.texts("groups");
+        Self {
+            enabled: section.flag("enabled", false),
+            groups: if groups.is_empty() { vec!["default".to_owned()] } else { groups },
+            dial_delay: section.duration("dialDelay", secs(30)),
+            min_retry_interval: section.duration("minRetryInterval", secs(1)),
+            max_retry_interval: section.duration("maxRetryInterval", secs(300)),
+            fast_failure_window: section.duration("fastFailureWindow", secs(5)),
+            retry_backoff_factor: section.number("retryBackoffFactor", 1.5, 1.0..=100.0),
+            queue_size: section.int("queueSize", 32, 1..=1_000_000),
+            max_workers: section.int("maxWorkers", 10, 1..=10_000),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The configuration files of weft: a controller's and a router's.
+//!
+//! A file is YAML with variables in its strings. Reading one gives typed values with every default
+//! filled in ([`ControllerConfig`], [`RouterConfig`]), or every problem of the file at once, each
+//! with its line ([`Invalid`]). What is not wrong and yet worth a word, such as an unknown key, comes
+//! along in [`Loaded`]. The other way round, [`ControllerTemplate`] and [`RouterTemplate`] write
+//! commented files for a start.
+//!
+//! The crate knows nothing of other crates: values are plain, and whether a certificate fits a host
+//! is for those who load it.
+
+mod address;
+mod channel_options;
+pub mod controller;
+mod debugging;
+mod duration;
+mod error;
+mod file;
+mod identity;
+mod not_acted_upon;
+mod rate_limiter;
+pub mod router;
+mod section;
+mod suggest;
+mod template;
+pub mod web;
+mod xgress_options;
+mod yaml;
+
+pub use address::{Address, AddressKind, HostPort};
+pub use channel_options::{ChannelOptions, Heartbeats};
+pub use controller::ControllerConfig;
+pub use debugging::Debugging;
+pub use duration::{SignedDuration, parse_duration, show_duration};
+pub use error::{Error, Invalid, KeyAt, Loaded};
+pub use file::MAX_FILE_BYTES;
+pub use identity::{AltServerCert, IdentitySection};
+pub use rate_limiter::RateLimiter;
+pub use router::{EndpointsFile, RouterConfig};
+pub use template::{ControllerTemplate, RouterTemplate, TunnelerMode};
+pub use web::{BindPoint, WebApi, WebServer};
+pub use xgress_options::XgressOptions;
+pub use yaml::{Environment, ProcessEnvironment};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! How controllers are reached: `ctrl` (protocol: config 5.3).
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    address::Address,
+    channel_options::{ChannelOptions, Heartbeats},
+    rate_limiter::RateLimiter,
+    section::{Item, Section},
+};
+
+/// How controllers are reached.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CtrlConfig {
+    /// Where controllers are. The endpoints file wins over it; empty = only the file knows.
+    pub endpoints: Vec<Address>,
+    /// Name of an interface, or an address of one, from which controllers are dialed.
+    pub bind: Option<String>,
+    /// How long a request to a controller may take. Default 5s.
+    pub default_request_timeout: Duration,
+    /// The process ends if no controller was reached for so long after start; none = never.
+    /// Default 30s.
+    pub startup_timeout: Option<Duration>,
+    /// Options of the channels.
+    pub options: ChannelOptions,
+    /// Heartbeats to controllers.
+    pub heartbeats: Heartbeats,
+    /// Limit on requests that may wait, such as making terminators.
+    pub rate_limiter: RateLimiter,
+    /// Where endpoints that a controller sent are kept. Default `endpoints.yml` beside the file.
+    pub endpoints_file: PathBuf,
+    /// Where controllers connect to this router.
+    pub listeners: Vec<CtrlListener>,
+}
+
+/// Where controllers connect to a router.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CtrlListener {
+    /// Where the router listens.
+    pub bind: Address,
+    /// What controllers are told. Default `bind`.
+    pub advertise: Address,
+    /// Interface that is reported; none = the one that owns the address.
+    pub bind_interface: Option<String>,
+    /// Default `default`.
+    pub groups: Vec<String>,
+    /// Options of the channels.
+    pub options: ChannelOptions,
+}
+
+impl CtrlConfig {
+    pub(super) fn read(root: &Section<'_>, path: &Path) -> Self {
+        let section = root.section("ctrl");
+        if !section.is_present() {
+            root.problem("ctrl", "required section [ctrl] not found");
+        }
+        section.ignore(&["ha"]);
+        let options = section.section("options");
+        // Heartbeats beside the channel options count where the section of their own is silent.
+        let beside = Heartbeats::read(&options, &Heartbeats::default());
+        let limiter = section.section("rateLimiter");
+        let file = section.text("endpointsFile").filter(|path| !path.is_empty());
+        Self {
+            endpoints: endpoints(&section),
+            bind: section.text("bind").filter(|bind| !bind.is_empty()),
+            default_request_timeout: section
+                .duration("defaultRequestTimeout", Duration::from_secs(5)),
+            startup_timeout: section.duration_or_never("startupTimeout", Duration::from_secs(30)),
+            options: ChannelOptions::read(&options),
+            heartbeats: Heartbeats::read(&section.section("heartbeats"), &beside),
+            rate_limiter: RateLimiter::read(&limiter, &RateLimiter::with_sizes(1, 250), 5, 1000),
+            endpoints_file: file
+                .map_or_else(|| super::beside(path, "endpoints.yml"), PathBuf::from),
+            listeners: section.list("listeners").iter().filter_map(listener).collect(),
+        }
+    }
+}
+
+fn endpoints(section: &Section<'_>) -> Vec<Address> {
+    if section.has("endpoint") {
+        if section.has("endpoints") {
+            section.warn("endpoints", "`endpoint` is used and `endpoints` ignored");
+        }
+        return match section.text("endpoint").map(|text| text.parse::<Address>()) {
+            Some(Ok(address)) => vec![address],
+            Some(Err(reason)) => {
+                section.problem("endpoint", format!("cannot parse [ctrl/endpoint] ({reason})"));
+                Vec::new()
+            }
+            None => Vec::new(),
+        };
+    }
+    section
+        .list_or("endpoints", "cannot parse [ctrl/endpoints], must be list")
+        .iter()
+        .filter_map(Item::address)
+        .collect()
+}
+
+fn listener(item: &Item<'_>) -> Option<CtrlListener> {
+    let section = item.section()?;
+    if !section.has("bind") {
+        section.problem("bind", "missing 'bind' address in ctrl listener config");
+    }
+    let bind = section.address("bind");
+    let advertise =
+        if section.has("advertise") { section.address("advertise") } else { bind.clone() };
+    let bind_interface = section.text("bindInterface").filter(|name| !name.is_empty());
+    let groups = groups(&section);
+    let options = ChannelOptions::read(&section.section("options"));
+    Some(CtrlListener { bind: bind?, advertise: advertise?, bind_interface, groups, options })
+}
+
+/// Names of groups; none is `default`.
+pub(super) fn groups(section: &Section<'_>) -> Vec<String> {
+    let groups = section.texts("groups");
+    if groups.is_empty() { vec!["default".to_owned()] } else { groups }
+}

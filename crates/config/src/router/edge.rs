@@ -1,0 +1,170 @@
+//! Edge functions of a router: `edge`, and what it asks for in certificates: `csr`
+//! (protocol: config 5.8).
+
+use std::{
+    ffi::OsString,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{address::HostPort, section::Section};
+
+/// Edge functions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouterEdgeConfig {
+    /// Where the data model is kept. Default the path of the file with `.proto.gzip`.
+    pub db: PathBuf,
+    /// How often it is written. At least 30s, default 30s.
+    pub db_save_interval: Duration,
+    /// How often sessions in use are reported. 10s..=60s, default 60s.
+    pub heartbeat_interval: Duration,
+    /// Sessions that are checked in one request. Default 1000.
+    pub session_validate_chunk: u32,
+    /// Shortest wait between such requests. Default 250ms.
+    pub session_validate_min_interval: Duration,
+    /// Longest wait. Default 1500ms.
+    pub session_validate_max_interval: Duration,
+    /// A proxy to the controller's API.
+    pub api_proxy: Option<ApiProxy>,
+}
+
+/// A proxy to the controller's API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiProxy {
+    /// Where it listens.
+    pub listener: HostPort,
+    /// Where the API is.
+    pub upstream: HostPort,
+}
+
+/// What is asked for in certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CsrConfig {
+    /// Country.
+    pub country: String,
+    /// State or province.
+    pub province: String,
+    /// Locality.
+    pub locality: String,
+    /// Organization.
+    pub organization: String,
+    /// Organizational unit.
+    pub organizational_unit: String,
+    /// Names.
+    pub sans: CsrSans,
+}
+
+/// Names in certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CsrSans {
+    /// Host names.
+    pub dns: Vec<String>,
+    /// Addresses.
+    pub ip: Vec<IpAddr>,
+    /// Mail addresses.
+    pub email: Vec<String>,
+    /// URIs.
+    pub uri: Vec<String>,
+}
+
+impl RouterEdgeConfig {
+    pub(super) fn read(section: &Section<'_>, path: &Path) -> Self {
+        let db = section.text("db").filter(|db| !db.is_empty());
+        let proxy = section.section("apiProxy");
+        Self {
+            db: db.map_or_else(|| default_db(path), PathBuf::from),
+            db_save_interval: seconds(section, "dbSaveIntervalSeconds", 30, 30, u64::MAX, 30),
+            heartbeat_interval: seconds(section, "heartbeatIntervalSeconds", 60, 10, 60, 60),
+            session_validate_chunk: section.int("sessionValidateChunkSize", 1000, 1..=1_000_000),
+            session_validate_min_interval: section
+                .duration("sessionValidateMinInterval", Duration::from_millis(250)),
+            session_validate_max_interval: section
+                .duration("sessionValidateMaxInterval", Duration::from_millis(1500)),
+            api_proxy: proxy.is_present().then(|| api_proxy(&proxy)).flatten(),
+        }
+    }
+}
+
+fn default_db(path: &Path) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(".proto.gzip");
+    name.into()
+}
+
+/// Whole seconds; outside the bounds a fixed number takes their place.
+fn seconds(
+    section: &Section<'_>,
+    key: &'static str,
+    default: u64,
+    low: u64,
+    high: u64,
+    otherwise: u64,
+) -> Duration {
+    let asked: u64 = section.int(key, default, 0..=31_536_000);
+    if (low..=high).contains(&asked) {
+        return Duration::from_secs(asked);
+    }
+    section.warn(key, format!("{asked} is out of bounds, {otherwise} is used"));
+    Duration::from_secs(otherwise)
+}
+
+fn api_proxy(section: &Section<'_>) -> Option<ApiProxy> {
+    for key in ["listener", "upstream"] {
+        if !section.has(key) {
+            section.problem(key, format!("required value [edge.apiProxy.{key}] is missing"));
+        }
+    }
+    Some(ApiProxy {
+        listener: section.host_port("listener")?,
+        upstream: section.host_port("upstream")?,
+    })
+}
+
+impl CsrConfig {
+    pub(super) fn read(section: &Section<'_>) -> Self {
+        section.any_case();
+        let text = |key: &'static str| section.text(key).unwrap_or_default();
+        let sans = section.section("sans");
+        sans.any_case();
+        Self {
+            country: text("country"),
+            province: text("province"),
+            locality: text("locality"),
+            organization: text("organization"),
+            organizational_unit: text("organizationalUnit"),
+            sans: CsrSans {
+                dns: sans.texts("dns"),
+                ip: addresses(&sans),
+                email: sans.texts("email"),
+                uri: uris(&sans),
+            },
+        }
+    }
+}
+
+fn addresses(sans: &Section<'_>) -> Vec<IpAddr> {
+    let mut out = Vec::new();
+    for text in sans.texts("ip") {
+        match text.parse() {
+            Ok(address) => out.push(address),
+            Err(_) => sans.problem(
+                "ip",
+                format!("invalid SAN IP address encountered in configuration file: {text}"),
+            ),
+        }
+    }
+    out
+}
+
+fn uris(sans: &Section<'_>) -> Vec<String> {
+    let uris = sans.texts("uri");
+    for uri in &uris {
+        let bad = |c: char| c.is_whitespace() || c.is_control() || !c.is_ascii();
+        if uri.is_empty() || uri.contains(bad) {
+            let text = format!("invalid SAN URI encountered in configuration file: {uri}");
+            sans.problem("uri", text);
+        }
+    }
+    uris
+}

@@ -1,0 +1,105 @@
+//! Circuits in a router: `forwarder` (specification of the router file; protocol: config 5.11).
+
+use std::time::Duration;
+
+use crate::{duration, section::Section};
+
+/// Circuits in a router.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwarderConfig {
+    /// Wait between reports of faulted circuits; none = they are not reported. Default 15s.
+    pub fault_tx_interval: Option<Duration>,
+    /// After so long without payload a circuit is idle. Default 60s.
+    pub idle_circuit_timeout: Duration,
+    /// Wait between reports of idle circuits; none = they are not reported. Default 60s.
+    pub idle_tx_interval: Option<Duration>,
+    /// Link dials that may wait. 1..=10000, default 1000.
+    pub link_dial_queue: u32,
+    /// Link dials at once. 1..=10000, default 32.
+    pub link_dial_workers: u32,
+    /// Rate limited requests that may wait. 1..=50000, default 5000.
+    pub rate_limited_queue: u32,
+    /// Rate limited requests at once. 1..=10000, default 5.
+    pub rate_limited_workers: u32,
+    /// Wait before an idle circuit is un-routed. Default 5s.
+    pub xgress_close_check_interval: Duration,
+    /// Wait before an application is dialed. Default 0.
+    pub xgress_dial_dwell_time: Duration,
+    /// Dials of applications that may wait. 1..=10000, default 1000.
+    pub xgress_dial_queue: u32,
+    /// Dials of applications at once. 1..=10000, default 128.
+    pub xgress_dial_workers: u32,
+    /// Wait between probes of link latency beside heartbeats; none = no probes. Default none, at
+    /// least 1s.
+    pub latency_probe_interval: Option<Duration>,
+    /// A link without answers for so long is closed. At least 5s, default 1m.
+    pub unresponsive_link_timeout: Duration,
+}
+
+impl ForwarderConfig {
+    pub(super) fn read(section: &Section<'_>) -> Self {
+        const DAY: i64 = 86_400_000;
+        let ms = |key: &'static str, default: u64| {
+            Duration::from_millis(section.int(key, default, 0..=DAY))
+        };
+        let count = |key: &'static str, default: u32, high: i64| {
+            let Some(number) = section.any_int(key) else { return default };
+            if (1..=high).contains(&number) {
+                return u32::try_from(number).unwrap_or(default);
+            }
+            section.problem(
+                key,
+                format!(
+                    "invalid 'forwarder' stanza (invalid value for '{key}', expected integer \
+                     between 1 and {high})"
+                ),
+            );
+            default
+        };
+        Self {
+            fault_tx_interval: unless_zero(ms("faultTxInterval", 15_000)),
+            idle_circuit_timeout: ms("idleCircuitTimeout", 60_000),
+            idle_tx_interval: unless_zero(ms("idleTxInterval", 60_000)),
+            link_dial_queue: count("linkDialQueueLength", 1000, 10_000),
+            link_dial_workers: count("linkDialWorkerCount", 32, 10_000),
+            rate_limited_queue: count("rateLimitedQueueLength", 5000, 50_000),
+            rate_limited_workers: count("rateLimitedWorkerCount", 5, 10_000),
+            xgress_close_check_interval: ms("xgressCloseCheckInterval", 5000),
+            xgress_dial_dwell_time: ms("xgressDialDwellTime", 0),
+            xgress_dial_queue: count("xgressDialQueueLength", 1000, 10_000),
+            xgress_dial_workers: count("xgressDialWorkerCount", 128, 10_000),
+            latency_probe_interval: latency_probe_interval(section),
+            unresponsive_link_timeout: unresponsive_link_timeout(section),
+        }
+    }
+}
+
+fn unless_zero(duration: Duration) -> Option<Duration> {
+    (!duration.is_zero()).then_some(duration)
+}
+
+/// Generated files hold 0, or small numbers that were meant as seconds.
+fn latency_probe_interval(section: &Section<'_>) -> Option<Duration> {
+    let ms: u64 = section.int("latencyProbeInterval", 0, 0..=86_400_000);
+    if (1..1000).contains(&ms) {
+        section.warn("latencyProbeInterval", format!("{ms} ms is too often, 1000 is used"));
+    }
+    (ms > 0).then(|| Duration::from_millis(ms.max(1000)))
+}
+
+/// A duration, or an integer in milliseconds.
+fn unresponsive_link_timeout(section: &Section<'_>) -> Duration {
+    const KEY: &str = "unresponsiveLinkTimeout";
+    let default = Duration::from_secs(60);
+    let timeout = if section.is_int(KEY) {
+        Duration::from_millis(section.int(KEY, 60_000, 0..=86_400_000))
+    } else {
+        section.duration(KEY, default)
+    };
+    if timeout >= Duration::from_secs(5) {
+        return timeout;
+    }
+    let shown = duration::show_duration(timeout);
+    section.problem(KEY, format!("invalid duration {shown} for '{KEY}', must be >= 5s"));
+    default
+}

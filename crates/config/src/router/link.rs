@@ -1,0 +1,191 @@
+//! Links to other routers: `link` (protocol: config 5.4).
+
+use std::time::Duration;
+
+use super::ctrl::groups;
+use crate::{
+    address::{Address, AddressKind, HostPort},
+    channel_options::{ChannelOptions, Heartbeats},
+    section::{Item, Section},
+};
+
+/// Links to other routers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkConfig {
+    /// Where other routers connect.
+    pub listeners: Vec<LinkListener>,
+    /// How other routers are dialed. Empty = none is dialed.
+    pub dialers: Vec<LinkDialer>,
+    /// Heartbeats of links.
+    pub heartbeats: Heartbeats,
+    /// Payloads that may wait to be sent. Default 128.
+    pub payload_queue: u32,
+    /// Acknowledgments that may wait to be sent. Default 64.
+    pub ack_queue: u32,
+}
+
+/// Where other routers connect.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkListener {
+    /// Where the router listens.
+    pub bind: Address,
+    /// What other routers are told. Default `bind`.
+    pub advertise: Address,
+    /// Interface that is reported; none = the one that owns the address.
+    pub bind_interface: Option<String>,
+    /// Default `default`.
+    pub groups: Vec<String>,
+    /// Options of the channels.
+    pub options: ChannelOptions,
+}
+
+/// How other routers are dialed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkDialer {
+    /// Name of an interface, or an address of one, from which routers are dialed.
+    pub bind: Option<String>,
+    /// Groups, one of which a listener must have. Default `default`.
+    pub groups: Vec<String>,
+    /// Connections for payloads. 1..=100, default 3.
+    pub max_default_connections: u32,
+    /// Connections for acknowledgments. 0..=100, default 1.
+    pub max_ack_connections: u32,
+    /// Wait after start before the first dial. Default 3s.
+    pub startup_delay: Duration,
+    /// Waits between dials of a router that is connected to the controller.
+    pub healthy_backoff: Backoff,
+    /// Waits between dials of one that is not.
+    pub unhealthy_backoff: Backoff,
+    /// Options of the channels.
+    pub options: ChannelOptions,
+}
+
+/// Waits between dials.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Backoff {
+    /// First wait. 10ms..=24h.
+    pub min: Duration,
+    /// Longest wait. 10ms..=24h.
+    pub max: Duration,
+    /// Factor from one wait to the next. 1..=100.
+    pub factor: f64,
+}
+
+impl Backoff {
+    /// Default for routers that are connected to the controller: 5s to 5m by 1.5.
+    #[must_use]
+    pub fn healthy() -> Self {
+        Self { min: Duration::from_secs(5), max: Duration::from_secs(300), factor: 1.5 }
+    }
+
+    /// Default for routers that are not: 1m to 1h by 10.
+    #[must_use]
+    pub fn unhealthy() -> Self {
+        Self { min: Duration::from_secs(60), max: Duration::from_secs(3600), factor: 10.0 }
+    }
+
+    fn read(section: &Section<'_>, default: &Self) -> Self {
+        let bounds = || Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+        let backoff = Self {
+            min: section.duration_in("minRetryInterval", default.min, bounds()),
+            max: section.duration_in("maxRetryInterval", default.max, bounds()),
+            factor: section.number("retryBackoffFactor", default.factor, 1.0..=100.0),
+        };
+        if backoff.min > backoff.max {
+            let show = crate::duration::show_duration;
+            let (min, max) = (show(backoff.min), show(backoff.max));
+            let text =
+                format!("minRetryInterval of {min} is larger than maxRetryInterval value of {max}");
+            section.problem("minRetryInterval", text);
+        }
+        backoff
+    }
+}
+
+impl LinkConfig {
+    pub(super) fn read(section: &Section<'_>) -> Self {
+        let heartbeats = section.section("heartbeats");
+        // A section without the key means 30s, no section 60s.
+        let close = Duration::from_secs(if heartbeats.is_present() { 30 } else { 60 });
+        let default = Heartbeats { close_unresponsive: Some(close), ..Heartbeats::default() };
+        Self {
+            listeners: section.list("listeners").iter().filter_map(listener).collect(),
+            dialers: section.list("dialers").iter().filter_map(dialer).collect(),
+            heartbeats: Heartbeats::read(&heartbeats, &default),
+            payload_queue: section.int("payloadSenderQueueSize", 128, 1..=1_000_000),
+            ack_queue: section.int("ackSenderQueueSize", 64, 1..=1_000_000),
+        }
+    }
+}
+
+fn is_transport(section: &Section<'_>, list: &str) -> bool {
+    let binding =
+        section.required_text("binding", &format!("[link/{list}] must provide [binding]"));
+    if binding == "transport" || binding.is_empty() {
+        return true;
+    }
+    let text = format!("no factory registered for binding {binding:?}, use `transport`");
+    section.problem("binding", text);
+    section.allow_unknown();
+    false
+}
+
+fn listener(item: &Item<'_>) -> Option<LinkListener> {
+    let section = item.section_or("[link/listeners] must express a map")?;
+    if !is_transport(&section, "listeners") {
+        return None;
+    }
+    if !section.has("bind") {
+        section.problem("bind", "missing 'bind' address in listener config");
+    }
+    let bind = section.address("bind");
+    let advertise = match (&bind, section.text("advertise")) {
+        (Some(bind), Some(text)) => advertised(&section, bind.kind, &text),
+        (_, None) => bind.clone(),
+        (None, Some(_)) => None,
+    };
+    let bind_interface = section.text("bindInterface").filter(|name| !name.is_empty());
+    let groups = groups(&section);
+    let options = ChannelOptions::read(&section.section("options")).with_long_queue();
+    Some(LinkListener { bind: bind?, advertise: advertise?, bind_interface, groups, options })
+}
+
+/// An address, or host and port of the kind of `bind`.
+fn advertised(section: &Section<'_>, kind: AddressKind, text: &str) -> Option<Address> {
+    if let Ok(HostPort { host, port }) = text.parse() {
+        return Some(Address { kind, host, port });
+    }
+    match text.parse() {
+        Ok(address) => Some(address),
+        Err(reason) => {
+            let text = format!("error parsing 'advertise' address in listener config ({reason})");
+            section.problem("advertise", text);
+            None
+        }
+    }
+}
+
+fn dialer(item: &Item<'_>) -> Option<LinkDialer> {
+    let section = item.section_or("[link/dialers] must express a map")?;
+    if !is_transport(&section, "dialers") {
+        return None;
+    }
+    // Without split everything goes over one connection, unless numbers are given.
+    let split = section.flag("split", true);
+    let (default, ack) = if split { (3, 1) } else { (1, 0) };
+    let bind = section.text("bind").or_else(|| section.text("bindInterface"));
+    section.ignore(&["bindInterface"]);
+    Some(LinkDialer {
+        bind: bind.filter(|bind| !bind.is_empty()),
+        groups: groups(&section),
+        max_default_connections: section.int("maxDefaultConnections", default, 1..=100),
+        max_ack_connections: section.int("maxAckConnections", ack, 0..=100),
+        startup_delay: section.duration("startupDelay", Duration::from_secs(3)),
+        healthy_backoff: Backoff::read(&section.section("healthyDialBackoff"), &Backoff::healthy()),
+        unhealthy_backoff: Backoff::read(
+            &section.section("unhealthyDialBackoff"),
+            &Backoff::unhealthy(),
+        ),
+        options: ChannelOptions::read(&section.section("options")).with_long_queue(),
+    })
+}

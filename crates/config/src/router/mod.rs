@@ -1,0 +1,210 @@
+//! The router's file (specification of the router file; protocol: config 5).
+
+mod ctrl;
+mod edge;
+mod endpoints;
+mod forwarder;
+mod health;
+mod link;
+mod listeners;
+mod transport;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+pub use ctrl::{CtrlConfig, CtrlListener};
+pub use edge::{ApiProxy, CsrConfig, CsrSans, RouterEdgeConfig};
+pub use endpoints::{ControllerEndpoints, Endpoint, EndpointsFile};
+pub use forwarder::ForwarderConfig;
+pub use health::{ConnectEvents, HealthChecks, InterfaceDiscovery, MetricsConfig};
+pub use link::{Backoff, LinkConfig, LinkDialer, LinkListener};
+pub use listeners::{
+    DialerBinding, DnsUnanswerable, DnsUpstreamMode, EdgeListener, Listener, ProxyListener,
+    TunnelMode, TunnelOptions, XgressDialer,
+};
+pub use transport::{DtlsOptions, TransportConfig, WssOptions};
+
+use crate::{
+    address::HostPort,
+    controller::TlsConfig,
+    debugging::Debugging,
+    error::{Error, Loaded},
+    file,
+    identity::{IdentitySection, Required},
+    section::Section,
+    web::{self, Side, WebServer},
+    yaml::{Environment, ProcessEnvironment},
+};
+
+/// A router's configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RouterConfig {
+    /// Who the router is.
+    pub identity: IdentitySection,
+    /// How controllers are reached.
+    pub ctrl: CtrlConfig,
+    /// Links to other routers.
+    pub link: LinkConfig,
+    /// How applications are dialed, by binding. Empty = services are not terminated.
+    pub dialers: Vec<XgressDialer>,
+    /// Where clients connect.
+    pub listeners: Vec<Listener>,
+    /// Edge functions; none = a router of the fabric only.
+    pub edge: Option<RouterEdgeConfig>,
+    /// What is asked for in certificates: the root `csr`, else `edge.csr`. None = the router can
+    /// neither enroll nor renew.
+    pub csr: Option<CsrConfig>,
+    /// Circuits in the router.
+    pub forwarder: ForwarderConfig,
+    /// Health checks.
+    pub health_checks: HealthChecks,
+    /// Reports of metrics.
+    pub metrics: MetricsConfig,
+    /// Events of connecting identities.
+    pub connect_events: ConnectEvents,
+    /// Reports of network interfaces.
+    pub interface_discovery: InterfaceDiscovery,
+    /// Settings of transports.
+    pub transport: TransportConfig,
+    /// HTTP servers.
+    pub web: Vec<WebServer>,
+    /// Handshakes of all TLS listeners.
+    pub tls_handshake_timeout: Duration,
+    /// How controllers and routers are dialed through a proxy.
+    pub proxy: Option<ProxyConfig>,
+    /// Config types a controller may send; `all` = any. Empty = none.
+    pub managed_config: Vec<String>,
+    /// Whether operations for debugging are offered.
+    pub enable_debug_ops: bool,
+    /// Traces and profiles.
+    pub debugging: Debugging,
+}
+
+/// An HTTP proxy for dials to controllers and routers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyConfig {
+    /// Where it is.
+    pub address: HostPort,
+    /// User name and password.
+    pub credentials: Option<(String, String)>,
+}
+
+impl RouterConfig {
+    /// Reads a file, with the variables of the process.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not YAML, or its contents are not acceptable.
+    pub fn from_path(path: &Path) -> Result<Loaded<Self>, Error> {
+        Self::from_str(&file::read(path)?, path, &ProcessEnvironment)
+    }
+
+    /// Reads the text of a file. The path is for messages, and defaults lie beside it.
+    ///
+    /// # Errors
+    /// When it is not YAML, or its contents are not acceptable.
+    pub fn from_str(
+        text: &str,
+        path: &Path,
+        environment: &dyn Environment,
+    ) -> Result<Loaded<Self>, Error> {
+        file::load(text, path, environment, file::Kind::Router, |root| Self::read(root, path))
+    }
+
+    fn read(root: &Section<'_>, path: &Path) -> Self {
+        let identity = root.section("identity");
+        if !identity.is_present() {
+            root.problem("identity", "identity section not found");
+        }
+        root.ignore(&["plugins"]);
+        let edge = root.section("edge");
+        let edge_config = edge.is_present().then(|| RouterEdgeConfig::read(&edge, path));
+        let managed = root.section("managedConfig");
+        Self {
+            identity: if identity.is_present() {
+                IdentitySection::read(&identity, Required::Client)
+            } else {
+                IdentitySection::default()
+            },
+            ctrl: CtrlConfig::read(root, path),
+            link: LinkConfig::read(&root.section("link")),
+            dialers: listeners::read_dialers(root),
+            listeners: listeners::read_listeners(root, edge_config.is_some()),
+            csr: csr(root, &edge),
+            edge: edge_config,
+            forwarder: ForwarderConfig::read(&root.section("forwarder")),
+            health_checks: HealthChecks::read(&root.section("healthChecks")),
+            metrics: MetricsConfig::read(&root.section("metrics")),
+            connect_events: ConnectEvents::read(&root.section("connectEvents")),
+            interface_discovery: InterfaceDiscovery::read(&root.section("interfaceDiscovery")),
+            transport: TransportConfig::read(&root.section("transport")),
+            web: web::read(root, Side::Router),
+            tls_handshake_timeout: TlsConfig::read(&root.section("tls"), false).handshake_timeout,
+            proxy: proxy(&root.section("proxy")),
+            managed_config: managed
+                .list_or("allow", "[managedConfig/allow] must be a list")
+                .iter()
+                .filter_map(crate::section::Item::text)
+                .collect(),
+            enable_debug_ops: root.flag("enableDebugOps", false),
+            debugging: Debugging::read(root),
+        }
+    }
+
+    /// Whether a controller may send a config of this type.
+    #[must_use]
+    pub fn allows_managed(&self, config_type: &str) -> bool {
+        self.managed_config.iter().any(|allowed| {
+            let versioned = || {
+                let version = config_type.strip_prefix(allowed.as_str())?.strip_prefix(".v")?;
+                let digits = !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit());
+                (allowed == "router.link" && digits).then_some(())
+            };
+            allowed == "all" || allowed == config_type || versioned().is_some()
+        })
+    }
+}
+
+fn csr(root: &Section<'_>, edge: &Section<'_>) -> Option<CsrConfig> {
+    let own = root.section("csr");
+    let of_edge = edge.section("csr");
+    if own.is_present() && of_edge.is_present() {
+        edge.warn("csr", "the root section `csr` is used instead");
+        of_edge.allow_unknown();
+    }
+    let section = if own.is_present() { &own } else { &of_edge };
+    section.is_present().then(|| CsrConfig::read(section))
+}
+
+fn proxy(section: &Section<'_>) -> Option<ProxyConfig> {
+    if !section.is_present() {
+        return None;
+    }
+    let kind = section.required_text("type", "proxy configuration does not specify proxy type");
+    let username = section.text("username").unwrap_or_default();
+    let password = section.text("password").unwrap_or_default();
+    let credentials = (!username.is_empty()).then_some((username, password));
+    match kind.as_str() {
+        "http" if !section.has("address") => {
+            section.problem("address", "no address specified for http proxy");
+            None
+        }
+        "http" => Some(ProxyConfig { address: section.host_port("address")?, credentials }),
+        "none" => {
+            section.ignore(&["address"]);
+            None
+        }
+        "" => None,
+        other => {
+            section.problem("type", format!("invalid proxy type {other}, use http or none"));
+            section.ignore(&["address"]);
+            None
+        }
+    }
+}
+
+/// A path beside the configuration file.
+pub(crate) fn beside(config: &Path, name: &str) -> PathBuf {
+    config.parent().unwrap_or(Path::new("")).join(name)
+}

@@ -1,0 +1,114 @@
+//! A controller's file.
+
+use super::quoted;
+use crate::address::HostPort;
+
+/// What a controller's file is made of.
+#[derive(Debug, Clone)]
+pub struct ControllerTemplate<'a> {
+    /// File for the model.
+    pub db: &'a str,
+    /// Client certificate.
+    pub cert: &'a str,
+    /// Server certificate.
+    pub server_cert: &'a str,
+    /// Key of both.
+    pub key: &'a str,
+    /// Authorities that are believed.
+    pub ca: &'a str,
+    /// Certificate of the authority that issues.
+    pub signing_cert: &'a str,
+    /// Its key.
+    pub signing_key: &'a str,
+    /// Name of the network.
+    pub trust_domain: &'a str,
+    /// Where routers connect: the socket.
+    pub ctrl_bind: HostPort,
+    /// Where routers connect: what they are told.
+    pub ctrl_advertise: HostPort,
+    /// Where clients connect: the socket.
+    pub api_bind: HostPort,
+    /// Where clients connect: what they are told.
+    pub api_advertise: HostPort,
+}
+
+impl ControllerTemplate<'_> {
+    /// The text of the file.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        format!(
+            r#"# Configuration of a controller. Paths are relative to the working directory of the process.
+v: 3
+
+# The model of the network: who there is and who may reach what. One file.
+db: {db}
+
+# Name of the network in certificates. Do not change it later: certificates carry it.
+trustDomain: {trust_domain}
+
+# Who this controller is: certificates, their key, and the authorities it believes.
+identity:
+  cert: {cert}
+  server_cert: {server_cert}
+  key: {key}
+  ca: {ca}
+
+# Where routers connect.
+ctrl:
+  listener: {ctrl_bind}
+  options:
+    # What routers are told; the server certificate must name this host.
+    advertiseAddress: {ctrl_advertise}
+
+# Identities, enrollment and sessions.
+edge:
+  api:
+    # What clients are told; must be the address of a bind point below.
+    address: {api_advertise}
+    # An API session ends after so long without use.
+    sessionTimeout: 30m
+  enrollment:
+    # The authority that issues certificates to identities and routers.
+    signingCert:
+      cert: {signing_cert}
+      key: {signing_key}
+      ca: {ca}
+    # How long an enrollment token can be used.
+    edgeIdentity:
+      duration: 3h
+    edgeRouter:
+      duration: 3h
+
+# HTTP servers.
+web:
+  - name: all-apis
+    bindPoints:
+      # The socket, and what clients are told.
+      - interface: {api_bind}
+        address: {api_advertise}
+    options:
+      idleTimeout: 5s
+      readTimeout: 5s
+      writeTimeout: 100s
+    apis:
+      - binding: edge-management
+      - binding: edge-client
+      - binding: edge-oidc
+      - binding: fabric
+      - binding: health-checks
+"#,
+            db = quoted(self.db),
+            trust_domain = quoted(self.trust_domain),
+            cert = quoted(self.cert),
+            server_cert = quoted(self.server_cert),
+            key = quoted(self.key),
+            ca = quoted(self.ca),
+            ctrl_bind = quoted(&format!("tls:{}", self.ctrl_bind)),
+            ctrl_advertise = quoted(&format!("tls:{}", self.ctrl_advertise)),
+            api_bind = quoted(&self.api_bind.to_string()),
+            api_advertise = quoted(&self.api_advertise.to_string()),
+            signing_cert = quoted(self.signing_cert),
+            signing_key = quoted(self.signing_key),
+        )
+    }
+}

@@ -1,0 +1,248 @@
+use std::time::Duration;
+
+use super::{controller, warnings};
+use crate::{
+    BindPoint, WebApi,
+    controller::{EventSink, IdentityStatusSource, Storage, UsageVersion},
+    web::TlsVersion,
+};
+
+const MINIMAL: &str = r#"v: 3
+db: /var/lib/weft/ctrl.db
+identity: {cert: /pki/client.pem, server_cert: /pki/server.pem, key: /pki/key.pem, ca: /pki/cas.pem}
+ctrl: {listener: "tls:0.0.0.0:6262"}
+edge:
+  api: {address: "ctrl.example:1280"}
+  enrollment:
+    signingCert: {cert: /pki/signer.pem, key: /pki/signer.key}
+    edgeIdentity: {duration: 3h}
+    edgeRouter: {duration: 3h}
+web:
+  - name: all
+    bindPoints: [{interface: "0.0.0.0:1280", address: "ctrl.example:1280"}]
+    apis: [{binding: edge-management}, {binding: edge-client}, {binding: fabric}, {binding: health-checks}]
+"#;
+
+/// The minimal file with one piece replaced, and its problems.
+fn refused(old: &str, new: &str) -> String {
+    assert!(MINIMAL.contains(old), "{old}");
+    controller(&MINIMAL.replace(old, new)).unwrap_err().to_string()
+}
+
+#[test]
+fn the_minimal_file_has_all_defaults() {
+    let loaded = controller(MINIMAL).unwrap();
+    assert_eq!(warnings(&loaded), "");
+    assert_eq!(loaded.not_acted_upon, []);
+    let config = loaded.config;
+    assert_eq!(config.storage, Storage::Database("/var/lib/weft/ctrl.db".into()));
+    assert_eq!(config.identity.server_cert, "/pki/server.pem");
+    assert_eq!(config.ctrl.listener.unwrap().to_string(), "tls:0.0.0.0:6262");
+    assert_eq!(config.ctrl.options.connect_timeout, Duration::from_secs(5));
+    assert_eq!(config.ctrl.router_heartbeats.close_unresponsive, Some(Duration::from_secs(30)));
+    assert_eq!(config.network.min_router_cost, 10);
+    assert_eq!(config.network.interval_age_threshold, Duration::from_secs(80));
+    let edge = config.edge.unwrap();
+    assert_eq!(edge.session_timeout, Duration::from_secs(1800));
+    assert_eq!(edge.enrollment.identity_duration, Duration::from_secs(3 * 3600));
+    assert_eq!(edge.oidc.refresh, Duration::from_secs(24 * 3600));
+    assert_eq!(edge.totp_hostname, "openziti.io");
+    assert_eq!(edge.identity_status.source, IdentityStatusSource::Hybrid);
+    assert!(edge.auto_bind_oidc && edge.auth_rate_limiter.enabled);
+    assert_eq!(config.web[0].options.write_timeout, Duration::from_secs(10));
+    assert_eq!(config.web[0].options.max_tls, TlsVersion::V1_3);
+    assert_eq!(config.web[0].apis.len(), 4);
+    assert!(!config.tls.rate_limiter.enabled);
+    assert_eq!(config.tls.rate_limiter.timeout, Duration::from_secs(7));
+    assert_eq!(config.commands.max_queued, 100);
+    assert_eq!(config.router_data_model.log_size, 10_000);
+}
+
+#[test]
+fn every_problem_is_named_with_its_line() {
+    assert!(refused("v: 3", "v: \"3\"").starts_with("dir/ctrl.yml:1: v: must be an integer"));
+    assert!(refused("v: 3", "v: 4").contains(":1: v: config version mismatch"));
+    let error = refused("v: 3\n", "");
+    assert!(error.contains("dir/ctrl.yml: v: no config version"), "{error}");
+    assert!(refused("db: /var/lib/weft/ctrl.db", "").contains("must provide [db] or [cluster]"));
+    assert!(refused("db: /var/lib/weft/ctrl.db", "raft: {dataDir: x}").contains(":2: raft: "));
+    assert!(refused("ctrl: {listener", "ctrl: {x").contains(":4: ctrl.listener: "));
+    assert!(refused("cert: /pki/client.pem, ", "").contains("[identity.cert] is missing"));
+    let error = refused("cert: /pki/client.pem", "cert: 5");
+    assert!(
+        error.contains(":3: value [identity.cert] must be a string, it is an integer"),
+        "{error}"
+    );
+    let error = refused("0.0.0.0:1280", ":1280");
+    assert!(error.contains("web[0].bindPoints[0].interface: "), "{error}");
+    assert!(error.contains("host must be specified"), "{error}");
+    let error = refused("{binding: fabric}", "{binding: fabric-management}");
+    assert!(
+        error.contains(":14: web[0].apis[2].binding: invalid binding fabric-management"),
+        "{error}"
+    );
+    let error = refused("address: \"ctrl.example:1280\"}]", "address: \"other:1280\"}]");
+    assert!(
+        error.contains("could not find [edge.api.address] value [ctrl.example:1280]"),
+        "{error}"
+    );
+    let error = refused("duration: 3h", "duration: 3");
+    assert!(
+        error.contains(":9: edge.enrollment.edgeIdentity.duration: must be a duration"),
+        "{error}"
+    );
+    let error = refused("web:\n", "web: {}\nx:\n");
+    assert!(error.contains("web: must be a list, it is a map"), "{error}");
+    assert!(controller("").unwrap_err().to_string().contains("identity section not found"));
+    assert!(controller("- a").unwrap_err().to_string().contains("the file must be a map"));
+    let error = controller("v: 3\n  a: [\n").unwrap_err().to_string();
+    assert!(error.starts_with("dir/ctrl.yml:2:") && error.contains("not valid YAML"), "{error}");
+}
+
+#[test]
+fn all_problems_of_a_file_come_together() {
+    let text = MINIMAL
+        .replace("0.0.0.0:6262", "0.0.0.0")
+        .replace("cert: /pki/client.pem, ", "")
+        .replace("key: /pki/signer.key", "");
+    let error = controller(&text).unwrap_err().to_string();
+    assert_eq!(error.lines().count(), 3, "{error}");
+    let lines: Vec<&str> = error.lines().map(|line| &line[..15]).collect();
+    assert_eq!(lines, ["dir/ctrl.yml:3:", "dir/ctrl.yml:4:", "dir/ctrl.yml:8:"]);
+}
+
+#[test]
+fn unknown_keys_are_named_with_what_was_meant() {
+    let text = MINIMAL
+        .replace("edgeRouter:", "edgeRuter: {}\n    edgeRouter:")
+        .replace("v: 3", "v: 3\nzzz: 1");
+    let loaded = controller(&text).unwrap();
+    assert_eq!(
+        warnings(&loaded),
+        "line 2: zzz: unknown key, it is ignored\n\
+         line 11: edge.enrollment.edgeRuter: unknown key, it is ignored; did you mean `edgeRouter`?\n"
+    );
+}
+
+#[test]
+fn a_cluster_needs_an_address_of_its_own() {
+    let cluster = "cluster: {dataDir: /data, electionTimeout: 7s, bindAddress: x, logLevel: debug}";
+    let text = MINIMAL.replace("db: /var/lib/weft/ctrl.db", cluster);
+    let error = controller(&text).unwrap_err().to_string();
+    assert!(error.contains("[ctrl/options/advertiseAddress] is required"), "{error}");
+    let text = text.replace(
+        "{listener: \"tls:0.0.0.0:6262\"}",
+        "{listener: \"tls:0.0.0.0:6262\", options: {advertiseAddress: \"tls:c1.example:6262\"}}",
+    );
+    let loaded = controller(&text).unwrap();
+    let Storage::Cluster(cluster) = &loaded.config.storage else { panic!() };
+    assert_eq!(cluster.election_timeout, Duration::from_secs(7));
+    let keys: Vec<&str> = loaded.not_acted_upon.iter().map(|found| found.key.as_str()).collect();
+    assert!(keys.contains(&"cluster.bindAddress"), "{keys:?}");
+}
+
+#[test]
+fn bounds_are_those_of_the_documents() {
+    let with = |more: &str| controller(&format!("{MINIMAL}{more}"));
+    let fails = |more: &str, text: &str| {
+        let error = with(more).unwrap_err().to_string();
+        assert!(error.contains(text), "{more}: {error}");
+    };
+    fails("network: {minRouterCost: 65536}", "at most 65535");
+    fails("network: {routerMessaging: {maxWorkers: 0}}", "at least 1");
+    fails("network: {createCircuitRetries: -1}", "at least 0");
+    fails("routerDataModel: {logSize: 5}", "at least 10");
+    fails("command: {rateLimiter: {maxQueued: 9}}", "at least 10");
+    fails("tls: {rateLimiter: {minSize: 4}}", "at least 5");
+    fails("tls: 5", "tls: must be a map, it is an integer");
+    let loaded = with("network: {smart: {rerouteFraction: 1}}").unwrap();
+    assert!((loaded.config.network.smart_reroute_fraction - 1.0).abs() < f64::EPSILON);
+    let limiter = "\n  authRateLimiter: {maxSize: 1001}\nweb:";
+    assert!(refused("\nweb:", limiter).contains("at most 1000"));
+    let fetch = "\n  externalJwtSigners: {jwksFetch: {deniedIPs: [10.0.0.0/8, x.example]}}\nweb:";
+    let error = refused("\nweb:", fetch);
+    assert!(
+        error.contains(
+            "invalid value \"x.example\" in [edge.externalJwtSigners.jwksFetch.deniedIPs]"
+        ),
+        "{error}"
+    );
+    let oidc = "\n  oidc: {accessTokenDuration: 10s, refreshTokenDuration: 1m}\nweb:";
+    let loaded = controller(&MINIMAL.replace("\nweb:", oidc)).unwrap();
+    let tokens = loaded.config.edge.as_ref().unwrap().oidc.clone();
+    assert_eq!(tokens.access, Duration::from_secs(60));
+    assert_eq!(tokens.refresh, Duration::from_secs(120));
+    assert_eq!(loaded.warnings.len(), 2);
+}
+
+#[test]
+fn web_servers_with_everything() {
+    let web = r#"
+  - name: more
+    identity: {cert: a, server_cert: b, key: c, ca: d}
+    options: {readTimeout: 7s, minTLSVersion: TLS1.0}
+    bindPoints:
+      - {interface: "[::]:443", address: "x.example:443", newAddress: "y.example:443"}
+      - identity: {file: /id.json, service: mgmt, listenOptions: {bindUsingEdgeIdentity: true}}
+    apis:
+      - {binding: edge-oidc, options: {redirectURIs: ["https://a/cb"], secret: " s ", allowedHostnames: [A.example]}}
+      - {binding: metrics, options: {scrapeCert: /p.pem, includeTimestamps: true}}
+      - {binding: spa, options: {path: console, location: /www}}
+      - {binding: zac, options: {location: /zac, indexFile: main.html}}
+      - {binding: edge-client, options: {}}
+"#;
+    let loaded = controller(&format!("{MINIMAL}{}", &web[1..])).unwrap();
+    let server = &loaded.config.web[1];
+    assert_eq!(server.identity.as_ref().unwrap().section, "web[1].identity");
+    assert_eq!(server.options.min_tls, TlsVersion::V1_0);
+    assert!(matches!(&server.bind_points[0], BindPoint::Underlay { new_address: Some(_), .. }));
+    assert!(
+        matches!(&server.bind_points[1], BindPoint::Overlay { service, .. } if service == "mgmt")
+    );
+    assert!(
+        matches!(&server.apis[0], WebApi::EdgeOidc(oidc) if oidc.secret.as_deref() == Some("s"))
+    );
+    assert!(matches!(&server.apis[3], WebApi::Files { path, .. } if path == "zac"));
+    assert_eq!(loaded.warnings.len(), 1, "{}", warnings(&loaded));
+    assert_eq!(loaded.not_acted_upon[0].key, "web[1].bindPoints[1].identity");
+    let error = controller(&format!("{MINIMAL}  - {{}}\n")).unwrap_err().to_string();
+    for part in ["name is required", "bindPoints is required", "apis section is required"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn event_handlers() {
+    let events = r#"events:
+  lines:
+    handler: {type: file, format: json, path: /e.log, maxsizemb: 20}
+    subscriptions:
+      - {type: fabric.circuits, include: [created, failed]}
+      - {type: edge.sessions, include: created}
+      - {type: fabric.usage, version: 3}
+      - {type: entityCount, interval: 10s}
+      - {type: somethingNew}
+  queue:
+    handler: {type: amqp, format: json, url: "amqp://x", queue: q}
+    subscriptions: [{type: metrics, sourceFilter: ".*", metricFilter: "x"}]
+"#;
+    let loaded = controller(&format!("{MINIMAL}{events}")).unwrap();
+    let handlers = &loaded.config.events;
+    assert!(matches!(&handlers[0].sink, EventSink::File(file) if file.max_size_mb == 20));
+    assert_eq!(handlers[0].subscriptions[2].version, UsageVersion::V3);
+    assert_eq!(handlers[0].subscriptions.len(), 5);
+    assert!(matches!(&handlers[1].sink, EventSink::Amqp(queue) if queue.durable));
+    assert!(warnings(&loaded).contains("unknown kind of events `somethingNew`"));
+    let error =
+        |text: &str| controller(&format!("{MINIMAL}events: {text}")).unwrap_err().to_string();
+    let text = error("{a: {handler: {type: stdout}, subscriptions: []}}");
+    assert!(text.contains("'format' must be specified"), "{text}");
+    let text = error("{a: {handler: {type: x, format: json}, subscriptions: []}}");
+    assert!(text.contains("invalid handler type x for handler a provided"), "{text}");
+    let text = error("{a: {handler: {type: stdout, format: json}}}");
+    assert!(text.contains("event handler a doesn't define any subscriptions"), "{text}");
+    let text = error(
+        "{a: {handler: {type: stdout, format: json}, subscriptions: [{type: session, include: x}]}}",
+    );
+    assert!(text.contains("invalid include x for session"), "{text}");
+}

@@ -1,0 +1,317 @@
+use std::{path::Path, time::Duration};
+
+use super::{router, warnings};
+use crate::{
+    AddressKind,
+    router::{DialerBinding, DnsUnanswerable, DnsUpstreamMode, Listener, TunnelMode},
+};
+
+const EXAMPLE: &str = r#"v: 3
+identity: {cert: r1.cert, server_cert: r1.server.chain.cert, key: r1.key, ca: r1.cas}
+ctrl: {endpoint: "tls:ctrl.example:6262"}
+link:
+  dialers: [{binding: transport}]
+  listeners: [{binding: transport, bind: "tls:0.0.0.0:10080", advertise: "tls:r1.example:10080"}]
+listeners:
+  - {binding: edge, address: "tls:0.0.0.0:3022", options: {advertise: "r1.example:3022"}}
+  - {binding: tunnel, options: {mode: host}}
+edge:
+  csr: {sans: {dns: [r1.example, localhost], ip: [127.0.0.1]}}
+"#;
+const BARE: &str = "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:c:6262'}\n";
+
+fn refused(more: &str) -> String {
+    router(&format!("{BARE}{more}")).unwrap_err().to_string()
+}
+
+#[test]
+fn the_example_has_all_defaults() {
+    let loaded = router(EXAMPLE).unwrap();
+    assert_eq!(warnings(&loaded), "");
+    assert_eq!(loaded.not_acted_upon, []);
+    let config = loaded.config;
+    assert_eq!(config.ctrl.endpoints[0].to_string(), "tls:ctrl.example:6262");
+    assert_eq!(config.ctrl.endpoints_file, Path::new("dir/endpoints.yml"));
+    assert_eq!(config.ctrl.startup_timeout, Some(Duration::from_secs(30)));
+    assert_eq!(config.ctrl.rate_limiter.min_size, 1);
+    let dialer = &config.link.dialers[0];
+    assert_eq!((dialer.max_default_connections, dialer.max_ack_connections), (3, 1));
+    assert_eq!(dialer.groups, ["default"]);
+    assert_eq!(dialer.options.out_queue_size, 64);
+    assert!((dialer.unhealthy_backoff.factor - 10.0).abs() < f64::EPSILON);
+    assert_eq!(config.link.heartbeats.close_unresponsive, Some(Duration::from_secs(60)));
+    let Listener::Edge(edge) = &config.listeners[0] else { panic!() };
+    assert_eq!(edge.advertise.to_string(), "r1.example:3022");
+    assert_eq!(edge.channel.out_queue_size, 64);
+    let Listener::Tunnel(tunnel) = &config.listeners[1] else { panic!() };
+    assert_eq!(tunnel.mode, TunnelMode::Host);
+    assert_eq!(tunnel.dns_range.prefix, 10);
+    assert_eq!(config.edge.unwrap().db, Path::new("dir/r1.yml.proto.gzip"));
+    assert_eq!(config.csr.unwrap().sans.dns, ["r1.example", "localhost"]);
+    let forwarder = config.forwarder;
+    assert_eq!(forwarder.rate_limited_workers, 5);
+    assert_eq!(forwarder.link_dial_workers, 32);
+    assert_eq!(forwarder.latency_probe_interval, None);
+    assert_eq!(forwarder.fault_tx_interval, Some(Duration::from_secs(15)));
+    assert_eq!(config.health_checks.ctrl_ping_timeout, Duration::from_secs(15));
+    assert_eq!(config.metrics.event_queue, 256);
+}
+
+#[test]
+fn three_sections_are_enough() {
+    let config = router(BARE).unwrap().config;
+    assert!(config.edge.is_none() && config.csr.is_none() && config.listeners.is_empty());
+    for missing in ["v: 3\n", "identity: {cert: a, key: b}\n", "ctrl: {endpoint: 'tls:c:6262'}\n"] {
+        assert!(router(&BARE.replace(missing, "")).is_err(), "{missing}");
+    }
+}
+
+#[test]
+fn files_of_the_generator_are_accepted() {
+    let text = r#"v: 3
+identity:
+    cert:             "r.cert"
+    server_cert:      "r.server.chain.cert"
+    key:              "r.key"
+    ca:               "r.cas"
+    #alt_server_certs:
+ha:
+    enabled: false
+ctrl:
+    endpoint:             tls:ctrl:6262
+link:
+    dialers:
+        - binding: transport
+    listeners:
+        - binding:          transport
+          bind:             tls:0.0.0.0:10080
+          advertise:        tls:r:10080
+          options:
+              outQueueSize:   4
+listeners:
+    - binding: edge
+      address: tls:0.0.0.0:3022
+      options:
+          advertise: r:3022
+          connectTimeoutMs: 5000
+          getSessionTimeout: 60
+    - binding: tunnel
+      options:
+          mode: host #tproxy|host
+edge:
+    csr:
+        country: US
+        province: NC
+        locality: Charlotte
+        organization: NetFoundry
+        organizationalUnit: Ziti
+        sans:
+            dns:
+                - localhost
+            ip:
+                - "127.0.0.1"
+                - "::1"
+transport:
+    ws:
+        writeTimeout: 10
+        readTimeout: 5
+        enableCompression: true
+forwarder:
+    latencyProbeInterval: 0
+    xgressDialQueueLength: 1000
+    xgressDialWorkerCount: 128
+    linkDialQueueLength: 1000
+    linkDialWorkerCount: 32
+"#;
+    let loaded = router(text).unwrap();
+    assert_eq!(warnings(&loaded), "line 8: ha: unknown key, it is ignored\n");
+    let keys: Vec<&str> = loaded.not_acted_upon.iter().map(|found| found.key.as_str()).collect();
+    assert_eq!(keys, ["listeners[0].options.getSessionTimeout", "transport.ws"]);
+    let loaded =
+        router(&text.replace("latencyProbeInterval: 0", "latencyProbeInterval: 10")).unwrap();
+    assert_eq!(loaded.config.forwarder.latency_probe_interval, Some(Duration::from_secs(1)));
+    assert!(warnings(&loaded).contains("1000 is used"));
+}
+
+#[test]
+fn bounds_and_words_are_those_of_the_documents() {
+    for (more, text) in [
+        ("forwarder: {linkDialQueueLength: 0}", "expected integer between 1 and 10000)"),
+        ("forwarder: {linkDialQueueLength: 10001}", "expected integer between 1 and 10000)"),
+        ("forwarder: {rateLimitedQueueLength: 50001}", "between 1 and 50000)"),
+        (
+            "forwarder: {unresponsiveLinkTimeout: 1s}",
+            "invalid duration 1s for 'unresponsiveLinkTimeout', must be >= 5s",
+        ),
+        ("forwarder: {faultTxInterval: 5s}", "must be an integer, it is a string"),
+        (
+            "link: {dialers: [{binding: transport, healthyDialBackoff: {minRetryInterval: 5ms}}]}",
+            "minRetryInterval of 5ms is lower than minimum value of 10ms",
+        ),
+        (
+            "link: {dialers: [{binding: transport, healthyDialBackoff: {retryBackoffFactor: 0.5}}]}",
+            "retryBackoffFactor of 0.5 is lower than minimum value of 1",
+        ),
+        (
+            "link: {dialers: [{binding: transport, healthyDialBackoff: {minRetryInterval: 10m}}]}",
+            "minRetryInterval of 10m is larger than maxRetryInterval value of 5m",
+        ),
+        (
+            "link: {dialers: [{binding: transport, maxDefaultConnections: 101}]}",
+            "maxDefaultConnections must be at most 100",
+        ),
+        ("link: {dialers: [{binding: x}]}", "no factory registered for binding \"x\""),
+        ("link: {dialers: [{}]}", "[link/dialers] must provide [binding]"),
+        ("link: {listeners: [{binding: transport}]}", "missing 'bind' address in listener config"),
+        ("link: {payloadSenderQueueSize: 0}", "must be at least 1, got 0"),
+        ("edge: {}", "section [listeners] is required to be an array"),
+        (
+            "edge: {}\nlisteners: [{binding: tunnel}]",
+            "required binding [edge] not found in [listeners]",
+        ),
+        (
+            "listeners: [{binding: edge, address: 'tls:0.0.0.0:1'}]",
+            "required value [listeners[0].options.advertise] for edge binding was not found",
+        ),
+        (
+            "listeners: [{binding: edge, address: 'tcp:0.0.0.0:1', advertise: 'a:1'}]",
+            "speaks tls or wss",
+        ),
+        (
+            "listeners: [{binding: edge, address: 'tls:a:1', bind: 'tls:b:1', advertise: 'a:1'}]",
+            "keep one",
+        ),
+        (
+            "listeners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1', options: {advertise: 'b:1'}}]",
+            "keep one",
+        ),
+        ("listeners: [{binding: x}]", "error getting xgress factory [x]"),
+        ("listeners: [{}]", "[listener] must provide [binding]"),
+        ("listeners: [{binding: tunnel, options: {mode: x}}]", "invalid value 'x' for mode"),
+        (
+            "listeners: [{binding: tunnel, options: {dnsUpstreamMode: x}}]",
+            "must be one of parallel, serial, failover, random",
+        ),
+        ("csr: {sans: {ip: [x]}}", "invalid SAN IP address encountered in configuration file: x"),
+        ("proxy: {type: x}", "invalid proxy type x"),
+        ("proxy: {type: http}", "no address specified for http proxy"),
+        ("managedConfig: {allow: x}", "[managedConfig/allow] must be a list"),
+        (
+            "web: [{name: a, bindPoints: [{interface: '0.0.0.0:1', address: 'a:1'}], apis: [{binding: edge-client}]}]",
+            "a router serves `health-checks` only",
+        ),
+        ("transport: {wss: {writeTimeout: 5s}}", "must be an integer"),
+        ("interfaceDiscovery: {checkInterval: x}", "must be a duration"),
+    ] {
+        let error = refused(more);
+        assert!(error.contains(text), "{more}\n{error}");
+        assert!(error.starts_with("dir/r1.yml:"), "{error}");
+    }
+    let ctrl = BARE.replace(
+        "{endpoint: 'tls:c:6262'}",
+        "{endpoint: 'tls:c:6262', options: {connectTimeoutMs: 10}}",
+    );
+    let error = router(&ctrl).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "dir/r1.yml:3: ctrl.options.connectTimeoutMs: connectTimeoutMs must be at least 30 ms"
+    );
+}
+
+#[test]
+fn where_documents_and_files_differ_both_forms_count() {
+    let more = "listeners:\n  - {binding: edge, bind: 'wss:0.0.0.0:1', advertise: '[::1]:1'}\n\
+        link:\n  listeners:\n    - {binding: transport, bind: 'dtls:0.0.0.0:2', advertise: 'r:2', groups: a}\n    - {binding: transport, bind: 'tls:0.0.0.0:3'}\n\
+        \x20 dialers:\n    - {binding: transport, split: false}\n    - {binding: transport, split: no, maxAckConnections: 2}\n\
+        dialers: [{binding: proxy}, {binding: transport, options: {mtu: 1}}, {binding: transport, options: {mtu: 2, connectTimeout: 3s, retxScale: 2}}]\n";
+    let loaded = router(&format!("{BARE}{more}")).unwrap();
+    let config = &loaded.config;
+    let Listener::Edge(edge) = &config.listeners[0] else { panic!() };
+    assert_eq!((edge.address.kind, edge.advertise.host.as_str()), (AddressKind::Wss, "::1"));
+    let link = &config.link;
+    assert_eq!(link.listeners[0].advertise.to_string(), "dtls:r:2");
+    assert_eq!(link.listeners[0].groups, ["a"]);
+    assert_eq!(link.listeners[1].advertise, link.listeners[1].bind);
+    let counts: Vec<_> =
+        link.dialers.iter().map(|d| (d.max_default_connections, d.max_ack_connections)).collect();
+    assert_eq!(counts, [(1, 0), (1, 2)]);
+    assert_eq!(config.dialers.len(), 1);
+    assert_eq!(config.dialers[0].binding, DialerBinding::Transport);
+    assert_eq!(config.dialers[0].options.mtu, 2);
+    assert_eq!(config.dialers[0].options.connect_timeout, Some(Duration::from_secs(3)));
+    assert!(warnings(&loaded).contains("`proxy` dials nothing"), "{}", warnings(&loaded));
+}
+
+#[test]
+fn control_section() {
+    let ctrl = "ctrl:\n  endpoints: ['tls:a:1', 'tls:b:2']\n  options: {sendInterval: 7s, closeUnresponsiveTimeout: 9s}\n  \
+        heartbeats: {closeUnresponsiveTimeout: -1s}\n  startupTimeout: 0\n  rateLimiter: {maxSize: 20}\n  ha: {}\n  \
+        listeners: [{bind: 'tls:0.0.0.0:7'}]\n  endpointsFile: /e.yml\n";
+    let text = format!("v: 3\nidentity: {{cert: a, key: b}}\n{ctrl}");
+    let loaded = router(&text).unwrap();
+    let ctrl = &loaded.config.ctrl;
+    assert_eq!(ctrl.endpoints.len(), 2);
+    assert_eq!(ctrl.heartbeats.send_interval, Duration::from_secs(7));
+    assert_eq!(ctrl.heartbeats.close_unresponsive, None);
+    assert_eq!(ctrl.startup_timeout, None);
+    assert_eq!((ctrl.rate_limiter.min_size, ctrl.rate_limiter.max_size), (1, 20));
+    assert_eq!(ctrl.listeners[0].advertise.port, 7);
+    assert_eq!(ctrl.endpoints_file, Path::new("/e.yml"));
+    assert_eq!(loaded.not_acted_upon[0].key, "ctrl.ha");
+    let both = text.replace("  endpoints:", "  endpoint: tls:x:9\n  endpoints:");
+    let loaded = router(&both).unwrap();
+    assert_eq!(loaded.config.ctrl.endpoints[0].host, "x");
+    assert!(warnings(&loaded).contains("`endpoint` is used"));
+    let error = router(&text.replace("['tls:a:1', 'tls:b:2']", "[1]")).unwrap_err().to_string();
+    assert!(error.contains(":4: ctrl.endpoints[0]: must be a string"), "{error}");
+}
+
+#[test]
+fn tunneler_options() {
+    let more = "listeners:\n  - binding: tunnel\n    options:\n      mode: tproxy:/opt/divert\n      resolver: [udp://10.0.0.1:53, file:///etc/hosts]\n      \
+        dnsSvcIpRange: 10.9.0.0/16\n      dnsUpstream: udp://1.1.1.1:53\n      dnsUpstreamMode: serial\n      dnsUnanswerable: timeout\n      \
+        lanIf: eth0\n      services: [web:8080, 'a:b:9']\n      svcPollRate: 5s\n      udpIdleTimeout: 1m\n";
+    let loaded = router(&format!("{BARE}{more}")).unwrap();
+    let Listener::Tunnel(tunnel) = &loaded.config.listeners[0] else { panic!() };
+    assert_eq!(tunnel.mode, TunnelMode::Tproxy(Some("/opt/divert".into())));
+    assert_eq!(tunnel.resolver.len(), 2);
+    assert_eq!(tunnel.dns_upstream_mode, DnsUpstreamMode::Serial);
+    assert_eq!(tunnel.dns_unanswerable, DnsUnanswerable::Timeout);
+    assert_eq!(tunnel.services, [("web".to_owned(), 8080), ("a:b".to_owned(), 9)]);
+    assert_eq!(loaded.not_acted_upon[0].key, "listeners[0].options.svcPollRate");
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    let more = "transport: {westworld3: {profile_version: 1, tx_portal_min_sz: 5, instrument: {name: x}}}\n\
+        plugins: [a.so]\ntrace: {path: /t}\nprofile: {memory: {intervalMs: 5}}\nedge: {dbSaveIntervalSeconds: 5, csr: {Country: X}}\ncsr: {country: YY}\n\
+        listeners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1'}]\nconnectEvents: {batchInterval: 1ms}\n";
+    let loaded = router(&format!("{BARE}{more}")).unwrap();
+    let keys: Vec<&str> = loaded.not_acted_upon.iter().map(|found| found.key.as_str()).collect();
+    assert_eq!(keys, ["transport.westworld3", "plugins", "trace", "profile"]);
+    assert_eq!(loaded.config.csr.as_ref().unwrap().country, "YY");
+    let text = warnings(&loaded);
+    for part in [
+        "profile.memory.path: the section has no effect without a path",
+        "edge.dbSaveIntervalSeconds: 5 is out of bounds, 30 is used",
+        "the root section `csr` is used instead",
+        "connectEvents.batchInterval: 1ms is out of bounds, 250ms is used",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(
+        refused("transport: {westworld3: {profile_version: x}}").contains("must be an integer")
+    );
+}
+
+#[test]
+fn managed_configs() {
+    let allow =
+        |names: &str| router(&format!("{BARE}managedConfig: {{allow: [{names}]}}")).unwrap().config;
+    assert!(!allow("").allows_managed("router.link.v1"));
+    assert!(allow("all").allows_managed("anything"));
+    assert!(allow("router.link").allows_managed("router.link.v12"));
+    assert!(!allow("router.link").allows_managed("router.link.vx"));
+    assert!(!allow("router.link").allows_managed("router.link.v"));
+    assert!(allow("x.v1").allows_managed("x.v1"));
+}

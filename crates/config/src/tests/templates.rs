@@ -1,0 +1,80 @@
+use super::{controller, router, warnings};
+use crate::{
+    ControllerTemplate, HostPort, RouterTemplate, TunnelerMode,
+    controller::Storage,
+    router::{Listener, TunnelMode},
+};
+
+fn at(host: &str, port: u16) -> HostPort {
+    HostPort { host: host.into(), port }
+}
+
+#[test]
+fn a_controller_file_reads_back() {
+    let template = ControllerTemplate {
+        db: r#"/var/lib/"we ft"/ctrl.db"#,
+        cert: r"C:\pki\client.pem",
+        server_cert: "server.pem",
+        key: "key.pem",
+        ca: "cas.pem",
+        signing_cert: "signer.pem",
+        signing_key: "signer.key",
+        trust_domain: "weft.example",
+        ctrl_bind: at("0.0.0.0", 6262),
+        ctrl_advertise: at("ctrl.example", 6262),
+        api_bind: at("::", 1280),
+        api_advertise: at("ctrl.example", 1280),
+    };
+    let loaded = controller(&template.to_text()).unwrap();
+    assert_eq!(warnings(&loaded), "");
+    assert_eq!(loaded.not_acted_upon, []);
+    let config = loaded.config;
+    assert_eq!(config.storage, Storage::Database(template.db.into()));
+    assert_eq!(config.identity.cert, template.cert);
+    assert_eq!(config.trust_domain.as_deref(), Some("weft.example"));
+    assert_eq!(config.ctrl.advertise_address.unwrap().host_port(), template.ctrl_advertise);
+    assert_eq!(config.edge.unwrap().enrollment.signing_cert.key, "signer.key");
+    assert_eq!(config.web[0].apis.len(), 5);
+}
+
+#[test]
+fn a_router_file_reads_back() {
+    for tunneler in
+        [TunnelerMode::None, TunnelerMode::Host, TunnelerMode::Tproxy, TunnelerMode::Proxy]
+    {
+        for link in [None, Some((at("0.0.0.0", 10_080), at("r1.example", 10_080)))] {
+            let template = RouterTemplate {
+                cert: "r1.cert",
+                server_cert: "r1.server.cert",
+                key: "r1.key",
+                ca: "r1.cas",
+                ctrl: at("ctrl.example", 6262),
+                edge_bind: at("0.0.0.0", 3022),
+                edge_advertise: at("r1.example", 3022),
+                link: link.clone(),
+                tunneler,
+                dns: &["r1.example", "localhost"],
+                ip: &["127.0.0.1", "::1"],
+            };
+            let loaded = router(&template.to_text()).unwrap();
+            assert_eq!(warnings(&loaded), "");
+            assert_eq!(loaded.not_acted_upon, []);
+            let config = loaded.config;
+            assert_eq!(config.link.listeners.len(), usize::from(link.is_some()));
+            assert_eq!(config.link.dialers.len(), 1);
+            let csr = config.csr.unwrap();
+            assert_eq!((csr.sans.dns.len(), csr.sans.ip.len()), (2, 2));
+            let mode = config.listeners.iter().find_map(|listener| match listener {
+                Listener::Tunnel(tunnel) => Some(tunnel.mode.clone()),
+                _ => None,
+            });
+            let expected = match tunneler {
+                TunnelerMode::None => None,
+                TunnelerMode::Host => Some(TunnelMode::Host),
+                TunnelerMode::Tproxy => Some(TunnelMode::Tproxy(None)),
+                TunnelerMode::Proxy => Some(TunnelMode::Proxy),
+            };
+            assert_eq!(mode, expected);
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The `web:` section: HTTP servers, their addresses and APIs (protocol: config 3).
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::{
+    address::HostPort,
+    identity::{IdentitySection, Required},
+    section::{Item, Section},
+};
+
+/// One HTTP server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WebServer {
+    /// Its name.
+    pub name: String,
+    /// Where it listens.
+    pub bind_points: Vec<BindPoint>,
+    /// What it serves, in the order in which APIs are asked.
+    pub apis: Vec<WebApi>,
+    /// Its identity; none = that of the process.
+    pub identity: Option<IdentitySection>,
+    /// Timeouts and versions.
+    pub options: WebOptions,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BindPoint {
+    /// At a socket.
+    Underlay {
+        /// Where it listens.
+        interface: HostPort,
+        /// What clients are told.
+        address: HostPort,
+        /// Where clients are told to go instead.
+        new_address: Option<HostPort>,
+    },
+    /// At a service of the network.
+    Overlay {
+        /// Identity that binds the service.
+        identity: OverlayIdentity,
+        /// Name of the service.
+        service: String,
+        /// Client authentication, as written; the server's own policy is used.
+        client_authentication: String,
+        /// Whether the identity's id is the terminator's instance.
+        bind_using_edge_identity: bool,
+    },
+}
+
+/// The identity an overlay bind point uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OverlayIdentity {
+    /// An identity file.
+    File(PathBuf),
+    /// A variable with an identity file in base64.
+    Variable(String),
+}
+
+/// Timeouts and versions of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebOptions {
+    /// How long reading a request may take. Default 5s.
+    pub read_timeout: Duration,
+    /// How long writing an answer may take. Default 10s.
+    pub write_timeout: Duration,
+    /// How long a connection may be idle. Default 5s.
+    pub idle_timeout: Duration,
+    /// Lowest version. Below 1.2 is accepted in the file and never negotiated.
+    pub min_tls: TlsVersion,
+    /// Highest version.
+    pub max_tls: TlsVersion,
+}
+
+impl Default for WebOptions {
+    fn default() -> Self {
+        Self {
+            read_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(5),
+            min_tls: TlsVersion::V1_2,
+            max_tls: TlsVersion::V1_3,
+        }
+    }
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// 1.0, never negotiated.
+    V1_0,
+    /// 1.1, never negotiated.
+    V1_1,
+    /// 1.2.
+    V1_2,
+    /// 1.3.
+    V1_3,
+}
+
+/// An API of a server with its options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WebApi {
+    /// `edge-client`.
+    EdgeClient,
+    /// `edge-management`.
+    EdgeManagement,
+    /// `edge-oidc`.
+    EdgeOidc(OidcOptions),
+    /// `fabric`.
+    Fabric,
+    /// `health-checks`.
+    HealthChecks,
+    /// `metrics`.
+    Metrics {
+        /// PEM file with the only client certificate that may read them; none = open to all.
+        scrape_cert: Option<PathBuf>,
+        /// Whether samples carry timestamps.
+        include_timestamps: bool,
+    },
+    /// `spa` or `zac`: files of a single page application.
+    Files {
+        /// First segment of the path.
+        path: String,
+        /// Directory with the files.
+        location: PathBuf,
+        /// File for everything that is not there.
+        index_file: String,
+    },
+}
+
+impl WebApi {
+    /// The word for it in the file.
+    #[must_use]
+    pub fn binding(&self) -> &'static str {
+        match self {
+            Self::EdgeClient => "edge-client",
+            Self::EdgeManagement => "edge-management",
+            Self::EdgeOidc(_) => "edge-oidc",
+            Self::Fabric => "fabric",
+            Self::HealthChecks => "health-checks",
+            Self::Metrics { .. } => "metrics",
+            Self::Files { .. } => "spa",
+        }
+    }
+}
+
+/// Options of the OIDC provider. Empty lists = the built-in ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OidcOptions {
+    /// Where logins may end.
+    pub redirect_uris: Vec<String>,
+    /// Where logouts may end.
+    pub post_logout_uris: Vec<String>,
+    /// Secret for state; none = a random one each start.
+    pub secret: Option<String>,
+    /// Names that a wildcard certificate stands for.
+    pub allowed_hostnames: Vec<String>,
+}
+
+/// Whose file is read: which APIs there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// A controller, with or without `edge`.
+    Controller { edge: bool },
+    /// A router.
+    Router,
+}
+
+/// Reads the servers of a file.
+pub(crate) fn read(root: &Section<'_>, side: Side) -> Vec<WebServer> {
+    root.list("web").iter().filter_map(|item| server(item, side)).collect()
+}
+
+fn server(item: &Item<'_>, side: Side) -> Option<WebServer> {
+    let section = item.section()?;
+    let name = if section.has("name") {
+        let name = section.text_or("name", "name is required to be a string").unwrap_or_default();
+        if name.is_empty() {
+            section.problem("name", "name must not be empty");
+        }
+        name
+    } else {
+        section.problem("name", "name is required");
+        String::new()
+    };
+    if !section.has("bindPoints") {
+        section.problem("bindPoints", "bindPoints is required");
+    }
+    let points = section.list_or("bindPoints", "bindPoints must be an array");
+    if section.has("bindPoints") && points.is_empty() {
+        section.problem("bindPoints", "no bindPoint specified, must specify at least one");
+    }
+    if !section.has("apis") {
+        section.problem("apis", "apis section is required");
+    }
+    let apis = section.list_or("apis", "apis section must be an array");
+    if section.has("apis") && apis.is_empty() {
+        section.problem("apis", "no APIs specified, must specify at least one");
+    }
+    let identity = section.section("identity");
+    let identity = identity.is_present().then(|| IdentitySection::read(&identity, Required::Full));
+    Some(WebServer {
+        name,
+        bind_points: points.iter().filter_map(bind_point).collect(),
+        apis: apis.iter().filter_map(|item| api(item, side)).collect(),
+        identity,
+        options: options(&section.section("options")),
+    })
+}
+
+fn bind_point(item: &Item<'_>) -> Option<BindPoint> {
+    let section = item.section()?;
+    if section.has("identity") {
+        return overlay(&section.section("identity"));
+    }
+    let interface = checked(&section, "interface", "interface");
+    let address = checked(&section, "address", "advertise");
+    let new_address =
+        if section.has("newAddress") { checked(&section, "newAddress", "new") } else { None };
+    Some(BindPoint::Underlay { interface: interface?, address: address?, new_address })
+}
+
+/// Host and port, both there, with the words operators know.
+fn checked(section: &Section<'_>, key: &'static str, what: &str) -> Option<HostPort> {
+    let text = if section.has(key) { section.text(key)? } else { String::new() };
+    let reason = match text.parse::<HostPort>() {
+        _ if text.trim().is_empty() => "must not be an empty string or unspecified".to_owned(),
+        Ok(address) if address.host.is_empty() => "host must be specified".to_owned(),
+        Ok(address) if address.port == 0 => "invalid port, must 1-65535".to_owned(),
+        Ok(address) => return Some(address),
+        Err(reason) => format!("could not split host and port: {reason}"),
+    };
+    section.problem(key, format!("invalid {what} address [{text}]: {reason}"));
+    None
+}
+
+fn overlay(section: &Section<'_>) -> Option<BindPoint> {
+    let options = section.section("listenOptions");
+    let client_authentication = section.text("tlsClientAuthenticationPolicy").unwrap_or_default();
+    let bind_using_edge_identity = options.flag("bindUsingEdgeIdentity", false);
+    let service =
+        section.required_text("service", "service must be supplied when using an identity binding");
+    let identity = match (section.text("file"), section.text("env")) {
+        (Some(file), _) if !file.is_empty() => OverlayIdentity::File(file.into()),
+        (_, Some(name)) if !name.is_empty() => OverlayIdentity::Variable(name),
+        _ => {
+            section.problem("file", "no identity configured: file or env required");
+            return None;
+        }
+    };
+    Some(BindPoint::Overlay { identity, service, client_authentication, bind_using_edge_identity })
+}
+
+fn options(section: &Section<'_>) -> WebOptions {
+    const VERSIONS: [(&str, TlsVersion); 4] = [
+        ("TLS1.0", TlsVersion::V1_0),
+        ("TLS1.1", TlsVersion::V1_1),
+        ("TLS1.2", TlsVersion::V1_2),
+        ("TLS1.3", TlsVersion::V1_3),
+    ];
+    let default = WebOptions::default();
+    let timeout = |key: &'static str, default| {
+        let time = section.duration(key, default);
+        if time.is_zero() {
+            section.problem(key, format!("value [0s] for {key} too low, must be positive"));
+        }
+        time
+    };
+    let options = WebOptions {
+        read_timeout: timeout("readTimeout", default.read_timeout),
+        write_timeout: timeout("writeTimeout", default.write_timeout),
+        idle_timeout: timeout("idleTimeout", default.idle_timeout),
+        min_tls: section.choice("minTLSVersion", &VERSIONS, default.min_tls),
+        max_tls: section.choice("maxTLSVersion", &VERSIONS, default.max_tls),
+    };
+    if options.min_tls > options.max_tls {
+        section
+            .problem("minTLSVersion", "minTLSVersion must be less than or equal to maxTLSVersion");
+    } else if options.max_tls < TlsVersion::V1_2 {
+        section.problem("maxTLSVersion", "versions below TLS1.2 are not spoken");
+    }
+    options
+}
+
+fn api(item: &Item<'_>, side: Side) -> Option<WebApi> {
+    let section = item.section_or("error parsing api configuration: not a map")?;
+    let binding = section.required_text("binding", "binding is required");
+    let options = section.section("options");
+    let edge = side == Side::Controller { edge: true };
+    let controller = side != Side::Router;
+    let api = match binding.as_str() {
+        "health-checks" => Some(WebApi::HealthChecks),
+        "edge-client" if edge => Some(WebApi::EdgeClient),
+        "edge-management" if edge => Some(WebApi::EdgeManagement),
+        "edge-oidc" if edge => Some(WebApi::EdgeOidc(oidc(&options))),
+        "fabric" if controller => Some(WebApi::Fabric),
+        "metrics" if controller => Some(metrics(&options)),
+        "spa" | "zac" if controller => files(&options, &binding),
+        "" => None,
+        _ => {
+            let reason = match binding.as_str() {
+                "edge-client" | "edge-management" | "edge-oidc" if controller => {
+                    "; it needs the section `edge`"
+                }
+                _ if side == Side::Router => "; a router serves `health-checks` only",
+                _ => "",
+            };
+            section.problem("binding", format!("invalid binding {binding}{reason}"));
+            None
+        }
+    };
+    if api.is_none() || !matches!(api, Some(WebApi::EdgeOidc(_) | WebApi::Metrics { .. })) {
+        // Generated files hold `options: {}` and more where nothing is read.
+        options.allow_unknown();
+    }
+    api
+}
+
+fn oidc(options: &Section<'_>) -> OidcOptions {
+    let mut allowed_hostnames = options.texts("allowedHostnames");
+    for name in &mut allowed_hostnames {
+        if name.contains(['*', '?']) {
+            let text = format!("must be exact hostnames, not patterns: {name:?}");
+            options.problem("allowedHostnames", text);
+        }
+        if name.chars().any(char::is_uppercase) {
+            options.warn("allowedHostnames", format!("`{name}` is taken in lower case"));
+            *name = name.to_lowercase();
+        }
+    }
+    OidcOptions {
+        redirect_uris: options.texts("redirectURIs"),
+        post_logout_uris: options.texts("postLogoutURIs"),
+        secret: options.text("secret").map(|text| text.trim().to_owned()).filter(|s| !s.is_empty()),
+        allowed_hostnames,
+    }
+}
+
+fn metrics(options: &Section<'_>) -> WebApi {
+    let scrape_cert = options.text("scrapeCert").filter(|path| !path.is_empty());
+    if scrape_cert.is_none() {
+        options.warn("scrapeCert", "without scrapeCert anybody who reaches the port reads metrics");
+    }
+    WebApi::Metrics {
+        scrape_cert: scrape_cert.map(PathBuf::from),
+        include_timestamps: options.flag("includeTimestamps", false),
+    }
+}
+
+fn files(options: &Section<'_>, binding: &str) -> Option<WebApi> {
+    let path = if binding == "zac" {
+        options.ignore(&["path"]);
+        "zac".to_owned()
+    } else {
+        options.required_text("path", "path must be supplied in the spa options")
+    };
+    if path.contains(['/', '\\']) {
+        options.problem("path", "path must not contain path separators in the spa options");
+    }
+    let location =
+        options.required_text("location", "location must be supplied in the spa options");
+    let index_file = options.text("indexFile").unwrap_or_else(|| "index.html".to_owned());
+    (!path.is_empty() && !location.is_empty()).then(|| WebApi::Files {
+        path,
+        location: location.into(),
+        index_file,
+    })
+}

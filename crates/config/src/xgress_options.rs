@@ -1,0 +1,155 @@
+//! Flow control options of circuits, shared by `dialers` and `listeners` of a router
+//! (protocol: config 5.5).
+
+use std::time::Duration;
+
+use crate::section::Section;
+
+/// Flow control of a circuit's end. Sizes in bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct XgressOptions {
+    /// Largest payload; 0 = no limit of its own.
+    pub mtu: u32,
+    /// Whether payloads are dropped at random, for tests.
+    pub random_drops: bool,
+    /// One of so many is dropped.
+    pub drop_1_in_n: u32,
+    /// Payloads that may wait to be sent.
+    pub tx_queue_size: u32,
+    /// Window at the start.
+    pub tx_portal_start_size: u32,
+    /// Smallest window.
+    pub tx_portal_min_size: u32,
+    /// Largest window.
+    pub tx_portal_max_size: u32,
+    /// Acknowledgments after which the window grows.
+    pub tx_portal_increase_thresh: u32,
+    /// By how much of what was acknowledged.
+    pub tx_portal_increase_scale: f64,
+    /// Retransmissions after which the window shrinks.
+    pub tx_portal_retx_thresh: u32,
+    /// To which part.
+    pub tx_portal_retx_scale: f64,
+    /// Duplicate acknowledgments after which the window shrinks.
+    pub tx_portal_dup_ack_thresh: u32,
+    /// To which part.
+    pub tx_portal_dup_ack_scale: f64,
+    /// Bytes received out of order or not yet read.
+    pub rx_buffer_size: u32,
+    /// Wait before the first retransmission.
+    pub retx_start: Duration,
+    /// Factor on the measured round trip.
+    pub retx_scale: f64,
+    /// Added to it.
+    pub retx_add: Duration,
+    /// Longest wait.
+    pub retx_max: Duration,
+    /// Bound on the factor by which the wait grows.
+    pub max_rtt_scale: u32,
+    /// How long a closing end waits for what is under way.
+    pub max_close_wait: Duration,
+    /// How long making a circuit may take.
+    pub get_circuit_timeout: Duration,
+    /// How long a new circuit waits for its start.
+    pub circuit_start_timeout: Duration,
+    /// How long dialing the application may take; none = what the system does.
+    pub connect_timeout: Option<Duration>,
+}
+
+impl Default for XgressOptions {
+    fn default() -> Self {
+        Self {
+            mtu: 0,
+            random_drops: false,
+            drop_1_in_n: 100,
+            tx_queue_size: 1,
+            tx_portal_start_size: 4_194_304,
+            tx_portal_min_size: 16_384,
+            tx_portal_max_size: 4_194_304,
+            tx_portal_increase_thresh: 28,
+            tx_portal_increase_scale: 1.0,
+            tx_portal_retx_thresh: 64,
+            tx_portal_retx_scale: 0.75,
+            tx_portal_dup_ack_thresh: 64,
+            tx_portal_dup_ack_scale: 0.9,
+            rx_buffer_size: 4_194_304,
+            retx_start: Duration::from_millis(200),
+            retx_scale: 1.5,
+            retx_add: Duration::ZERO,
+            retx_max: Duration::from_secs(10),
+            max_rtt_scale: 4,
+            max_close_wait: Duration::from_secs(30),
+            get_circuit_timeout: Duration::from_secs(30),
+            circuit_start_timeout: Duration::from_secs(180),
+            connect_timeout: None,
+        }
+    }
+}
+
+impl XgressOptions {
+    /// Reads the options of a section; other keys may stand beside them.
+    pub(crate) fn read(section: &Section<'_>) -> Self {
+        const ANY: std::ops::RangeInclusive<i64> = 0..=u32::MAX as i64;
+        let default = Self::default();
+        let ms = |key: &'static str, default: Duration| {
+            Duration::from_millis(section.int(key, default.as_millis() as u64, 0..=86_400_000))
+        };
+        let scale = |key: &'static str, default| section.number(key, default, 0.0..=1000.0);
+        let options = Self {
+            mtu: section.int("mtu", default.mtu, ANY),
+            random_drops: section.flag("randomDrops", default.random_drops),
+            drop_1_in_n: section.int("drop1InN", default.drop_1_in_n, 1..=i64::from(u32::MAX)),
+            tx_queue_size: section.int("txQueueSize", default.tx_queue_size, ANY),
+            tx_portal_start_size: section.int(
+                "txPortalStartSize",
+                default.tx_portal_start_size,
+                1..=i64::from(u32::MAX),
+            ),
+            tx_portal_min_size: section.int("txPortalMinSize", default.tx_portal_min_size, ANY),
+            tx_portal_max_size: section.int("txPortalMaxSize", default.tx_portal_max_size, ANY),
+            tx_portal_increase_thresh: section.int(
+                "txPortalIncreaseThresh",
+                default.tx_portal_increase_thresh,
+                ANY,
+            ),
+            tx_portal_increase_scale: scale(
+                "txPortalIncreaseScale",
+                default.tx_portal_increase_scale,
+            ),
+            tx_portal_retx_thresh: section.int(
+                "txPortalRetxThresh",
+                default.tx_portal_retx_thresh,
+                ANY,
+            ),
+            tx_portal_retx_scale: scale("txPortalRetxScale", default.tx_portal_retx_scale),
+            tx_portal_dup_ack_thresh: section.int(
+                "txPortalDupAckThresh",
+                default.tx_portal_dup_ack_thresh,
+                ANY,
+            ),
+            tx_portal_dup_ack_scale: scale("txPortalDupAckScale", default.tx_portal_dup_ack_scale),
+            rx_buffer_size: section.int("rxBufferSize", default.rx_buffer_size, ANY),
+            retx_start: ms("retxStartMs", default.retx_start),
+            retx_scale: scale("retxScale", default.retx_scale),
+            retx_add: ms("retxAddMs", default.retx_add),
+            retx_max: ms("retxMaxMs", default.retx_max),
+            // 1 would never wait longer; it is taken as 2.
+            max_rtt_scale: section.int("maxRttScale", default.max_rtt_scale, 1..=1000).max(2),
+            max_close_wait: ms("maxCloseWaitMs", default.max_close_wait),
+            get_circuit_timeout: section.duration("getCircuitTimeout", default.get_circuit_timeout),
+            circuit_start_timeout: section
+                .duration("circuitStartTimeout", default.circuit_start_timeout),
+            connect_timeout: None,
+        };
+        if options.tx_portal_min_size > options.tx_portal_max_size {
+            section.problem("txPortalMinSize", "txPortalMinSize is larger than txPortalMaxSize");
+        }
+        options
+    }
+
+    /// As [`XgressOptions::read`], for those who dial applications.
+    pub(crate) fn read_dialer(section: &Section<'_>) -> Self {
+        let connect_timeout = section.opt_duration("connectTimeout").filter(|time| !time.is_zero());
+        Self { connect_timeout, ..Self::read(section) }
+    }
+}

@@ -1,0 +1,91 @@
+//! Variables in strings (protocol: config 1.2).
+//!
+//! `$NAME` and `${NAME}` are replaced by the variable's value, or by nothing. What is put in is not
+//! looked at again. There is no escape, and no default values: whatever stands between the braces
+//! is a name.
+
+use super::tree::{Node, Value};
+
+/// Where variables come from.
+pub trait Environment {
+    /// The value of a variable.
+    fn variable(&self, name: &str) -> Option<String>;
+}
+
+impl<F: Fn(&str) -> Option<String>> Environment for F {
+    fn variable(&self, name: &str) -> Option<String> {
+        self(name)
+    }
+}
+
+/// The variables of the process. `TMP`, `TEMP` and `TMPDIR` are the directory for temporary files
+/// of the system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcessEnvironment;
+
+impl Environment for ProcessEnvironment {
+    fn variable(&self, name: &str) -> Option<String> {
+        if matches!(name, "TMP" | "TEMP" | "TMPDIR") {
+            return Some(std::env::temp_dir().to_string_lossy().into_owned());
+        }
+        // Reading a name with these characters is not possible on every system.
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return None;
+        }
+        std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    }
+}
+
+/// Puts variables into every string of a tree; keys and numbers stay as they are.
+pub(crate) fn expand(node: &mut Node, environment: &dyn Environment) {
+    match &mut node.value {
+        Value::Text { text, substituted } if text.contains('$') => {
+            *text = expand_text(text, environment);
+            *substituted = true;
+        }
+        Value::List(items) => items.iter_mut().for_each(|item| expand(item, environment)),
+        Value::Map(entries) => {
+            entries.iter_mut().for_each(|entry| expand(&mut entry.node, environment));
+        }
+        _ => {}
+    }
+}
+
+pub(crate) fn expand_text(text: &str, environment: &dyn Environment) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        let after = after.get(1..).unwrap_or_default();
+        let (name, length) = name_at(after);
+        match name {
+            Some(name) => out.push_str(&environment.variable(name).unwrap_or_default()),
+            None if length == 0 => out.push('$'),
+            None => {}
+        }
+        rest = after.get(length..).unwrap_or_default();
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The name that follows a dollar sign, and how much of the text belongs to it. No name and a
+/// length of zero: the dollar sign stands for itself.
+fn name_at(text: &str) -> (Option<&str>, usize) {
+    let Some(first) = text.chars().next() else { return (None, 0) };
+    if first == '{' {
+        return match text.find('}') {
+            Some(end) => (text.get(1..end).filter(|name| !name.is_empty()), end + 1),
+            None => (None, 1),
+        };
+    }
+    if matches!(first, '$' | '*' | '#' | '@' | '!' | '?' | '-' | '0'..='9') {
+        return (text.get(..1), 1);
+    }
+    if first.is_ascii_alphabetic() || first == '_' {
+        let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+        return (text.get(..end), end);
+    }
+    (None, 0)
+}

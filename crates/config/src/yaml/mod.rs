@@ -1,0 +1,13 @@
+//! YAML as configuration files use it: a tree in which every node knows its line.
+//!
+//! Text becomes events (the parser library), events become [`Node`]s (`tree`), plain scalars become
+//! values by the rules of YAML 1.1 (`scalar`), and variables are put into strings (`environment`).
+//! (Protocol: config 1.1, 1.2.)
+
+mod environment;
+mod scalar;
+mod tree;
+
+pub(crate) use environment::expand;
+pub use environment::{Environment, ProcessEnvironment};
+pub(crate) use tree::{Entry, Node, Value, parse};

@@ -1,0 +1,238 @@
+//! The tree of a file.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
+
+use super::scalar;
+
+/// Deepest nesting that is read.
+const MAX_DEPTH: usize = 64;
+/// Most nodes of a file, those that aliases repeat included.
+const MAX_NODES: usize = 100_000;
+
+/// A value at a line.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) line: usize,
+    pub(crate) value: Value,
+}
+
+/// One key of a map with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) line: usize,
+    pub(crate) node: Node,
+}
+
+/// What a node holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text {
+        text: String,
+        /// Whether a variable was put into it.
+        substituted: bool,
+    },
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+impl Value {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into(), substituted: false }
+    }
+
+    /// The scalar as text; none for lists and maps.
+    pub(crate) fn rendered(&self) -> Option<String> {
+        Some(match self {
+            Self::Null => String::new(),
+            Self::Bool(value) => value.to_string(),
+            Self::Int(value) => value.to_string(),
+            Self::Float(value) => value.to_string(),
+            Self::Text { text, .. } => text.clone(),
+            Self::List(_) | Self::Map(_) => return None,
+        })
+    }
+
+    /// What kind of value it is, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "a boolean",
+            Self::Int(_) => "an integer",
+            Self::Float(_) => "a number",
+            Self::Text { .. } => "a string",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a map",
+        }
+    }
+}
+
+/// Something that is not YAML, or more of it than is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SyntaxError {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    pub(crate) message: String,
+}
+
+/// Reads the first document of a text. An empty one is null.
+pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
+    let mut builder = Builder::default();
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| from_scan(&error))?;
+        if matches!(event, Event::DocumentEnd) {
+            break;
+        }
+        builder.take(event, span)?;
+    }
+    Ok(builder.root.unwrap_or(Node { line: 1, value: Value::Null }))
+}
+
+fn from_scan(error: &ScanError) -> SyntaxError {
+    SyntaxError {
+        line: error.marker().line(),
+        column: error.marker().col() + 1,
+        message: error.info().to_owned(),
+    }
+}
+
+/// A list or map that is not complete yet.
+enum Open {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, key: Option<(String, usize)> },
+}
+
+#[derive(Default)]
+struct Builder {
+    root: Option<Node>,
+    open: Vec<(Open, usize, usize)>,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), SyntaxError> {
+        let line = span.start.line();
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let as_text = tag.is_some_and(|tag| tag.suffix == "str");
+                let value = if style == ScalarStyle::Plain && !as_text && !self.at_key() {
+                    scalar::resolve(&text)
+                } else {
+                    Value::text(text)
+                };
+                self.add(Node { line, value }, anchor, span)
+            }
+            Event::Alias(anchor) => {
+                let node = self.anchors.get(&anchor).cloned().ok_or_else(|| {
+                    at(span, "an alias to something that is not complete".to_owned())
+                })?;
+                self.nodes += size(&node);
+                self.add(node, 0, span)
+            }
+            Event::SequenceStart(anchor, _) => self.begin(Open::List(Vec::new()), anchor, span),
+            Event::MappingStart(anchor, _) => {
+                self.begin(Open::Map { entries: Vec::new(), key: None }, anchor, span)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(span),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the next node is a key: keys are words, whatever they look like.
+    fn at_key(&self) -> bool {
+        matches!(self.open.last(), Some((Open::Map { key: None, .. }, ..)))
+    }
+
+    fn begin(&mut self, open: Open, anchor: usize, span: Span) -> Result<(), SyntaxError> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err(at(span, format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        self.open.push((open, anchor, span.start.line()));
+        Ok(())
+    }
+
+    fn end(&mut self, span: Span) -> Result<(), SyntaxError> {
+        let Some((open, anchor, line)) = self.open.pop() else { return Ok(()) };
+        let value = match open {
+            Open::List(items) => Value::List(items),
+            Open::Map { entries, .. } => Value::Map(merged(entries)),
+        };
+        self.add(Node { line, value }, anchor, span)
+    }
+
+    fn add(&mut self, node: Node, anchor: usize, span: Span) -> Result<(), SyntaxError> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(at(span, format!("more than {MAX_NODES} values")));
+        }
+        if anchor > 0 {
+            self.nodes += size(&node);
+            self.anchors.insert(anchor, node.clone());
+        }
+        match self.open.last_mut() {
+            None => self.root = Some(node),
+            Some((Open::List(items), ..)) => items.push(node),
+            Some((Open::Map { entries, key }, ..)) => match key.take() {
+                Some((name, line)) => insert(entries, Entry { key: name, line, node }),
+                None => {
+                    let name = node.value.rendered().ok_or_else(|| {
+                        at(span, "a key must be a word, not a list or map".to_owned())
+                    })?;
+                    *key = Some((name, node.line));
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+/// The last of several equal keys counts. Merge keys stay as they are until the map is complete.
+fn insert(entries: &mut Vec<Entry>, entry: Entry) {
+    match entries.iter_mut().find(|other| other.key == entry.key && entry.key != "<<") {
+        Some(other) => *other = entry,
+        None => entries.push(entry),
+    }
+}
+
+/// Puts in what `<<` refers to; keys of the map itself win, then those of earlier merges.
+fn merged(entries: Vec<Entry>) -> Vec<Entry> {
+    if !entries.iter().any(|entry| entry.key == "<<") {
+        return entries;
+    }
+    let (merges, mut own): (Vec<Entry>, Vec<Entry>) =
+        entries.into_iter().partition(|entry| entry.key == "<<");
+    let mut add = |node: Node| {
+        let Value::Map(more) = node.value else { return };
+        for entry in more {
+            if !own.iter().any(|other| other.key == entry.key) {
+                own.push(entry);
+            }
+        }
+    };
+    for merge in merges {
+        match merge.node.value {
+            Value::List(items) => items.into_iter().for_each(&mut add),
+            _ => add(merge.node),
+        }
+    }
+    own
+}
+
+fn size(node: &Node) -> usize {
+    match &node.value {
+        Value::List(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.node)).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+fn at(span: Span, message: String) -> SyntaxError {
+    SyntaxError { line: span.start.line(), column: span.start.col() + 1, message }
+}
