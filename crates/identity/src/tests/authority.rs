@@ -259,3 +259,35 @@ fn authority_needs_its_own_key_and_the_flag() {
     let leaf = pki.leaf("x", &[], Purpose::Client);
     assert!(Authority::new(leaf.leaf().clone(), leaf.key().clone()).is_err());
 }
+
+/// A request as SDKs in Go make them: P-384, two organizational units, names it is not entitled to.
+const GO_REQUEST: &str = "\
+    -----BEGIN CERTIFICATE REQUEST-----\n\
+    MIIBkDCCARYCAQAwTDELMAkGA1UEBhMCVVMxEzARBgNVBAoTCk5ldEZvdW5kcnkx\n\
+    FDAIBgNVBAsTAWEwCAYDVQQLEwFiMRIwEAYDVQQDEwlXcTNzZDBwUmswdjAQBgcq\n\
+    hkjOPQIBBgUrgQQAIgNiAATKm306C0dxzPt+cTzD60ljiFo+cllWDUlc34xpN5Ng\n\
+    mXqqR/OtZGyWX1QJ3EK01a2sws7fn2YySe4nGMDtyQd1USNCdP2BXtkRKS0rHYSa\n\
+    KTNYR8Gxqjm6cEobZuLuWYSgSzBJBgkqhkiG9w0BCQ4xPDA6MDgGA1UdEQQxMC+C\n\
+    CXIuZXhhbXBsZYcEfwAAAYYcc3BpZmZlOi8vZXZpbC9pZGVudGl0eS9hZG1pbjAK\n\
+    BggqhkjOPQQDAwNoADBlAjAO7sLyutuuCmgrJG60aHjMlhWQ8gjMtM30Asu0Zn0J\n\
+    PEz4y6akJGIA5akGlmO5pdACMQDu1HIde6H3487IKRV4tpYb7TzSLU5Kaol572oy\n\
+    c/sBHmjnq+OWQZiWeNEqxQXBrU8=\n\
+    -----END CERTIFICATE REQUEST-----\n\
+";
+
+#[test]
+fn requests_made_by_go_are_read() {
+    let pki = Pki::new();
+    let request = CertificateRequest::from_pem(GO_REQUEST).unwrap();
+    assert_eq!(request.common_name(), Some("Wq3sd0pRk"));
+    assert_eq!(request.public_key().algorithm(), KeyAlgorithm::EcP384);
+    assert_eq!(request.sans().len(), 3);
+    let id = SpiffeId::identity("td", "Wq3sd0pRk");
+    let cert = pki.signer.issue(&Leaf::for_identity(&request, &id, pki.now)).unwrap();
+    assert_eq!(cert.subject_der(), request.subject_der());
+    assert_eq!(cert.sans(), [San::Uri("spiffe://td/identity/Wq3sd0pRk".into())]);
+    let renewed = pki.signer.issue(&Leaf::renewed(&request, &cert, pki.now)).unwrap();
+    assert_eq!(renewed.sans(), cert.sans());
+    let router = pki.signer.issue(&Leaf::for_router(&request, Purpose::Server, pki.now)).unwrap();
+    assert!(router.covers_host("r.example") && router.covers_host("127.0.0.1"));
+}
