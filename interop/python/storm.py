@@ -29,16 +29,23 @@ args = args.parse_args()
 HOST, PORT = args.address.rsplit(":", 1)
 
 
-# Closed only when every dial is over: the native SDK (0.29.3) answers EALREADY
-# to a dial whose descriptor's number was just freed.
+# The native SDK (0.29.3) closes a connection's descriptor twice, the second time
+# perhaps somebody else's. So nothing is closed while others still dial, and what
+# was opened is kept until the end.
 CONNECTIONS = []
+DIALED = threading.Semaphore(0)
+ALL_DIALED = threading.Event()
 
 
 def round_trip(context):
     body = os.urandom(args.size)
     message = hashlib.sha256(body).digest() + body
-    connection = context.connect((HOST, int(PORT)))
-    CONNECTIONS.append(connection)
+    try:
+        connection = context.connect((HOST, int(PORT)))
+        CONNECTIONS.append(connection)
+    finally:
+        DIALED.release()
+    ALL_DIALED.wait(args.timeout)
     connection.sendall(message)
     if args.half_close:
         connection.shutdown(socket.SHUT_WR)
@@ -72,6 +79,9 @@ def storm():
     threads = [threading.Thread(target=one, daemon=True) for _ in range(args.n)]
     for thread in threads:
         thread.start()
+    for _ in threads:
+        DIALED.acquire(timeout=max(0, deadline - time.monotonic()))
+    ALL_DIALED.set()
     for thread in threads:
         thread.join(max(0, deadline - time.monotonic()))
     for connection in CONNECTIONS:
