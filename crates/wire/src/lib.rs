@@ -12,22 +12,24 @@
 //! | [`edge`] | SDK and edge router |
 //! | [`link`] | router and router, hello of a link |
 //! | [`payload`] | circuit data on links and SDK connections |
-//! | [`metrics`] | what a router measures |
-//! | [`mgmt`] | the management stream of the fabric API |
 //!
 //! Everything here is total over outside bytes: any input yields a value or an error, never a panic,
 //! and lengths are checked before memory is spent on them.
 
 mod address;
 mod capability;
+pub mod ctrl;
 pub mod edge;
+pub mod edge_ctrl;
 mod error;
 pub mod frame;
 mod headers;
 pub mod hello;
+pub mod link;
 mod message;
 mod outcome;
 pub mod payload;
+mod proto;
 mod version;
 
 pub use address::{Address, AddressError, Scheme};
@@ -37,4 +39,5 @@ pub use frame::FrameLimits;
 pub use headers::{Headers, Iter as HeadersIter, MAX_ENTRIES, MAX_VALUE, PeerData, StringMap};
 pub use message::{Message, content_type};
 pub use outcome::{BUSY_HEADER, BUSY_TEXT, Outcome};
+pub use proto::{DEFAULT_MAX_BODY, ProtoBody};
 pub use version::{Version, VersionInfo};

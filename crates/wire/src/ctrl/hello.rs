@@ -1,0 +1,140 @@
+//! What routers and controllers put into the headers of their hello.
+
+use super::{CtrlChanListeners, Listeners, RouterCapability, RouterMetadata};
+use crate::capability::{Capabilities, router_capability};
+use crate::headers::Headers;
+use crate::hello::{self, Hello, HelloResult};
+use crate::proto::DEFAULT_MAX_BODY;
+use crate::version::VersionInfo;
+use prost::Message as _;
+
+/// Link listeners of a 2.x router.
+const LISTENERS: i32 = 1000;
+/// Capability mask of either side.
+const CAPABILITIES: i32 = 1002;
+/// Where a router takes controllers.
+const CTRL_CHAN_LISTENERS: i32 = 1003;
+/// Link listeners of a 1.x router; the group secret in a grouped hello.
+const OLD_LISTENERS: i32 = 10;
+/// What a 1.x router can do; the first-connection mark in a grouped hello.
+const OLD_METADATA: i32 = 11;
+/// Capability mask of a controller, for 1.x routers.
+const OLD_CAPABILITIES: i32 = 12;
+
+/// What a router says about itself to a controller (protocol: control-plane 2.1). Its id is the
+/// token of the hello.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RouterHello {
+    /// Its version; controllers refuse a router without.
+    pub version: Option<VersionInfo>,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// Where it takes links.
+    pub listeners: Listeners,
+    /// Where it takes controllers.
+    pub ctrl_chan_listeners: CtrlChanListeners,
+}
+
+impl RouterHello {
+    /// Reads the hello of a router that dialled.
+    pub fn from_hello(hello: &Hello) -> Self {
+        Self::from_headers(&hello.headers, hello.is_grouped())
+    }
+
+    /// Reads the answer of a router that was dialled.
+    pub fn from_result(result: &HelloResult) -> Self {
+        let grouped = result.headers.get_bool(hello::header::IS_GROUPED) == Some(true);
+        Self::from_headers(&result.headers, grouped)
+    }
+
+    /// Malformed listeners are as if there were none.
+    fn from_headers(headers: &Headers, grouped: bool) -> Self {
+        let capabilities = capabilities(headers, grouped);
+        let listeners = if capabilities.has(router_capability::MULTI_CHANNEL) {
+            decode(headers, LISTENERS)
+        } else if grouped {
+            None
+        } else {
+            decode(headers, OLD_LISTENERS)
+        };
+        Self {
+            version: version(headers),
+            capabilities,
+            listeners: listeners.unwrap_or_default(),
+            ctrl_chan_listeners: decode(headers, CTRL_CHAN_LISTENERS).unwrap_or_default(),
+        }
+    }
+
+    /// Writes the headers of a 2.x router.
+    pub fn write(&self, headers: &mut Headers) {
+        if let Some(version) = &self.version {
+            headers.set_str(hello::header::HELLO_VERSION, &version.to_header());
+        }
+        headers.set(CAPABILITIES, &self.capabilities.to_wire());
+        if !self.listeners.listeners.is_empty() {
+            headers.set(LISTENERS, &self.listeners.encode_to_vec());
+        }
+        if !self.ctrl_chan_listeners.listeners.is_empty() {
+            headers.set(CTRL_CHAN_LISTENERS, &self.ctrl_chan_listeners.encode_to_vec());
+        }
+    }
+
+    /// Writes the headers of a 1.x router, for an ungrouped hello to a 1.x controller.
+    pub fn write_old(&self, headers: &mut Headers) {
+        if let Some(version) = &self.version {
+            headers.set_str(hello::header::HELLO_VERSION, &version.to_header());
+        }
+        if !self.listeners.listeners.is_empty() {
+            headers.set(OLD_LISTENERS, &self.listeners.encode_to_vec());
+        }
+        let capabilities = vec![RouterCapability::LinkManagement.into()];
+        headers.set(OLD_METADATA, &RouterMetadata { capabilities }.encode_to_vec());
+    }
+}
+
+/// What a controller says about itself to a router. Its id is the listener id of the result.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ControllerHello {
+    /// Its version.
+    pub version: Option<VersionInfo>,
+    /// What it can do.
+    pub capabilities: Capabilities,
+}
+
+impl ControllerHello {
+    /// Reads the answer of a controller that was dialled.
+    pub fn from_result(result: &HelloResult) -> Self {
+        let headers = &result.headers;
+        Self { version: version(headers), capabilities: capabilities(headers, false) }
+    }
+
+    /// Reads the hello of a controller that dialled.
+    pub fn from_hello(hello: &Hello) -> Self {
+        let headers = &hello.headers;
+        Self { version: version(headers), capabilities: capabilities(headers, false) }
+    }
+
+    /// Writes the headers; the mask for routers of both generations.
+    pub fn write(&self, headers: &mut Headers) {
+        if let Some(version) = &self.version {
+            headers.set_str(hello::header::HELLO_VERSION, &version.to_header());
+        }
+        let mask = self.capabilities.to_wire();
+        headers.set(CAPABILITIES, &mask).set(OLD_CAPABILITIES, &mask);
+    }
+}
+
+fn version(headers: &Headers) -> Option<VersionInfo> {
+    headers.get_str(hello::header::HELLO_VERSION).and_then(VersionInfo::from_header)
+}
+
+/// The mask from its own key, else from the old one. In a grouped hello the old key is none.
+fn capabilities(headers: &Headers, grouped: bool) -> Capabilities {
+    let old = || headers.get(OLD_CAPABILITIES).filter(|_| !grouped);
+    headers.get(CAPABILITIES).or_else(old).map(Capabilities::from_wire).unwrap_or_default()
+}
+
+fn decode<T: prost::Message + Default>(headers: &Headers, key: i32) -> Option<T> {
+    let value = headers.get(key).filter(|value| value.len() <= DEFAULT_MAX_BODY)?;
+    T::decode(value).ok()
+}

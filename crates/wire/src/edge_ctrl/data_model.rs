@@ -1,0 +1,146 @@
+//! The router data model: what a router must know to decide by itself who may do what.
+//!
+//! A router subscribes at one controller with [`SubscribeToDataModelRequest`] and is sent the whole
+//! model once, as [`DataState`], or only what it lacks, as [`ChangeSet`]s, and from then on every
+//! change. What is sent names the subscription it is for. Indexes only mean something within one
+//! timeline (protocol: edge-control-plane 4 to 6).
+
+pub use crate::proto::data_model::*;
+
+use super::{content_type, header};
+use crate::error::WireError;
+use crate::message::Message;
+use crate::proto::{ProtoBody, proto_bodies};
+
+/// Types of a [`Revocation`] (protocol: edge-control-plane 4.4).
+pub mod revocation_type {
+    /// One API session.
+    pub const API_SESSION: &str = "API_SESSION";
+    /// Every token of an identity, or those issued before a time.
+    pub const IDENTITY: &str = "IDENTITY";
+    /// One token.
+    pub const JTI: &str = "JTI";
+}
+
+/// Types of a [`PostureCheck`] (protocol: edge-control-plane 4.4).
+pub mod posture_type {
+    /// Network cards.
+    pub const MAC: &str = "MAC";
+    /// A second factor.
+    pub const MFA: &str = "MFA";
+    /// Operating systems.
+    pub const OS: &str = "OS";
+    /// A program.
+    pub const PROCESS: &str = "PROCESS";
+    /// Several programs.
+    pub const PROCESS_MULTI: &str = "PROCESS_MULTI";
+    /// Windows domains.
+    pub const DOMAIN: &str = "DOMAIN";
+}
+
+/// Semantic of [`posture_check::ProcessMulti`]: every program must run.
+pub const ALL_OF: &str = "AllOf";
+/// Semantic of [`posture_check::ProcessMulti`]: one of the programs must run.
+pub const ANY_OF: &str = "AnyOf";
+
+/// Target of a [`ConfigType`]: its configs are for services.
+pub const TARGET_SERVICE: &str = "service";
+/// Target of a [`ConfigType`]: its configs are for routers.
+pub const TARGET_ROUTER: &str = "router";
+
+/// Cache of a router's [`DataState`] file that holds terminator ids.
+pub const TERMINATOR_ID_CACHE: &str = "TerminatorIds";
+
+/// The model grows with the network: only the frame limit holds.
+const FRAME: usize = crate::FrameLimits::MESSAGES.body as usize;
+
+proto_bodies! {
+    DataState => content_type::DATA_STATE, FRAME;
+    ChangeSet => content_type::DATA_STATE_CHANGE_SET, FRAME;
+    SubscribeToDataModelRequest => content_type::SUBSCRIBE_TO_DATA_MODEL;
+    ValidateRequest => content_type::VALIDATE_DATA_STATE_REQUEST, FRAME;
+    ValidateResponse => content_type::VALIDATE_DATA_STATE_RESPONSE, FRAME;
+}
+
+impl DataState {
+    /// The message for a subscription; an empty id is left out.
+    pub fn to_message_for(&self, subscription_id: &str) -> Message {
+        for_subscription(self.to_message(), subscription_id)
+    }
+}
+
+impl ChangeSet {
+    /// The message for a subscription; an empty id is left out.
+    pub fn to_message_for(&self, subscription_id: &str) -> Message {
+        for_subscription(self.to_message(), subscription_id)
+    }
+
+    /// Changes outside the chain of indexes.
+    pub fn synthetic(changes: Vec<Event>) -> Self {
+        Self { is_synthetic: true, changes, ..Self::default() }
+    }
+}
+
+/// Makes a message, such as one encoded once for many routers, one for a subscription; an empty id
+/// is left out.
+pub fn for_subscription(mut message: Message, subscription_id: &str) -> Message {
+    if !subscription_id.is_empty() {
+        message.headers.set_str(header::SUBSCRIPTION_ID, subscription_id);
+    }
+    message
+}
+
+/// The subscription that a [`DataState`] or [`ChangeSet`] was sent for; 1.x controllers name none.
+pub fn subscription_id(message: &Message) -> Option<&str> {
+    message.headers.get_str(header::SUBSCRIPTION_ID)
+}
+
+impl Event {
+    /// Something happened to an entity.
+    pub fn new(action: Action, model: impl Into<event::Model>) -> Self {
+        Self { action: action.into(), is_synthetic: false, model: Some(model.into()) }
+    }
+}
+
+macro_rules! into_model {
+    ($($entity:ident),* $(,)?) => {
+        $(impl From<$entity> for event::Model {
+            fn from(entity: $entity) -> Self {
+                Self::$entity(entity)
+            }
+        })*
+    };
+}
+
+into_model!(
+    Identity,
+    Service,
+    ServicePolicy,
+    PostureCheck,
+    PublicKey,
+    Revocation,
+    ServicePolicyChange,
+    ConfigType,
+    Config,
+    Router,
+);
+
+/// How far the model of a controller is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CurrentIndex(pub u64);
+
+impl CurrentIndex {
+    /// Reads the message.
+    pub fn from_message(message: &Message) -> Result<Self, WireError> {
+        message.expect(content_type::CURRENT_INDEX)?;
+        let key = header::DATA_MODEL_INDEX;
+        message.headers.get_u64(key).map(Self).ok_or_else(|| message.missing(key))
+    }
+
+    /// The message.
+    pub fn to_message(self) -> Message {
+        let mut message = Message::new(content_type::CURRENT_INDEX, "");
+        message.headers.set_u64(header::DATA_MODEL_INDEX, self.0);
+        message
+    }
+}

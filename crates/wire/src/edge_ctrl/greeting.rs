@@ -1,0 +1,44 @@
+//! The first two edge messages (protocol: edge-control-plane 3).
+
+use super::{ClientHello, ServerHello, header};
+use crate::headers::StringMap;
+use crate::message::Message;
+use crate::proto::ProtoBody;
+
+/// True if the sender of a [`ServerHello`] or [`ClientHello`] knows the router data model.
+pub fn supports_data_model(message: &Message) -> bool {
+    message.headers.get_bool(header::DATA_MODEL_SUPPORTED) == Some(true)
+}
+
+/// What the data of a [`ServerHello`] always says.
+pub fn version_data() -> StringMap {
+    let entry = |name: &str| (name.to_owned(), "true".to_owned());
+    [entry("instant"), entry("routerModel")].into()
+}
+
+impl ServerHello {
+    /// The hello of a controller of this version.
+    pub fn new(version: impl Into<String>) -> Self {
+        Self { version: version.into(), data: version_data(), ..Self::default() }
+    }
+
+    /// The message of a controller that has the router data model.
+    pub fn greet(&self) -> Message {
+        let mut message = self.to_message();
+        message.headers.set_bool(header::DATA_MODEL_SUPPORTED, true);
+        message
+    }
+}
+
+impl ClientHello {
+    /// The answer to the greeting of a controller, with the index of the router's data model. A
+    /// controller without the data model is not told of it.
+    pub fn answer(&self, greeting: &Message, index: u64) -> Message {
+        let mut message = self.to_message();
+        if supports_data_model(greeting) {
+            message.headers.set_bool(header::DATA_MODEL_SUPPORTED, true);
+            message.headers.set_u64(header::DATA_MODEL_INDEX, index);
+        }
+        message.in_reply_to(greeting)
+    }
+}

@@ -1,0 +1,90 @@
+//! Messages whose body is protobuf: the generated types, and how they become messages.
+//!
+//! The types come from `proto/*.proto`. The modules of the wires re-export them and tie each to its
+//! content type.
+
+use crate::error::WireError;
+use crate::message::Message;
+use bytes::Bytes;
+
+/// Types of `proto/ctrl.proto`.
+#[allow(clippy::doc_markdown)]
+pub(crate) mod ctrl {
+    include!(concat!(env!("OUT_DIR"), "/weft.ctrl.rs"));
+}
+
+/// Types of `proto/edge_ctrl.proto`.
+#[allow(clippy::doc_markdown)]
+pub(crate) mod edge_ctrl {
+    include!(concat!(env!("OUT_DIR"), "/weft.edge_ctrl.rs"));
+}
+
+/// Types of `proto/data_model.proto`.
+#[allow(clippy::large_enum_variant)]
+pub(crate) mod data_model {
+    include!(concat!(env!("OUT_DIR"), "/weft.data_model.rs"));
+}
+
+/// Largest body of most messages. An empty item of a list takes two bytes on the wire and up to a
+/// hundred times that in memory, so the frame limit alone would not do.
+pub const DEFAULT_MAX_BODY: usize = 4 * 1024 * 1024;
+
+/// A message with a protobuf body and a content type of its own.
+pub trait ProtoBody: prost::Message + Default + PartialEq + std::fmt::Debug {
+    /// The content type.
+    const CONTENT_TYPE: i32;
+
+    /// Largest body that is read.
+    const MAX_BODY: usize = DEFAULT_MAX_BODY;
+
+    /// Reads the body. Byte fields are copied out of it, so that none keeps it in memory.
+    fn from_body(body: &[u8]) -> Result<Self, WireError> {
+        let malformed = |problem| WireError::Body { content_type: Self::CONTENT_TYPE, problem };
+        if body.len() > Self::MAX_BODY {
+            let (length, limit) = (body.len(), Self::MAX_BODY);
+            return Err(malformed(format!("{length} bytes, the limit is {limit}")));
+        }
+        Self::decode(body).map_err(|error| malformed(error.to_string()))
+    }
+
+    /// The body.
+    fn to_body(&self) -> Bytes {
+        self.encode_to_vec().into()
+    }
+
+    /// Reads a message; one of another content type is an error.
+    fn from_message(message: &Message) -> Result<Self, WireError> {
+        message.expect(Self::CONTENT_TYPE)?;
+        Self::from_body(&message.body)
+    }
+
+    /// The message, without headers.
+    fn to_message(&self) -> Message {
+        Message::new(Self::CONTENT_TYPE, self.to_body())
+    }
+}
+
+/// Ties protobuf types to their content types, and to the largest body where it is not the usual.
+macro_rules! proto_bodies {
+    ($($body:ty => $content_type:expr $(, $max:expr)?;)*) => {
+        $(impl $crate::proto::ProtoBody for $body {
+            const CONTENT_TYPE: i32 = $content_type;
+            $(const MAX_BODY: usize = $max;)?
+        })*
+    };
+}
+
+/// Writes `Debug` for types with secrets: only the named fields are shown.
+macro_rules! debug_without_secrets {
+    ($($body:ident { $($field:ident),* })*) => {
+        $(impl std::fmt::Debug for $body {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($body))
+                    $(.field(stringify!($field), &self.$field))*
+                    .finish_non_exhaustive()
+            }
+        })*
+    };
+}
+
+pub(crate) use {debug_without_secrets, proto_bodies};
