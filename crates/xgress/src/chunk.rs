@@ -1,0 +1,130 @@
+//! Puts the chunks of a cut payload together again (protocol: data-plane 7.5).
+//!
+//! weft never cuts payloads, but a peer with an `mtu` does, on any link.
+
+use bytes::{Bytes, BytesMut};
+use weft_wire::payload::read_varint;
+
+use crate::{PayloadHeaders, Segment};
+
+/// The most that chunks may add up to.
+const MAX_TOTAL: u64 = 64 * 1024 * 1024;
+
+/// What a peer did wrong with its chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ChunkError {
+    #[error("the first chunk does not start with its total length")]
+    NoLength,
+    #[error("chunks of {0} bytes announced, {MAX_TOTAL} is the most")]
+    TooLong(u64),
+    #[error("chunks overrun their announced total")]
+    Overrun,
+}
+
+/// A payload put together: its headers and data.
+type Whole = (PayloadHeaders, Bytes);
+
+/// A payload whose chunks are arriving.
+#[derive(Debug)]
+pub(crate) struct Reassembly {
+    headers: PayloadHeaders,
+    total: usize,
+    data: BytesMut,
+}
+
+impl Reassembly {
+    /// Takes the next chunk in order. Returns the payload once it is complete.
+    pub(crate) fn take(
+        active: &mut Option<Self>,
+        segment: Segment,
+    ) -> Result<Option<Whole>, ChunkError> {
+        if active.is_none() {
+            let mut rest = &segment.data[..];
+            if rest.is_empty() {
+                return Ok(Some((segment.headers, segment.data)));
+            }
+            let total = read_varint(&mut rest).ok_or(ChunkError::NoLength)?;
+            if total > MAX_TOTAL {
+                return Err(ChunkError::TooLong(total));
+            }
+            let data = segment.data.slice(segment.data.len() - rest.len()..);
+            if data.len() as u64 == total {
+                return Ok(Some((segment.headers, data)));
+            }
+            *active = Some(Self {
+                headers: segment.headers,
+                total: total as usize,
+                data: BytesMut::new(),
+            });
+            return Self::append(active, &data);
+        }
+        Self::append(active, &segment.data)
+    }
+
+    fn append(active: &mut Option<Self>, data: &Bytes) -> Result<Option<Whole>, ChunkError> {
+        let Some(reassembly) = active else { return Ok(None) };
+        if data.len() > reassembly.total - reassembly.data.len() {
+            return Err(ChunkError::Overrun);
+        }
+        // Grows as data comes: what a peer announces costs nothing.
+        reassembly.data.extend_from_slice(data);
+        if reassembly.data.len() < reassembly.total {
+            return Ok(None);
+        }
+        Ok(active.take().map(|done| (done.headers, done.data.freeze())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weft_wire::payload::write_varint;
+
+    fn chunk(data: Vec<u8>) -> Segment {
+        Segment { data: data.into(), headers: vec![(7, Bytes::new())], ..Segment::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_whole(data in prop::collection::vec(any::<u8>(), 0..3000), size in 1usize..500) {
+            let mut first = Vec::new();
+            write_varint(data.len() as u64, &mut first);
+            first.extend_from_slice(&data[..size.min(data.len())]);
+            let mut active = None;
+            let mut done = Reassembly::take(&mut active, chunk(first)).unwrap();
+            for part in data[size.min(data.len())..].chunks(size) {
+                prop_assert!(done.is_none());
+                done = Reassembly::take(&mut active, chunk(part.to_vec())).unwrap();
+            }
+            let (headers, whole) = done.unwrap();
+            prop_assert_eq!(&whole[..], &data[..]);
+            prop_assert_eq!(headers.len(), 1);
+            prop_assert!(active.is_none());
+        }
+
+        #[test]
+        fn any_chunks_are_taken_or_refused(
+            parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 1..20)
+        ) {
+            let mut active = None;
+            for part in parts {
+                if Reassembly::take(&mut active, chunk(part)).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lies_about_the_length_are_refused() {
+        let mut huge = Vec::new();
+        write_varint(MAX_TOTAL + 1, &mut huge);
+        assert_eq!(
+            Reassembly::take(&mut None, chunk(huge)),
+            Err(ChunkError::TooLong(MAX_TOTAL + 1))
+        );
+        assert_eq!(Reassembly::take(&mut None, chunk(vec![2, 1, 1, 1])), Err(ChunkError::Overrun));
+        assert_eq!(Reassembly::take(&mut None, chunk(vec![0xff])), Err(ChunkError::NoLength));
+    }
+}

@@ -1,0 +1,614 @@
+//! The end of a circuit: two halves, how they start and how they stop (protocol: data-plane 7).
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use weft_limits::Budget;
+use weft_wire::payload::{CAPABILITY_EOF, Flags, Payload, payload_header};
+
+use crate::chunk::Reassembly;
+use crate::receiver::{Receiver, Taken};
+use crate::segment::{fin_header, has_fin, without_fin};
+use crate::sender::{Outgoing, Sender};
+use crate::{AckList, Options, PayloadHeaders, Segment, Window};
+
+/// When nothing but the mark of the end is unacknowledged, a closing end waits no longer.
+const MARK_WAIT: Duration = Duration::from_secs(5);
+
+/// Which end of the circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The side that dialed.
+    Initiator,
+    /// The side that hosts.
+    Terminator,
+}
+
+impl Role {
+    /// The flag that this end's payloads and acks carry.
+    fn flag(self) -> Flags {
+        match self {
+            Self::Initiator => Flags::NONE,
+            Self::Terminator => Flags::ORIGINATOR,
+        }
+    }
+}
+
+/// Why an end is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// Both directions ended, or this end was closed and all it had was acknowledged.
+    Finished,
+    /// The peer closed the circuit.
+    PeerClosed,
+    /// The circuit's first payload did not come in time.
+    NotStarted,
+    /// The peer did not acknowledge the rest in time.
+    Unacknowledged,
+    /// The route is gone.
+    Unrouted,
+    /// This side gave up.
+    Aborted,
+    /// The peer broke the rules of the protocol.
+    Protocol,
+    /// The circuit carried as many payloads as it can count.
+    Exhausted,
+}
+
+/// What the application gets, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    /// Data. An SDK's flags and trace id travel in the headers.
+    Data {
+        /// Payload headers, without the end of direction.
+        headers: PayloadHeaders,
+        /// The data, as the peer's application wrote it.
+        data: Bytes,
+    },
+    /// The peer sends no more: half-close the application's side. At most once.
+    Fin {
+        /// Other headers of the payload that said so.
+        headers: PayloadHeaders,
+    },
+    /// The circuit is closed. The last that is ever delivered.
+    Closed(CloseReason),
+}
+
+/// Why a write was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The send buffer is full, or the circuit has not begun: again when [`End::can_write`].
+    #[error("the send buffer of the circuit is full")]
+    Full,
+    /// This direction has ended.
+    #[error("the circuit takes no more data in this direction")]
+    Ended,
+}
+
+/// The direction towards the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    /// The application may write.
+    Open,
+    /// It has ended; the rest is on its way. Since then.
+    Ending(Instant),
+    /// Everything arrived, or nobody wants it.
+    Done,
+}
+
+/// The direction from the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Receiving {
+    /// Data goes to the application.
+    Open,
+    /// The application wants no more: data is taken and thrown away.
+    Discarding,
+    /// The peer said that there is no more.
+    Done,
+}
+
+/// One end of a circuit.
+///
+/// The owner passes in what the application and the connection have, then asks what to do:
+/// [`poll_ack`](Self::poll_ack) and [`poll_transmit`](Self::poll_transmit) for the connection,
+/// [`read`](Self::read) for the application, [`deadline`](Self::deadline) for the timer.
+#[derive(Debug)]
+pub struct End {
+    role: Role,
+    sender: Sender,
+    receiver: Receiver,
+    sending: Sending,
+    receiving: Receiving,
+    /// Stamps count milliseconds from here.
+    epoch: Instant,
+    /// The terminating end: when it stops waiting for the first payload. None once it came.
+    start_by: Option<Instant>,
+    /// The circuit has begun.
+    started: bool,
+    /// The peer understands the end-of-data flag.
+    peer_knows_eof: bool,
+    /// An SDK's end of direction was written; it is not said twice.
+    fin_written: bool,
+    /// A cut payload that is being put together.
+    chunks: Option<Reassembly>,
+    /// A delivery that follows the one before it.
+    next_delivery: Option<Delivery>,
+    /// The end of the peer's data was delivered.
+    fin_read: bool,
+    /// The whole circuit is being closed by this side.
+    closing: bool,
+    closed: Option<CloseReason>,
+    /// The close was delivered.
+    closed_read: bool,
+    /// A last payload tells the peer.
+    goodbye: bool,
+    datagrams: bool,
+    max_close_wait: Duration,
+}
+
+impl End {
+    /// An end of a new circuit. The initiating one has its first payload ready to send; the
+    /// terminating one waits for it. What it buffers is drawn from `budget`.
+    #[must_use]
+    pub fn new(role: Role, options: &Options, budget: &Budget, now: Instant) -> Self {
+        let mut sender = Sender::new(options, budget, now);
+        let waits = role == Role::Terminator;
+        let has_limit = options.circuit_start_timeout > Duration::from_secs(1);
+        if !waits {
+            sender.push(Outgoing {
+                flags: Flags::CIRCUIT_START,
+                headers: vec![Payload::capability_header(CAPABILITY_EOF)],
+                data: Bytes::new(),
+            });
+        }
+        Self {
+            role,
+            sender,
+            receiver: Receiver::new(options, budget),
+            sending: Sending::Open,
+            receiving: Receiving::Open,
+            epoch: now,
+            start_by: (waits && has_limit).then(|| now + options.circuit_start_timeout),
+            started: !waits,
+            peer_knows_eof: false,
+            fin_written: false,
+            chunks: None,
+            next_delivery: None,
+            fin_read: false,
+            closing: false,
+            closed: None,
+            closed_read: false,
+            goodbye: false,
+            datagrams: options.datagrams,
+            max_close_wait: options.max_close_wait,
+        }
+    }
+
+    // What the application does.
+
+    /// True if the application's next data is wanted. It is not while the window and the send
+    /// buffer are full, and at the terminating end before the circuit begins.
+    #[must_use]
+    pub fn can_write(&self) -> bool {
+        self.started && self.sending == Sending::Open && self.sender.has_room()
+    }
+
+    /// Takes one payload of the application's data. Payloads keep their borders.
+    pub fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
+        self.write_with(Vec::new(), data)
+    }
+
+    /// Takes one payload with headers, as an SDK's data message carries them. Headers with an end
+    /// of direction do not end it: [`finish`](Self::finish) does, without saying it twice.
+    pub fn write_with(&mut self, headers: PayloadHeaders, data: Bytes) -> Result<(), WriteError> {
+        if self.sending != Sending::Open {
+            return Err(WriteError::Ended);
+        }
+        if !self.can_write() {
+            return Err(WriteError::Full);
+        }
+        self.fin_written |= has_fin(&headers);
+        self.sender.push(Outgoing { flags: Flags::NONE, headers, data });
+        Ok(())
+    }
+
+    /// The application writes no more; it may still read.
+    pub fn finish(&mut self, now: Instant) {
+        if self.sending != Sending::Open {
+            return;
+        }
+        self.sending = Sending::Ending(now);
+        if !std::mem::replace(&mut self.fin_written, true) {
+            self.push_mark(Flags::NONE, vec![fin_header()]);
+        }
+        if self.peer_knows_eof {
+            self.push_mark(Flags::EOF, Vec::new());
+        }
+    }
+
+    /// The application is gone: what it wrote is still sent, what arrives is thrown away, then the
+    /// circuit is closed.
+    pub fn close(&mut self, now: Instant) {
+        if self.closing || self.closed.is_some() {
+            return;
+        }
+        self.closing = true;
+        self.finish(now);
+        if !self.peer_knows_eof && matches!(self.sending, Sending::Ending(_)) {
+            self.push_mark(Flags::CIRCUIT_END, Vec::new());
+        }
+        if self.receiving == Receiving::Open {
+            self.receiving = Receiving::Discarding;
+        }
+        self.discard();
+        self.settle();
+    }
+
+    /// The application takes no more data although there is some: tells the peer at once, then
+    /// closes.
+    pub fn delivery_failed(&mut self, now: Instant) {
+        if self.closed.is_none() && !self.closing && self.receiving != Receiving::Done {
+            let headers = Vec::new();
+            let (flags, data) = (Flags::WRITE_FAILED, Bytes::new());
+            self.sender.push_front(Outgoing { flags, headers, data });
+        }
+        self.close(now);
+    }
+
+    /// Gives up: nothing more is sent but the notice, nothing more is read.
+    pub fn abort(&mut self) {
+        self.receiver.clear();
+        self.chunks = None;
+        self.end(CloseReason::Aborted);
+    }
+
+    /// What the application gets next.
+    pub fn read(&mut self) -> Option<Delivery> {
+        loop {
+            if let Some(delivery) = self.next_delivery.take() {
+                return Some(delivery);
+            }
+            if self.receiving == Receiving::Done {
+                break;
+            }
+            let Some(segment) = self.receiver.pop() else { break };
+            let flags = segment.flags;
+            let delivery = self.delivery_of(segment);
+            self.after_reading(flags);
+            if self.fin_read {
+                self.discard();
+            }
+            if delivery.is_some() && self.receiving != Receiving::Discarding {
+                return delivery;
+            }
+        }
+        let reason = self.closed.filter(|_| !self.closed_read)?;
+        self.closed_read = true;
+        Some(Delivery::Closed(reason))
+    }
+
+    // What the connection does.
+
+    /// Takes a payload that arrived. Refused ones are not acknowledged and come again.
+    pub fn on_segment(&mut self, segment: Segment, now: Instant) {
+        let from_here = segment.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
+        if from_here {
+            return;
+        }
+        if self.closed.is_some() {
+            return self.acknowledge_late(segment);
+        }
+        if segment.flags.has(Flags::WRITE_FAILED) {
+            self.sender.clear();
+            self.sending = Sending::Done;
+        }
+        let (flags, capabilities) = (segment.flags, segment.capabilities());
+        if self.receiver.take(segment) == Taken::New {
+            self.note_peer(flags, capabilities, now);
+            self.skip_bare();
+            if self.is_receiving_over() {
+                self.discard();
+            }
+        }
+        self.settle();
+    }
+
+    /// Takes an ack that arrived.
+    pub fn on_ack(&mut self, ack: &AckList, now: Instant) {
+        if self.closed.is_none() {
+            self.sender.on_ack(ack, now);
+            self.settle();
+        }
+    }
+
+    /// The next payload to write to the connection. It counts as sent at `now`, so it is asked for
+    /// only when it can be written.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
+        if self.closed.is_some() {
+            return std::mem::take(&mut self.goodbye).then(|| self.goodbye());
+        }
+        if !self.started {
+            return None;
+        }
+        let stamp = self.stamp(now);
+        let segment = self.sender.transmit(self.role.flag(), stamp, now);
+        if self.sender.is_exhausted() {
+            self.end(CloseReason::Exhausted);
+        }
+        segment
+    }
+
+    /// The ack that is owed, if any: goes ahead of payloads.
+    pub fn poll_ack(&mut self) -> Option<AckList> {
+        self.receiver.ack(self.role.flag())
+    }
+
+    /// True if [`poll_transmit`](Self::poll_transmit) has something to do.
+    #[must_use]
+    pub fn wants_transmit(&self) -> bool {
+        if self.closed.is_some() { self.goodbye } else { self.started && self.sender.is_ready() }
+    }
+
+    /// True if [`poll_ack`](Self::poll_ack) has something to give.
+    #[must_use]
+    pub fn wants_ack(&self) -> bool {
+        self.receiver.owes_ack()
+    }
+
+    /// The first hop is another, or its connection died: what is unacknowledged goes again.
+    pub fn path_changed(&mut self, now: Instant) {
+        if self.closed.is_none() {
+            self.sender.path_changed(now);
+        }
+    }
+
+    /// The route is gone. What arrived can still be read, nothing more is sent.
+    pub fn unrouted(&mut self) {
+        self.end(CloseReason::Unrouted);
+        self.goodbye = false;
+        self.receiver.forget_acks();
+    }
+
+    // Time and state.
+
+    /// When [`on_timeout`](Self::on_timeout) must be called; `None` if there is nothing to wait
+    /// for. It may move later meanwhile: look again when it is due.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.closed.is_some() {
+            return None;
+        }
+        [self.start_by, self.drain_by(), self.sender.deadline()].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub fn on_timeout(&mut self, now: Instant) {
+        if self.closed.is_some() {
+            return;
+        }
+        if self.start_by.is_some_and(|by| now >= by) {
+            return self.end(CloseReason::NotStarted);
+        }
+        if self.drain_by().is_some_and(|by| now >= by) {
+            let finished = self.sender.only_mark_left() && self.is_receiving_over();
+            let reason = if finished { CloseReason::Finished } else { CloseReason::Unacknowledged };
+            return self.end(reason);
+        }
+        self.sender.on_timeout(now);
+    }
+
+    /// True if [`read`](Self::read) may have something to give.
+    #[must_use]
+    pub fn wants_read(&self) -> bool {
+        self.next_delivery.is_some()
+            || (self.receiving != Receiving::Done && self.receiver.peek().is_some())
+            || (self.closed.is_some() && !self.closed_read)
+    }
+
+    /// True if the application can never write again.
+    #[must_use]
+    pub fn is_sending_over(&self) -> bool {
+        self.sending != Sending::Open
+    }
+
+    /// Why the circuit is closed; `None` while it is not.
+    #[must_use]
+    pub fn closed(&self) -> Option<CloseReason> {
+        self.closed
+    }
+
+    /// Which end this is.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Bytes that are sent and not acknowledged, with their bookkeeping.
+    #[must_use]
+    pub fn unacknowledged(&self) -> u64 {
+        self.sender.unacked()
+    }
+
+    /// Bytes of data that arrived and wait to be read.
+    #[must_use]
+    pub fn unread(&self) -> u64 {
+        self.receiver.buffered()
+    }
+
+    /// The window.
+    #[must_use]
+    pub fn window(&self) -> &Window {
+        &self.sender.window
+    }
+
+    /// The smoothed round-trip time, once known.
+    #[must_use]
+    pub fn rtt(&self) -> Option<Duration> {
+        self.sender.smoothed_rtt()
+    }
+
+    // Details.
+
+    /// The low bits of a clock in milliseconds, as peers expect; never 0, which is none.
+    fn stamp(&self, now: Instant) -> u16 {
+        (now.saturating_duration_since(self.epoch).as_millis() as u16).max(1)
+    }
+
+    /// A finished end still acknowledges, so that a peer whose last acks were lost finishes too.
+    fn acknowledge_late(&mut self, segment: Segment) {
+        if self.closed == Some(CloseReason::Finished) && !segment.flags.has(Flags::CIRCUIT_END) {
+            self.receiver.take(segment);
+            self.discard();
+        }
+    }
+
+    fn push_mark(&mut self, flags: Flags, headers: PayloadHeaders) {
+        self.sender.push(Outgoing { flags, headers, data: Bytes::new() });
+    }
+
+    /// Learns from the flags and capabilities of a new payload, whatever its place.
+    fn note_peer(&mut self, flags: Flags, capabilities: Option<u32>, now: Instant) {
+        // Some peers use the flag without announcing that they know it.
+        let knows = flags.has(Flags::EOF) || capabilities.is_some_and(|c| c & CAPABILITY_EOF != 0);
+        if knows && !std::mem::replace(&mut self.peer_knows_eof, true) {
+            let ending = matches!(self.sending, Sending::Ending(_)) && !self.closing;
+            if ending {
+                self.push_mark(Flags::EOF, Vec::new());
+            }
+        }
+        if flags.has(Flags::CIRCUIT_START) && !self.started {
+            self.started = true;
+            self.start_by = None;
+            if capabilities.is_some() {
+                let header = Payload::capability_header(CAPABILITY_EOF);
+                let (flags, data) = (Flags::NONE, Bytes::new());
+                self.sender.push_front(Outgoing { flags, headers: vec![header], data });
+            }
+            if let Sending::Ending(_) = self.sending {
+                self.sending = Sending::Ending(now);
+            }
+        }
+    }
+
+    /// Throws away payloads at the front that are not for the application, so that they do not
+    /// count as unread.
+    fn skip_bare(&mut self) {
+        let marks = Flags::EOF | Flags::CIRCUIT_END | Flags::CHUNK;
+        while self.receiver.peek().is_some_and(|segment| {
+            let is_mark = segment.flags.without(marks) != segment.flags;
+            let is_control = segment.capabilities().is_some()
+                || segment.flags.has(Flags::CIRCUIT_START)
+                || segment.flags.has(Flags::WRITE_FAILED);
+            segment.is_bare() && is_control && !is_mark
+        }) {
+            self.receiver.pop();
+        }
+    }
+
+    fn discard(&mut self) {
+        while let Some(segment) = self.receiver.pop() {
+            self.after_reading(segment.flags);
+        }
+    }
+
+    /// What a payload means to the application.
+    fn delivery_of(&mut self, segment: Segment) -> Option<Delivery> {
+        let flags = segment.flags;
+        let (mut headers, mut data) = (segment.headers, segment.data);
+        if self.chunks.is_some() || flags.has(Flags::CHUNK) {
+            let segment = Segment { flags, headers, data, ..Segment::default() };
+            (headers, data) = match Reassembly::take(&mut self.chunks, segment) {
+                Ok(whole) => whole?,
+                Err(_) => {
+                    self.end(CloseReason::Protocol);
+                    return None;
+                }
+            };
+        }
+        let over = Flags::EOF | Flags::CIRCUIT_END;
+        let ends = flags.without(over) != flags;
+        let fin = has_fin(&headers);
+        let control = flags.without(Flags::CIRCUIT_START | Flags::WRITE_FAILED) != flags;
+        let before = headers.len();
+        headers.retain(|(key, _)| *key != payload_header::CAPABILITIES);
+        let control = control || headers.len() < before;
+        let empty = data.is_empty() && (ends || fin || control || !self.datagrams);
+        if self.fin_read {
+            return None;
+        }
+        if !fin && !ends {
+            return (!empty).then_some(Delivery::Data { headers, data });
+        }
+        self.fin_read = true;
+        let headers = without_fin(headers);
+        if empty {
+            return Some(Delivery::Fin { headers });
+        }
+        self.next_delivery = Some(Delivery::Fin { headers: Vec::new() });
+        Some(Delivery::Data { headers, data })
+    }
+
+    /// What the end marks mean once everything before them is read.
+    fn after_reading(&mut self, flags: Flags) {
+        let end_of_circuit = flags.has(Flags::CIRCUIT_END);
+        if !end_of_circuit && !flags.has(Flags::EOF) {
+            return self.settle();
+        }
+        self.receiving = Receiving::Done;
+        // A peer that knows the milder flag and does not use it has closed the circuit; one that
+        // does not know it may mean one direction only.
+        if end_of_circuit && self.peer_knows_eof && self.closed.is_none() {
+            self.end(CloseReason::PeerClosed);
+            self.goodbye = false;
+        }
+        self.settle();
+    }
+
+    /// The peer's data has ended, by a flag or in an SDK's way.
+    fn is_receiving_over(&self) -> bool {
+        self.receiving != Receiving::Open || self.fin_read
+    }
+
+    /// Closes when there is nothing more to do in either direction.
+    fn settle(&mut self) {
+        if matches!(self.sending, Sending::Ending(_)) && self.sender.is_drained() {
+            self.sending = Sending::Done;
+        }
+        if self.sending == Sending::Done && self.is_receiving_over() && self.closed.is_none() {
+            self.end(CloseReason::Finished);
+        }
+    }
+
+    /// When an end that has ended its sending stops waiting for acks.
+    fn drain_by(&self) -> Option<Instant> {
+        let Sending::Ending(since) = self.sending else { return None };
+        let from = since.max(self.sender.last_progress());
+        let only_mark = self.sender.only_mark_left() && self.is_receiving_over();
+        Some(
+            from + if only_mark { self.max_close_wait.min(MARK_WAIT) } else { self.max_close_wait },
+        )
+    }
+
+    fn end(&mut self, reason: CloseReason) {
+        if self.closed.is_some() {
+            return;
+        }
+        self.closed = Some(reason);
+        self.goodbye = true;
+        self.sender.clear();
+        self.sending = Sending::Done;
+        self.start_by = None;
+    }
+
+    /// The payload that ends the circuit: the next in order, never repeated.
+    fn goodbye(&self) -> Segment {
+        Segment {
+            sequence: self.sender.next_sequence(),
+            flags: self.role.flag() | Flags::CIRCUIT_END,
+            ..Segment::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

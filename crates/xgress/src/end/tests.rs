@@ -1,0 +1,337 @@
+use super::*;
+use crate::ITEM_COST;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn end(role: Role, now: Instant) -> End {
+    End::new(role, &Options::default(), &Budget::unlimited(), now)
+}
+
+/// Hands over everything both ends have for each other, until nothing is left.
+fn exchange(a: &mut End, b: &mut End, now: Instant) -> usize {
+    let mut handed = 0;
+    loop {
+        let before = handed;
+        for _ in 0..2 {
+            while let Some(ack) = a.poll_ack() {
+                b.on_ack(&ack, now);
+                handed += 1;
+            }
+            while let Some(segment) = a.poll_transmit(now) {
+                b.on_segment(segment, now);
+                handed += 1;
+            }
+            std::mem::swap(a, b);
+        }
+        if handed == before {
+            return handed;
+        }
+    }
+}
+
+fn started(now: Instant) -> (End, End) {
+    let (mut a, mut b) = (end(Role::Initiator, now), end(Role::Terminator, now));
+    exchange(&mut a, &mut b, now);
+    assert_eq!((a.read(), b.read()), (None, None), "the start delivers nothing");
+    (a, b)
+}
+
+fn data(bytes: &'static [u8]) -> Delivery {
+    Delivery::Data { headers: Vec::new(), data: Bytes::from_static(bytes) }
+}
+
+fn write(end: &mut End, bytes: &'static [u8]) {
+    end.write(Bytes::from_static(bytes)).unwrap();
+}
+
+const FIN: Delivery = Delivery::Fin { headers: Vec::new() };
+
+/// Protocol: data-plane 7.3 and 7.4.
+#[test]
+fn the_initiator_starts_and_the_terminator_answers_with_its_capabilities() {
+    let now = Instant::now();
+    let (mut a, mut b) = (end(Role::Initiator, now), end(Role::Terminator, now));
+    assert!(!b.can_write() && !b.wants_transmit());
+    assert_eq!(b.write(Bytes::new()), Err(WriteError::Full));
+    let start = a.poll_transmit(now).unwrap();
+    assert_eq!((start.sequence, start.flags), (0, Flags::CIRCUIT_START));
+    assert_eq!(start.capabilities(), Some(0x100));
+    assert!(start.data.is_empty());
+    b.on_segment(start, now);
+    assert!(b.can_write());
+    let ack = b.poll_ack().unwrap();
+    assert_eq!((ack.sequences, ack.flags), (vec![0], Flags::ORIGINATOR));
+    let answer = b.poll_transmit(now).unwrap();
+    assert_eq!((answer.sequence, answer.flags), (0, Flags::ORIGINATOR));
+    assert_eq!(answer.capabilities(), Some(0x100));
+    a.on_segment(answer, now);
+    assert_eq!(a.read(), None);
+}
+
+#[test]
+fn a_peer_without_capabilities_gets_none_and_a_fin_only() {
+    let now = Instant::now();
+    let mut b = end(Role::Terminator, now);
+    b.on_segment(Segment { flags: Flags::CIRCUIT_START, ..Segment::default() }, now);
+    assert!(b.poll_transmit(now).is_none());
+    write(&mut b, b"bye");
+    b.finish(now);
+    let sent: Vec<_> = std::iter::from_fn(|| b.poll_transmit(now)).collect();
+    assert_eq!(sent.len(), 2);
+    assert!(sent[1].is_fin() && sent[1].flags == Flags::ORIGINATOR);
+    b.close(now);
+    let last = b.poll_transmit(now).unwrap();
+    assert!(last.flags.has(Flags::CIRCUIT_END), "closed in the old way, acknowledged");
+    assert_eq!(b.closed(), None);
+    let sequences = vec![0, 1, 2];
+    b.on_ack(&AckList { sequences, ..AckList::default() }, now);
+    assert_eq!(b.closed(), Some(CloseReason::Finished));
+}
+
+#[test]
+fn half_close_leaves_the_other_direction_open() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    write(&mut a, b"question");
+    a.finish(now);
+    assert_eq!(a.write(Bytes::new()), Err(WriteError::Ended));
+    exchange(&mut a, &mut b, now);
+    assert_eq!((b.read(), b.read(), b.read()), (Some(data(b"question")), Some(FIN), None));
+    assert_eq!((a.closed(), b.closed()), (None, None));
+
+    write(&mut b, b"answer");
+    b.finish(now);
+    exchange(&mut a, &mut b, now);
+    assert_eq!((a.read(), a.read()), (Some(data(b"answer")), Some(FIN)));
+    assert_eq!(a.read(), Some(Delivery::Closed(CloseReason::Finished)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Finished)));
+    assert_eq!((a.read(), b.read()), (None, None));
+    assert_eq!((a.deadline(), b.deadline()), (None, None));
+}
+
+#[test]
+fn both_marks_of_a_half_close_are_sent_in_order() {
+    let now = Instant::now();
+    let (mut a, _) = started(now);
+    a.finish(now);
+    let (fin, eof) = (a.poll_transmit(now).unwrap(), a.poll_transmit(now).unwrap());
+    assert!(fin.is_fin() && fin.flags == Flags::NONE);
+    assert!(!eof.is_fin() && eof.flags == Flags::EOF);
+
+    let (mut a, _) = started(now);
+    a.write_with(vec![fin_header()], Bytes::from_static(b"last")).unwrap();
+    a.finish(now);
+    let sent: Vec<_> = std::iter::from_fn(|| a.poll_transmit(now)).collect();
+    assert_eq!(sent.len(), 2, "the end that an SDK wrote is not said again");
+}
+
+#[test]
+fn a_fin_with_data_and_other_flags_keeps_both() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    let headers = vec![Payload::edge_flags_header(5), (0, Bytes::from_static(b"trace"))];
+    a.write_with(headers, Bytes::from_static(b"last")).unwrap();
+    exchange(&mut a, &mut b, now);
+    let Some(Delivery::Data { headers, data }) = b.read() else { panic!() };
+    assert_eq!(&data[..], b"last");
+    assert!(headers.contains(&Payload::edge_flags_header(4)) && headers.len() == 2);
+    assert_eq!(b.read(), Some(FIN));
+
+    b.write_with(vec![Payload::edge_flags_header(5)], Bytes::new()).unwrap();
+    exchange(&mut a, &mut b, now);
+    let headers = vec![Payload::edge_flags_header(4)];
+    assert_eq!(a.read(), Some(Delivery::Fin { headers }));
+}
+
+#[test]
+fn close_sends_the_rest_then_says_goodbye() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    write(&mut a, b"rest");
+    a.close(now);
+    exchange(&mut a, &mut b, now);
+    assert_eq!(a.closed(), Some(CloseReason::Finished));
+    assert_eq!((b.read(), b.read()), (Some(data(b"rest")), Some(FIN)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::PeerClosed)));
+    assert!(!b.wants_transmit());
+}
+
+#[test]
+fn a_closing_end_throws_away_what_arrives() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    a.close(now);
+    write(&mut b, b"too late");
+    let segment = b.poll_transmit(now).unwrap();
+    a.on_segment(segment, now);
+    assert_eq!((a.unread(), a.poll_ack().unwrap().sequences), (0, vec![1]));
+}
+
+#[test]
+fn a_peer_that_never_acknowledges_is_given_up() {
+    let now = Instant::now();
+    let (mut a, _) = started(now);
+    write(&mut a, b"lost");
+    a.close(now);
+    while let Some(deadline) = a.deadline() {
+        assert!(deadline <= now + Duration::from_secs(30));
+        a.on_timeout(deadline);
+        while a.poll_transmit(deadline).is_some() {}
+    }
+    assert_eq!(a.closed(), Some(CloseReason::Unacknowledged));
+}
+
+#[test]
+fn an_unacknowledged_mark_alone_is_waited_for_shortly() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    b.close(now);
+    b.poll_transmit(now);
+    assert_eq!(b.drain_by(), Some(now + Duration::from_secs(30)), "two marks in flight");
+    b.on_ack(&AckList { sequences: vec![1], ..AckList::default() }, now);
+    b.poll_transmit(now);
+    assert_eq!(b.drain_by(), Some(now + MARK_WAIT));
+    b.on_timeout(now + MARK_WAIT);
+    assert_eq!(b.closed(), Some(CloseReason::Finished));
+    a.unrouted();
+}
+
+#[test]
+fn a_circuit_that_never_starts_is_closed() {
+    let now = Instant::now();
+    let mut b = end(Role::Terminator, now);
+    let by = now + Duration::from_secs(180);
+    assert_eq!(b.deadline(), Some(by));
+    b.on_timeout(by);
+    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::NotStarted)));
+    let quiet = Options { circuit_start_timeout: Duration::from_secs(1), ..Options::default() };
+    assert_eq!(End::new(Role::Terminator, &quiet, &Budget::unlimited(), now).deadline(), None);
+}
+
+#[test]
+fn write_failed_stops_the_sender_at_once() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    write(&mut a, b"unwanted");
+    let lost = a.poll_transmit(now).unwrap();
+    b.delivery_failed(now);
+    let failed = b.poll_transmit(now).unwrap();
+    assert!(failed.flags.has(Flags::WRITE_FAILED));
+    a.on_segment(failed, now);
+    assert_eq!((a.can_write(), a.unacknowledged(), a.wants_transmit()), (false, 0, false));
+    assert_eq!(a.write(Bytes::new()), Err(WriteError::Ended));
+    b.on_segment(lost, now);
+    exchange(&mut a, &mut b, now);
+    assert_eq!(a.read(), Some(FIN), "the failure itself delivers nothing");
+    assert!(matches!(a.read(), Some(Delivery::Closed(_))));
+    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Finished)));
+}
+
+#[test]
+fn unrouted_reads_what_there_is_and_sends_nothing() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    write(&mut a, b"in time");
+    exchange(&mut a, &mut b, now);
+    write(&mut b, b"never sent");
+    b.unrouted();
+    assert!(!b.wants_transmit() && b.poll_transmit(now).is_none() && b.poll_ack().is_none());
+    assert_eq!(b.read(), Some(data(b"in time")));
+    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Unrouted)));
+    assert_eq!(b.deadline(), None);
+}
+
+#[test]
+fn an_aborted_end_says_goodbye_and_gives_everything_back() {
+    let now = Instant::now();
+    let budget = Budget::new(1 << 30);
+    let mut a = End::new(Role::Initiator, &Options::default(), &budget, now);
+    a.poll_transmit(now);
+    write(&mut a, b"sent");
+    a.poll_transmit(now);
+    write(&mut a, b"not sent");
+    let flags = Flags::ORIGINATOR;
+    a.on_segment(Segment { sequence: 5, flags, data: Bytes::from("x"), ..Segment::default() }, now);
+    assert!(budget.used() >= 4 * ITEM_COST as u64);
+    a.abort();
+    assert_eq!(budget.used(), 0);
+    let last = a.poll_transmit(now).unwrap();
+    assert_eq!((last.sequence, last.flags), (2, Flags::CIRCUIT_END));
+    assert_eq!(a.poll_transmit(now), None);
+    assert_eq!(a.read(), Some(Delivery::Closed(CloseReason::Aborted)));
+}
+
+#[test]
+fn own_payloads_that_come_back_are_dropped() {
+    let now = Instant::now();
+    let (mut a, _) = started(now);
+    while a.poll_ack().is_some() {}
+    a.on_segment(Segment { sequence: 1, data: Bytes::from("loop"), ..Segment::default() }, now);
+    assert_eq!((a.read(), a.poll_ack()), (None, None));
+}
+
+#[test]
+fn empty_data_is_for_datagrams_only() {
+    let now = Instant::now();
+    for datagrams in [false, true] {
+        let options = Options { datagrams, ..Options::default() };
+        let mut a = End::new(Role::Initiator, &options, &Budget::unlimited(), now);
+        let mut b = End::new(Role::Terminator, &options, &Budget::unlimited(), now);
+        exchange(&mut a, &mut b, now);
+        a.write(Bytes::new()).unwrap();
+        write(&mut a, b"x");
+        exchange(&mut a, &mut b, now);
+        assert_eq!(b.read(), Some(if datagrams { data(b"") } else { data(b"x") }));
+    }
+}
+
+#[test]
+fn chunks_arrive_as_one_and_lies_close_the_circuit() {
+    let now = Instant::now();
+    let (_, mut b) = started(now);
+    let chunk = |sequence, data: &'static [u8]| Segment {
+        sequence,
+        flags: Flags::CHUNK,
+        data: Bytes::from_static(data),
+        ..Segment::default()
+    };
+    b.on_segment(chunk(2, b"lo"), now);
+    b.on_segment(chunk(1, b"\x05hel"), now);
+    assert_eq!((b.read(), b.read()), (Some(data(b"hello")), None));
+    b.on_segment(chunk(3, b"\x01too much"), now);
+    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Protocol)));
+}
+
+#[test]
+fn an_old_peer_half_closes_with_the_end_of_the_circuit() {
+    let now = Instant::now();
+    let mut b = end(Role::Terminator, now);
+    b.on_segment(Segment { flags: Flags::CIRCUIT_START, ..Segment::default() }, now);
+    b.on_segment(Segment { sequence: 1, flags: Flags::CIRCUIT_END, ..Segment::default() }, now);
+    assert_eq!((b.read(), b.closed()), (Some(FIN), None));
+    write(&mut b, b"still answered");
+    assert!(b.poll_transmit(now).is_some());
+}
+
+#[test]
+fn an_end_in_one_process_never_waits() {
+    let now = Instant::now();
+    let options = Options { in_process: true, ..Options::default() };
+    let mut a = End::new(Role::Initiator, &options, &Budget::unlimited(), now);
+    write(&mut a, b"x");
+    while a.poll_transmit(now).is_some() {}
+    assert_eq!(a.deadline(), None);
+    a.path_changed(now + MS);
+    assert!(!a.wants_transmit());
+}
+
+#[test]
+fn stamps_are_low_bits_of_milliseconds_and_never_none() {
+    let now = Instant::now();
+    let (mut a, _) = started(now);
+    for (ms, stamp) in [(0, 1), (5, 5), (65_536 + 7, 7), (65_536, 1)] {
+        write(&mut a, b"x");
+        let segment = a.poll_transmit(now + Duration::from_millis(ms)).unwrap();
+        assert_eq!(segment.stamp, stamp);
+    }
+}

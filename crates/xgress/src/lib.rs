@@ -1,0 +1,60 @@
+//! Circuits as seen by one hop, without I/O and without clocks.
+//!
+//! A circuit carries bytes between two ends over any number of hops. This crate has what stands at
+//! each of them:
+//!
+//! * [`End`]: an end of a circuit as a state machine. The application's data goes in by
+//!   [`End::write`] and comes out as [`Segment`]s by [`End::poll_transmit`]; what arrives goes in
+//!   by [`End::on_segment`] and [`End::on_ack`] and comes out in order by [`End::read`]. It does
+//!   windows, retransmission, ordering, half-close and close (protocol: data-plane 7).
+//! * [`TransitQueue`]: frames that pass through, bounded in bytes.
+//! * [`Flow`]: either of the two, as a writer sees it.
+//! * [`Scheduler`]: which flow a connection serves next, so that circuits share it fairly.
+//!
+//! Time is an argument everywhere. An end with nothing to wait for has no [`End::deadline`].
+//!
+//! ```text
+//!  application --write--> End --poll_transmit/poll_ack--> Scheduler --> connection
+//!  application <--read--- End <--on_segment/on_ack------- connection
+//!                 connection --push--> TransitQueue --pull--> Scheduler --> connection
+//! ```
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+mod chunk;
+mod end;
+mod flow;
+mod options;
+mod receiver;
+mod rtt;
+mod scheduler;
+mod segment;
+mod sender;
+mod transit;
+mod window;
+
+#[cfg(test)]
+mod simulation;
+
+pub use end::{CloseReason, Delivery, End, Role, WriteError};
+pub use flow::{Class, Flow, Pulled};
+pub use options::{Options, WindowKind};
+pub use scheduler::{QUANTUM, Scheduler, Source};
+pub use segment::{AckList, PayloadHeaders, Segment};
+pub use transit::{Pushed, TransitQueue, Waiting};
+pub use window::Window;
+
+/// What one queued item costs beyond its data, so that tiny payloads count.
+pub const ITEM_COST: usize = 256;
+
+/// How much an application is read at once to make one payload. A multiple of 16, so that an
+/// encrypted payload takes the fast cipher.
+pub const PAYLOAD_SIZE: usize = 32 * 1024;
+
+/// What an end holds unsent beyond its window.
+pub const SEND_SLACK: usize = 64 * 1024;
+
+/// The bytes an item of so much data counts in windows, queues and budgets.
+pub(crate) fn cost(data: usize) -> u64 {
+    data as u64 + ITEM_COST as u64
+}

@@ -1,0 +1,215 @@
+//! The receiving half of an end: payloads by sequence until they are read in order, and the acks
+//! they are owed (protocol: data-plane 7.6).
+
+use std::collections::VecDeque;
+
+use weft_limits::{Budget, Grant};
+use weft_wire::payload::Flags;
+
+use crate::{AckList, Options, Segment, cost};
+
+/// How far ahead of the next payload one is taken. A sender's window of the smallest payloads fits
+/// several times.
+const MAX_AHEAD: usize = 65_536;
+
+/// Sequences in one ack, at most.
+const MAX_PER_ACK: usize = 4096;
+
+/// The window of an original sender: it stops when what is reported exceeds this.
+const PEER_LIMIT: u64 = 4 << 20;
+
+/// Under pressure no receiver wants less than this.
+const MIN_WANTED: u64 = 64 * 1024;
+
+/// A change of the report is told by an ack of its own only above this.
+const SMALL_REPORT: u32 = 10_000;
+
+/// What became of a payload that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is new and kept.
+    New,
+    /// It was here before; acknowledged once more.
+    Duplicate,
+    /// There is no room; not acknowledged, so it comes again.
+    Refused,
+}
+
+/// Payloads that wait to be read, and acks that wait to be sent.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// A slot per sequence from `next` on.
+    slots: VecDeque<Option<Segment>>,
+    /// The sequence that is read next.
+    next: i32,
+    /// The highest sequence so far.
+    highest: i32,
+    /// Bytes of data in the slots.
+    buffered: u64,
+    /// The same with bookkeeping, drawn from the budget.
+    held: Grant,
+    /// Payloads beyond this many bytes are refused.
+    limit: u64,
+    /// Refuses nothing: the sender resends nothing either.
+    in_process: bool,
+    /// Sequences to acknowledge, in order of arrival.
+    to_acknowledge: Vec<i32>,
+    /// The stamp that the next ack returns: of the oldest payload in it that was sent once.
+    stamp: Option<u16>,
+    /// The report of the last ack.
+    last_reported: u32,
+    /// The report shrank enough to say so.
+    report_due: bool,
+}
+
+impl Receiver {
+    pub(crate) fn new(options: &Options, budget: &Budget) -> Self {
+        Self {
+            slots: VecDeque::new(),
+            next: 0,
+            highest: 0,
+            buffered: 0,
+            held: budget.empty(),
+            limit: options.rx_buffer_size,
+            in_process: options.in_process,
+            to_acknowledge: Vec::new(),
+            stamp: None,
+            last_reported: 0,
+            report_due: false,
+        }
+    }
+
+    /// Takes a payload that arrived.
+    pub(crate) fn take(&mut self, segment: Segment) -> Taken {
+        let (sequence, stamp, flags) = (segment.sequence, segment.stamp, segment.flags);
+        let taken = self.store(segment);
+        if taken != Taken::Refused {
+            self.acknowledge(sequence, stamp, flags);
+        }
+        taken
+    }
+
+    fn store(&mut self, segment: Segment) -> Taken {
+        let sequence = segment.sequence;
+        if sequence < self.next {
+            return Taken::Duplicate;
+        }
+        let ahead = sequence.abs_diff(self.next) as usize;
+        if self.slots.get(ahead).is_some_and(Option::is_some) {
+            return Taken::Duplicate;
+        }
+        let over = self.buffered > self.limit && sequence > self.highest;
+        if ahead >= MAX_AHEAD || (over && !self.in_process) {
+            return Taken::Refused;
+        }
+        let bytes = cost(segment.data.len());
+        if !self.held.try_grow(bytes) {
+            // The next in order is always taken, so that pressure slows and never deadlocks.
+            if ahead > 0 && !self.in_process {
+                return Taken::Refused;
+            }
+            self.held.grow_anyway(bytes);
+        }
+        self.buffered += segment.data.len() as u64;
+        self.highest = self.highest.max(sequence);
+        if self.slots.len() <= ahead {
+            self.slots.resize_with(ahead + 1, || None);
+        }
+        self.slots[ahead] = Some(segment);
+        Taken::New
+    }
+
+    fn acknowledge(&mut self, sequence: i32, stamp: u16, flags: Flags) {
+        // A peer that repeats itself faster than acks leave gets fewer of them.
+        if self.to_acknowledge.len() < MAX_AHEAD {
+            self.to_acknowledge.push(sequence);
+        }
+        if stamp != 0 && !flags.has(Flags::RETRANSMIT) {
+            self.stamp.get_or_insert(stamp);
+        }
+    }
+
+    /// The next payload in order, if it is there.
+    pub(crate) fn pop(&mut self) -> Option<Segment> {
+        let segment = self.slots.front_mut()?.take()?;
+        self.slots.pop_front();
+        self.next = self.next.saturating_add(1);
+        self.buffered -= segment.data.len() as u64;
+        self.held.shrink(cost(segment.data.len()));
+        let report = self.report();
+        self.report_due |= self.last_reported > SMALL_REPORT && self.last_reported / 2 > report;
+        Some(segment)
+    }
+
+    /// The next payload in order, left where it is.
+    pub(crate) fn peek(&self) -> Option<&Segment> {
+        self.slots.front()?.as_ref()
+    }
+
+    /// True if an ack waits to be sent.
+    pub(crate) fn owes_ack(&self) -> bool {
+        self.report_due || !self.to_acknowledge.is_empty()
+    }
+
+    /// The ack that is owed: all that was taken since the last one.
+    pub(crate) fn ack(&mut self, role: Flags) -> Option<AckList> {
+        if !self.owes_ack() {
+            return None;
+        }
+        let rest = self.to_acknowledge.split_off(self.to_acknowledge.len().min(MAX_PER_ACK));
+        let sequences = std::mem::replace(&mut self.to_acknowledge, rest);
+        self.report_due = false;
+        self.last_reported = self.report();
+        Some(AckList {
+            flags: role,
+            recv_buffer_size: self.last_reported,
+            stamp: self.stamp.take().unwrap_or(0),
+            sequences,
+        })
+    }
+
+    /// Forgets what waits to be acknowledged: nobody listens any more.
+    pub(crate) fn forget_acks(&mut self) {
+        self.to_acknowledge = Vec::new();
+        self.report_due = false;
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.forget_acks();
+        self.slots = VecDeque::new();
+        self.buffered = 0;
+        self.held.shrink(u64::MAX);
+    }
+
+    /// Bytes of data that wait to be read.
+    pub(crate) fn buffered(&self) -> u64 {
+        self.buffered
+    }
+
+    /// What the peer is told: what is buffered, raised by what this side would rather not take, so
+    /// that a sender with the usual limit stops in time. Nothing buffered is 0, always.
+    fn report(&self) -> u32 {
+        if self.buffered == 0 {
+            return 0;
+        }
+        let raised = self.buffered + PEER_LIMIT.saturating_sub(self.wanted());
+        u32::try_from(raised).unwrap_or(u32::MAX - 1)
+    }
+
+    /// How much may be buffered before the peer should stop: all of the buffer while the budget has
+    /// plenty, less and less as its last quarter goes.
+    fn wanted(&self) -> u64 {
+        let budget = self.held.budget();
+        let (free, quarter) = (budget.free(), budget.limit() / 4);
+        if free >= quarter {
+            return self.limit;
+        }
+        let share = u128::from(self.limit) * u128::from(free) / u128::from(quarter.max(1));
+        (share as u64).max(MIN_WANTED.min(self.limit))
+    }
+}
+
+#[cfg(test)]
+#[path = "receiver/tests.rs"]
+mod tests;

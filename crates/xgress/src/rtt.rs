@@ -1,0 +1,153 @@
+//! Round-trip time from our own clock, and what follows from it: when a payload counts as lost and
+//! how long to wait for an ack at all.
+
+use std::time::{Duration, Instant};
+
+/// How long the smallest round-trip time is remembered.
+const MIN_MEMORY: Duration = Duration::from_secs(10);
+
+/// The reorder time at first, and the least it ever is.
+const MIN_REORDER: Duration = Duration::from_millis(10);
+
+/// The reorder time grows up to the round-trip time and this much.
+const REORDER_SLACK: Duration = Duration::from_millis(200);
+
+/// Without a needless retransmission for this long, the reorder time falls back.
+const REORDER_MEMORY: Duration = Duration::from_secs(16);
+
+/// No time-out is shorter.
+const MIN_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// What an end knows about time on its circuit.
+#[derive(Debug, Default)]
+pub(crate) struct Rtt {
+    /// Smoothed round-trip time; none before the first sample.
+    smoothed: Option<Duration>,
+    /// Smoothed distance of the samples from it.
+    variation: Duration,
+    /// The smallest sample of this half of the memory and of the half before.
+    min_now: Option<Duration>,
+    min_before: Option<Duration>,
+    /// When this half began.
+    half_began: Option<Instant>,
+    /// How often the reorder time was doubled.
+    doublings: u32,
+    /// When it was last doubled.
+    doubled_at: Option<Instant>,
+}
+
+impl Rtt {
+    /// Takes a sample from a payload that was sent once only.
+    pub(crate) fn sample(&mut self, rtt: Duration, now: Instant) {
+        self.smoothed = Some(match self.smoothed {
+            None => {
+                self.variation = rtt / 2;
+                rtt
+            }
+            Some(smoothed) => {
+                self.variation = (self.variation * 3 + rtt.abs_diff(smoothed)) / 4;
+                (smoothed * 7 + rtt) / 8
+            }
+        });
+        let began = *self.half_began.get_or_insert(now);
+        if now.saturating_duration_since(began) > MIN_MEMORY / 2 {
+            self.min_before = self.min_now.take();
+            self.half_began = Some(now);
+        }
+        self.min_now = Some(self.min_now.map_or(rtt, |min| min.min(rtt)));
+    }
+
+    /// The smallest round-trip time of the last seconds; none before the first sample.
+    pub(crate) fn min(&self) -> Option<Duration> {
+        match (self.min_now, self.min_before) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The smoothed round-trip time.
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// A payload is lost if it was sent more than this before one that arrived.
+    pub(crate) fn reorder_time(&self) -> Duration {
+        let rtt = self.smoothed.unwrap_or_default();
+        let first = (rtt / 4).max(MIN_REORDER);
+        first.saturating_mul(1 << self.doublings.min(16)).min(rtt + REORDER_SLACK)
+    }
+
+    /// Both copies of a payload arrived: it was late, not lost.
+    pub(crate) fn was_only_late(&mut self, now: Instant) {
+        // Once per round trip: all copies of one burst tell the same.
+        let rtt = self.smoothed.unwrap_or_default();
+        if self.doubled_at.is_none_or(|at| now.saturating_duration_since(at) >= rtt) {
+            self.doublings = (self.doublings + 1).min(16);
+            self.doubled_at = Some(now);
+        }
+    }
+
+    /// Falls back to the first reorder time when reordering is long ago.
+    pub(crate) fn forget_reordering(&mut self, now: Instant) {
+        if self.doubled_at.is_some_and(|at| now.saturating_duration_since(at) > REORDER_MEMORY) {
+            self.doublings = 0;
+            self.doubled_at = None;
+        }
+    }
+
+    /// How long to wait for an ack before asking with a copy.
+    pub(crate) fn timeout(&self, start: Duration) -> Duration {
+        match self.smoothed {
+            None => start.max(MIN_TIMEOUT),
+            Some(smoothed) => (smoothed + self.variation * 4).max(MIN_TIMEOUT),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_smallest_is_forgotten_after_a_while() {
+        let start = Instant::now();
+        let mut rtt = Rtt::default();
+        rtt.sample(2 * MS, start);
+        rtt.sample(50 * MS, start + 1000 * MS);
+        assert_eq!(rtt.min(), Some(2 * MS));
+        for second in 2..14 {
+            rtt.sample(30 * MS, start + second * 1000 * MS);
+        }
+        assert_eq!(rtt.min(), Some(30 * MS));
+    }
+
+    #[test]
+    fn reorder_time_doubles_up_to_its_bound_and_falls_back() {
+        let start = Instant::now();
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.reorder_time(), 10 * MS);
+        rtt.sample(80 * MS, start);
+        assert_eq!(rtt.reorder_time(), 20 * MS);
+        rtt.was_only_late(start);
+        rtt.was_only_late(start + MS);
+        assert_eq!(rtt.reorder_time(), 40 * MS, "once per round trip");
+        for i in 1..20 {
+            rtt.was_only_late(start + i * 100 * MS);
+        }
+        assert_eq!(rtt.reorder_time(), 280 * MS);
+        rtt.forget_reordering(start + 30_000 * MS);
+        assert_eq!(rtt.reorder_time(), 20 * MS);
+    }
+
+    #[test]
+    fn the_time_out_follows_the_samples() {
+        let start = Instant::now();
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.timeout(200 * MS), 200 * MS);
+        rtt.sample(200 * MS, start);
+        assert_eq!(rtt.timeout(200 * MS), 600 * MS);
+        assert_eq!(rtt.smoothed(), Some(200 * MS));
+    }
+}

@@ -1,0 +1,470 @@
+//! The sending half of an end: what the application gave until it is acknowledged.
+//!
+//! There is no cumulative ack: each names its payloads. So every payload in flight keeps its own
+//! times, and losses follow from them: lost is what was sent more than a reorder time before a
+//! payload that arrived. Where no ack tells anything any more, one copy after a time-out asks.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use weft_limits::{Budget, Grant};
+use weft_wire::payload::Flags;
+
+use crate::rtt::Rtt;
+use crate::window::SentMark;
+use crate::{AckList, Options, PayloadHeaders, SEND_SLACK, Segment, Window, cost};
+
+/// How many copies are remembered, to notice that both arrived.
+const MAX_COPIES: usize = 256;
+
+/// What is still to be sent for the first time.
+#[derive(Debug, Clone)]
+pub(crate) struct Outgoing {
+    pub(crate) flags: Flags,
+    pub(crate) headers: PayloadHeaders,
+    pub(crate) data: Bytes,
+}
+
+/// A payload in flight.
+#[derive(Debug)]
+struct Sent {
+    payload: Outgoing,
+    /// When it was sent first and last, with the stamps it had.
+    first_sent: Instant,
+    first_stamp: u16,
+    last_sent: Instant,
+    last_stamp: u16,
+    /// How often it was sent.
+    sends: u32,
+    /// What the window wants to know when it is acknowledged.
+    mark: SentMark,
+}
+
+/// Payloads that wait to be sent or acknowledged.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    /// Not sent yet; a sequence is given when it is.
+    waiting: VecDeque<Outgoing>,
+    /// A slot per sequence from `base` on; empty once acknowledged.
+    in_flight: VecDeque<Option<Sent>>,
+    base: i32,
+    /// Bytes of data in flight, and the same with bookkeeping.
+    unacked_data: u64,
+    unacked: u64,
+    /// All of it and what waits, drawn from the budget.
+    held: Grant,
+    /// In flight and lost: sent again before anything new.
+    lost: BTreeSet<i32>,
+    /// Transmissions in the order they were made: time, sequence, how many times by then.
+    order: VecDeque<(Instant, i32, u32)>,
+    /// When the last-sent payload that is known to have arrived was sent.
+    arrived: Option<Instant>,
+    /// Sent more than once and acknowledged; a second ack means that the copy was needless.
+    copies: VecDeque<i32>,
+    /// What the peer has buffered, as it says.
+    reported: u32,
+    pub(crate) window: Window,
+    rtt: Rtt,
+    /// Time-outs are counted from here: the last progress or the last one.
+    timer_from: Instant,
+    /// Time-outs since the last progress; each doubles the next.
+    expiries: u32,
+    /// A copy of the oldest payload is to be sent.
+    probe: bool,
+    /// The peer's buffer is full and nothing is in flight since then.
+    blocked_since: Option<Instant>,
+    /// One payload goes in spite of the peer's buffer, to learn whether it still is full.
+    knock: bool,
+    /// The last ack that acknowledged something.
+    progress: Instant,
+    /// Sequences have run out.
+    exhausted: bool,
+    options: SenderOptions,
+}
+
+#[derive(Debug)]
+struct SenderOptions {
+    tx_max: u64,
+    start: Duration,
+    add: Duration,
+    max: Duration,
+    resends: bool,
+}
+
+impl Sender {
+    pub(crate) fn new(options: &Options, budget: &Budget, now: Instant) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            base: 0,
+            unacked_data: 0,
+            unacked: 0,
+            held: budget.empty(),
+            lost: BTreeSet::new(),
+            order: VecDeque::new(),
+            arrived: None,
+            copies: VecDeque::new(),
+            reported: 0,
+            window: Window::new(options, now),
+            rtt: Rtt::default(),
+            timer_from: now,
+            expiries: 0,
+            probe: false,
+            blocked_since: None,
+            knock: false,
+            progress: now,
+            exhausted: false,
+            options: SenderOptions {
+                tx_max: options.tx_max_size,
+                start: options.retx_start,
+                add: options.retx_add,
+                max: options.retx_max,
+                resends: !options.in_process,
+            },
+        }
+    }
+
+    /// True if the application may give more.
+    pub(crate) fn has_room(&self) -> bool {
+        let full = self.held.bytes() >= self.window.size() + SEND_SLACK as u64;
+        let short = self.held.budget().free() == 0 && self.held.bytes() > 0;
+        !full && !short
+    }
+
+    /// Takes what the application gives.
+    pub(crate) fn push(&mut self, payload: Outgoing) {
+        self.held.grow_anyway(cost(payload.data.len()));
+        self.waiting.push_back(payload);
+    }
+
+    /// Takes what goes before everything that was not sent yet.
+    pub(crate) fn push_front(&mut self, payload: Outgoing) {
+        self.held.grow_anyway(cost(payload.data.len()));
+        self.waiting.push_front(payload);
+    }
+
+    /// The next payload to send.
+    pub(crate) fn transmit(&mut self, role: Flags, stamp: u16, now: Instant) -> Option<Segment> {
+        if let Some(sequence) = self.next_copy() {
+            return self.send_again(sequence, role, stamp, now);
+        }
+        match self.waiting.front() {
+            None => {
+                if self.unacked < self.window.size() {
+                    self.window.ran_dry(self.unacked);
+                }
+                return None;
+            }
+            Some(next) => {
+                let len = next.data.len();
+                if !self.may_send(len) {
+                    self.note_block(now);
+                    return None;
+                }
+            }
+        }
+        self.send_first(role, stamp, now)
+    }
+
+    /// True if [`transmit`](Self::transmit) has something to do.
+    pub(crate) fn is_ready(&self) -> bool {
+        if self.probe || !self.lost.is_empty() {
+            return true;
+        }
+        self.waiting.front().is_some_and(|next| {
+            // Blocked with nothing in flight: it must see so once, to begin its wait.
+            let unseen = self.unacked == 0 && self.blocked_since.is_none();
+            unseen || self.may_send(next.data.len())
+        })
+    }
+
+    /// Takes an ack. True if it acknowledged something.
+    pub(crate) fn on_ack(&mut self, ack: &AckList, now: Instant) -> bool {
+        self.rtt.forget_reordering(now);
+        let (mut payloads, mut bytes) = (0, 0);
+        let mut newest: Option<Sent> = None;
+        for &sequence in &ack.sequences {
+            let Some(sent) = self.take(sequence) else {
+                self.acked_again(sequence, now);
+                continue;
+            };
+            payloads += 1;
+            bytes += cost(sent.payload.data.len());
+            if sent.sends > 1 {
+                self.remember_copy(sequence);
+            }
+            let arrived = self.which_arrived(&sent, ack.stamp, now);
+            self.arrived = Some(self.arrived.map_or(arrived, |at| at.max(arrived)));
+            if newest.as_ref().is_none_or(|n| sent.last_sent >= n.last_sent) {
+                newest = Some(sent);
+            }
+        }
+        self.reported = ack.recv_buffer_size;
+        self.blocked_since = None;
+        let Some(newest) = newest else { return false };
+        if newest.sends == 1 {
+            self.rtt.sample(now.saturating_duration_since(newest.first_sent), now);
+        }
+        self.window.on_delivered(payloads, bytes, newest.mark, self.rtt.min(), now);
+        self.progress = now;
+        self.timer_from = now;
+        self.expiries = 0;
+        self.probe = false;
+        self.find_losses();
+        true
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) has something to do.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if self.unacked > 0 && self.options.resends && !self.probe && self.lost.is_empty() {
+            return Some(self.timer_from + self.timeout());
+        }
+        self.blocked_since.map(|since| since + self.timeout())
+    }
+
+    /// Time has passed: asks with one copy, or knocks at a full buffer.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        self.timer_from = now;
+        self.expiries += 1;
+        match self.blocked_since.take() {
+            Some(_) if self.unacked == 0 => self.knock = true,
+            _ => self.probe = true,
+        }
+    }
+
+    /// The first hop is another or was lost: all that went there is sent again at once. No sign of
+    /// congestion.
+    pub(crate) fn path_changed(&mut self, now: Instant) {
+        if !self.options.resends {
+            return;
+        }
+        let base = self.base;
+        let in_flight = self.in_flight.iter().enumerate().filter(|(_, slot)| slot.is_some());
+        self.lost.extend(in_flight.map(|(at, _)| base + at as i32));
+        self.timer_from = now;
+        self.expiries = 0;
+    }
+
+    /// Forgets everything that waits or is in flight.
+    pub(crate) fn clear(&mut self) {
+        self.base = self.next_sequence();
+        self.waiting = VecDeque::new();
+        self.in_flight = VecDeque::new();
+        self.lost.clear();
+        self.order = VecDeque::new();
+        (self.unacked, self.unacked_data) = (0, 0);
+        (self.probe, self.knock, self.blocked_since) = (false, false, None);
+        self.held.shrink(u64::MAX);
+    }
+
+    /// The sequence of the next payload that is sent for the first time.
+    pub(crate) fn next_sequence(&self) -> i32 {
+        self.base.saturating_add_unsigned(self.in_flight.len() as u32)
+    }
+
+    /// Nothing waits and nothing is in flight.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.waiting.is_empty() && self.unacked == 0
+    }
+
+    /// All that is left is one payload in flight without data.
+    pub(crate) fn only_mark_left(&self) -> bool {
+        self.waiting.is_empty()
+            && self.unacked_data == 0
+            && self.in_flight.iter().flatten().count() <= 1
+    }
+
+    /// When something was acknowledged last.
+    pub(crate) fn last_progress(&self) -> Instant {
+        self.progress
+    }
+
+    /// Sequences have run out: nothing more can be sent on this circuit.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// Bytes in flight, with bookkeeping.
+    pub(crate) fn unacked(&self) -> u64 {
+        self.unacked
+    }
+
+    /// The smoothed round-trip time.
+    pub(crate) fn smoothed_rtt(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// The oldest lost payload, or the oldest of all if a time-out asks for it.
+    fn next_copy(&mut self) -> Option<i32> {
+        while let Some(sequence) = self.lost.pop_first() {
+            if self.sent(sequence).is_some() {
+                return Some(sequence);
+            }
+        }
+        std::mem::take(&mut self.probe).then_some(self.base).filter(|_| self.unacked > 0)
+    }
+
+    /// Whether a new payload of so much data may go. Alone, one always may, unless the peer says
+    /// that its buffer is full.
+    fn may_send(&self, len: usize) -> bool {
+        let reported = u64::from(self.reported);
+        let peer_full =
+            reported > 0 && self.unacked_data + reported + len as u64 > self.options.tx_max;
+        if peer_full && !(self.knock && self.unacked == 0) {
+            return false;
+        }
+        self.unacked == 0 || self.unacked + cost(len) <= self.window.size()
+    }
+
+    fn note_block(&mut self, now: Instant) {
+        if self.unacked == 0 && self.blocked_since.is_none() {
+            self.blocked_since = Some(now);
+        }
+    }
+
+    fn send_first(&mut self, role: Flags, stamp: u16, now: Instant) -> Option<Segment> {
+        let sequence = self.next_sequence();
+        if sequence == i32::MAX {
+            self.exhausted = true;
+            return None;
+        }
+        let payload = self.waiting.pop_front()?;
+        if self.unacked == 0 {
+            self.timer_from = now;
+        }
+        let segment = segment_of(&payload, sequence, role, stamp);
+        let mark = self.window.mark(self.unacked == 0, now);
+        self.unacked += cost(payload.data.len());
+        self.unacked_data += payload.data.len() as u64;
+        self.in_flight.push_back(Some(Sent {
+            payload,
+            first_sent: now,
+            first_stamp: stamp,
+            last_sent: now,
+            last_stamp: stamp,
+            sends: 1,
+            mark,
+        }));
+        if self.options.resends {
+            self.order.push_back((now, sequence, 1));
+        }
+        (self.knock, self.blocked_since) = (false, None);
+        Some(segment)
+    }
+
+    fn send_again(
+        &mut self,
+        sequence: i32,
+        role: Flags,
+        stamp: u16,
+        now: Instant,
+    ) -> Option<Segment> {
+        let alone = self.unacked == 0;
+        let mark = self.window.mark(alone, now);
+        let sent = self.sent_mut(sequence)?;
+        sent.last_sent = now;
+        sent.last_stamp = stamp;
+        sent.sends += 1;
+        sent.mark = mark;
+        let sends = sent.sends;
+        let segment = segment_of(&sent.payload, sequence, role | Flags::RETRANSMIT, stamp);
+        self.order.push_back((now, sequence, sends));
+        self.timer_from = now;
+        Some(segment)
+    }
+
+    /// Takes an acknowledged payload out of flight.
+    fn take(&mut self, sequence: i32) -> Option<Sent> {
+        let at = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
+        let sent = self.in_flight.get_mut(at)?.take()?;
+        while let Some(None) = self.in_flight.front() {
+            self.in_flight.pop_front();
+            self.base += 1;
+        }
+        self.lost.remove(&sequence);
+        let bytes = cost(sent.payload.data.len());
+        self.unacked -= bytes;
+        self.unacked_data -= sent.payload.data.len() as u64;
+        self.held.shrink(bytes);
+        Some(sent)
+    }
+
+    fn sent(&self, sequence: i32) -> Option<&Sent> {
+        let at = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
+        self.in_flight.get(at)?.as_ref()
+    }
+
+    fn sent_mut(&mut self, sequence: i32) -> Option<&mut Sent> {
+        let at = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
+        self.in_flight.get_mut(at)?.as_mut()
+    }
+
+    /// When the transmission that arrived was made. The stamp tells if it fits one; else a copy
+    /// that is acknowledged faster than possible was not the one that arrived.
+    fn which_arrived(&self, sent: &Sent, stamp: u16, now: Instant) -> Instant {
+        if sent.sends == 1 || sent.first_stamp == stamp {
+            return sent.first_sent;
+        }
+        let possible = self.rtt.min().unwrap_or_default();
+        if sent.last_stamp == stamp || now.saturating_duration_since(sent.last_sent) >= possible {
+            return sent.last_sent;
+        }
+        sent.first_sent
+    }
+
+    fn remember_copy(&mut self, sequence: i32) {
+        if self.copies.len() == MAX_COPIES {
+            self.copies.pop_front();
+        }
+        self.copies.push_back(sequence);
+    }
+
+    fn acked_again(&mut self, sequence: i32, now: Instant) {
+        if let Some(at) = self.copies.iter().position(|copy| *copy == sequence) {
+            self.copies.remove(at);
+            self.rtt.was_only_late(now);
+        }
+    }
+
+    /// Marks as lost what was sent more than a reorder time before what arrived.
+    fn find_losses(&mut self) {
+        let Some(arrived) = self.arrived else { return };
+        let reorder = self.rtt.reorder_time();
+        let mut found = 0;
+        while let Some(&(at, sequence, sends)) = self.order.front() {
+            let current = self.sent(sequence).is_some_and(|sent| sent.sends == sends);
+            if current {
+                if at + reorder >= arrived {
+                    break;
+                }
+                found += u64::from(self.lost.insert(sequence));
+            }
+            self.order.pop_front();
+        }
+        self.window.on_lost(found);
+    }
+
+    fn timeout(&self) -> Duration {
+        let first = self.rtt.timeout(self.options.start) + self.options.add;
+        let doubled = first.saturating_mul(1 << self.expiries.min(16));
+        if self.options.max.is_zero() { doubled } else { doubled.min(self.options.max) }
+    }
+}
+
+fn segment_of(payload: &Outgoing, sequence: i32, flags: Flags, stamp: u16) -> Segment {
+    Segment {
+        sequence,
+        flags: payload.flags | flags,
+        stamp,
+        headers: payload.headers.clone(),
+        data: payload.data.clone(),
+    }
+}
+
+#[cfg(test)]
+#[path = "sender/tests.rs"]
+mod tests;

@@ -1,0 +1,160 @@
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+struct Bench {
+    sender: Sender,
+    start: Instant,
+}
+
+impl Bench {
+    fn new(options: &Options) -> Self {
+        let start = Instant::now();
+        Self { sender: Sender::new(options, &Budget::unlimited(), start), start }
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.start + Duration::from_millis(ms)
+    }
+
+    fn give(&mut self, n: usize, len: usize) {
+        for _ in 0..n {
+            self.sender.push(Outgoing {
+                flags: Flags::NONE,
+                headers: Vec::new(),
+                data: Bytes::from(vec![0; len]),
+            });
+        }
+    }
+
+    /// Sequences sent at this time, those sent again negative.
+    fn send(&mut self, ms: u64) -> Vec<i32> {
+        let now = self.at(ms);
+        let mut sent = Vec::new();
+        while let Some(segment) = self.sender.transmit(Flags::NONE, ms as u16, now) {
+            let again = segment.flags.has(Flags::RETRANSMIT);
+            sent.push(if again { -segment.sequence } else { segment.sequence });
+        }
+        sent
+    }
+
+    fn ack(&mut self, ms: u64, sequences: &[i32], stamp: u16) -> bool {
+        let ack = AckList { sequences: sequences.to_vec(), stamp, ..AckList::default() };
+        let now = self.at(ms);
+        self.sender.on_ack(&ack, now)
+    }
+
+    fn report(&mut self, ms: u64, recv_buffer_size: u32, sequences: &[i32]) {
+        let sequences = sequences.to_vec();
+        let now = self.at(ms);
+        self.sender.on_ack(&AckList { recv_buffer_size, sequences, ..AckList::default() }, now);
+    }
+}
+
+fn fixed(window: u64) -> Options {
+    Options { window: crate::WindowKind::Fixed(window), ..Options::default() }
+}
+
+#[test]
+fn the_window_bounds_what_is_in_flight() {
+    let mut bench = Bench::new(&fixed(10_000));
+    bench.give(10, 2_244);
+    assert_eq!(bench.send(0), [0, 1, 2, 3]);
+    assert!(!bench.sender.is_ready());
+    assert!(bench.ack(10, &[1], 0));
+    assert_eq!(bench.send(10), [4]);
+    assert_eq!(bench.sender.smoothed_rtt(), Some(10 * MS));
+}
+
+#[test]
+fn lost_is_what_was_sent_well_before_what_arrived() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    bench.give(1, 10);
+    bench.send(0);
+    bench.give(1, 10);
+    bench.send(9);
+    bench.give(1, 10);
+    bench.send(20);
+    assert!(bench.ack(40, &[1], 9));
+    assert_eq!(bench.send(40), [0; 0], "9 ms may be mere reordering");
+    assert!(bench.ack(41, &[2], 20));
+    assert_eq!(bench.send(41), [0], "sent again; zero has no sign");
+    assert_eq!(bench.send(41), [0; 0]);
+    assert!(bench.ack(80, &[0], 41));
+    assert!(bench.sender.is_drained());
+    assert_eq!(bench.sender.deadline(), None);
+}
+
+#[test]
+fn a_time_out_asks_with_one_copy_and_waits_longer_each_time() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    bench.give(3, 10);
+    assert_eq!(bench.send(0), [0, 1, 2]);
+    for (expected, at) in [(200, 200), (400, 600), (800, 1400)] {
+        let deadline = bench.sender.deadline().unwrap();
+        assert_eq!(deadline, bench.at(at), "after another {expected} ms");
+        bench.sender.on_timeout(deadline);
+        assert_eq!(bench.send(at), [0]);
+    }
+    assert!(bench.ack(1450, &[0], 1400));
+    assert_eq!(bench.send(1450), [-1, -2], "the copy's ack tells that the others are lost");
+}
+
+#[test]
+fn both_copies_acked_means_more_patience() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    let before = bench.sender.rtt.reorder_time();
+    bench.give(2, 10);
+    bench.send(0);
+    bench.sender.on_timeout(bench.at(200));
+    assert_eq!(bench.send(200), [0]);
+    bench.ack(210, &[0], 0);
+    bench.ack(220, &[0], 200);
+    assert!(bench.sender.rtt.reorder_time() > before);
+}
+
+#[test]
+fn another_path_gets_everything_again() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    bench.give(3, 10);
+    bench.send(0);
+    bench.ack(5, &[1], 0);
+    bench.sender.path_changed(bench.at(6));
+    assert_eq!(bench.send(6), [0, -2]);
+
+    let mut local = Bench::new(&Options { in_process: true, ..fixed(1 << 20) });
+    local.give(3, 10);
+    local.send(0);
+    local.sender.path_changed(local.at(6));
+    assert_eq!(local.send(6), [0; 0]);
+    assert_eq!(local.sender.deadline(), None, "in one process nothing is waited for");
+}
+
+#[test]
+fn a_full_peer_is_left_alone_and_asked_now_and_then() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    bench.give(4, 1000);
+    assert_eq!(bench.send(0).len(), 4);
+    bench.give(2, 1000);
+    bench.report(10, 4 << 20, &[0, 1, 2, 3]);
+    assert!(bench.sender.is_ready(), "it must see the block once");
+    assert_eq!(bench.send(10), [0; 0]);
+    assert!(!bench.sender.is_ready());
+    let deadline = bench.sender.deadline().unwrap();
+    bench.sender.on_timeout(deadline);
+    assert_eq!(bench.send(300), [4], "one to learn whether it still is full");
+    bench.report(310, 0, &[4]);
+    assert_eq!(bench.send(310), [5]);
+}
+
+#[test]
+fn acks_of_what_was_never_sent_do_nothing() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    bench.give(2, 10);
+    bench.send(0);
+    assert!(!bench.ack(1, &[2, -1, i32::MAX, i32::MIN], 0));
+    assert!(!bench.sender.is_drained());
+    assert!(bench.ack(2, &[1, 0], 0));
+    assert!(bench.sender.is_drained());
+    assert_eq!(bench.sender.held.bytes(), 0);
+}

@@ -1,0 +1,247 @@
+//! Frames of a circuit that pass through this router, until the next connection takes them.
+//!
+//! A router never stops reading a link, so a queue that is full drops. Its share is half of what
+//! is free in the link's budget: only the circuit that hogs the link loses. A copy of a payload
+//! that still waits is dropped always; otherwise copies of waiting payloads fill the queue until
+//! nothing else gets through.
+
+use std::collections::VecDeque;
+
+use weft_limits::{Budget, Grant};
+
+use crate::cost;
+
+/// A circuit's payloads never take more of a link than this.
+const MAX_BYTES: u64 = 8 << 20;
+
+/// Acks and control messages of a circuit never take more than this. What is in flight bounds
+/// those of honest peers far below.
+const MAX_ACK_BYTES: u64 = 1 << 20;
+
+/// A frame that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting<T> {
+    /// Its payload's sequence.
+    pub sequence: i32,
+    /// Its length on the wire.
+    pub len: usize,
+    /// The frame.
+    pub frame: T,
+}
+
+/// What became of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushed {
+    /// It waits.
+    Queued,
+    /// The same payload waits already; this copy is gone.
+    Duplicate,
+    /// There is no room; it is gone.
+    Dropped,
+}
+
+/// The frames of one direction of a circuit on their way to one connection.
+#[derive(Debug)]
+pub struct TransitQueue<T> {
+    payloads: VecDeque<(usize, T)>,
+    /// The sequences of `payloads`, apart so that looking for one is quick.
+    sequences: VecDeque<i32>,
+    /// No waiting sequence is higher.
+    highest: i32,
+    /// What the payloads cost, drawn from the link's budget.
+    held: Grant,
+    /// Acks and control messages, with their length.
+    acks: VecDeque<(usize, T)>,
+    held_by_acks: Grant,
+}
+
+impl<T> TransitQueue<T> {
+    /// An empty queue that draws from the budget of the link its frames go to.
+    #[must_use]
+    pub fn new(budget: &Budget) -> Self {
+        Self {
+            payloads: VecDeque::new(),
+            sequences: VecDeque::new(),
+            highest: i32::MIN,
+            held: budget.empty(),
+            acks: VecDeque::new(),
+            held_by_acks: budget.empty(),
+        }
+    }
+
+    /// Takes a payload of so many bytes.
+    pub fn push(&mut self, sequence: i32, len: usize, frame: T) -> Pushed {
+        if sequence <= self.highest && self.is_waiting(sequence) {
+            return Pushed::Duplicate;
+        }
+        let bytes = cost(len);
+        if self.payloads.is_empty() {
+            self.held.grow_anyway(bytes);
+        } else {
+            // Half of what is free once nothing is held is what may be held when as much is free.
+            let share = MAX_BYTES.min((self.held.budget().free() + self.held.bytes()) / 2);
+            if self.held.bytes() + bytes > share || !self.held.try_grow(bytes) {
+                return Pushed::Dropped;
+            }
+        }
+        self.highest = self.highest.max(sequence);
+        self.payloads.push_back((len, frame));
+        self.sequences.push_back(sequence);
+        Pushed::Queued
+    }
+
+    /// Takes an ack or a control message of so many bytes.
+    pub fn push_ack(&mut self, len: usize, frame: T) -> Pushed {
+        let bytes = cost(len);
+        if self.held_by_acks.bytes() + bytes > MAX_ACK_BYTES {
+            return Pushed::Dropped;
+        }
+        self.held_by_acks.grow_anyway(bytes);
+        self.acks.push_back((len, frame));
+        Pushed::Queued
+    }
+
+    /// The next payload.
+    pub fn pop(&mut self) -> Option<Waiting<T>> {
+        let (len, frame) = self.payloads.pop_front()?;
+        let sequence = self.sequences.pop_front().unwrap_or(i32::MIN);
+        self.held.shrink(cost(len));
+        if self.payloads.is_empty() {
+            self.highest = i32::MIN;
+        }
+        Some(Waiting { sequence, len, frame })
+    }
+
+    /// The next ack or control message, with its length.
+    pub fn pop_ack(&mut self) -> Option<(usize, T)> {
+        let (len, frame) = self.acks.pop_front()?;
+        self.held_by_acks.shrink(cost(len));
+        Some((len, frame))
+    }
+
+    /// Puts a payload back in front that a dying connection took and did not write.
+    pub fn put_back(&mut self, waiting: Waiting<T>) {
+        self.held.grow_anyway(cost(waiting.len));
+        self.highest = self.highest.max(waiting.sequence);
+        self.payloads.push_front((waiting.len, waiting.frame));
+        self.sequences.push_front(waiting.sequence);
+    }
+
+    /// Draws from the budget of another link from now on: the circuit was rerouted.
+    pub fn move_to(&mut self, budget: &Budget) {
+        for held in [&mut self.held, &mut self.held_by_acks] {
+            let mut moved = budget.empty();
+            moved.grow_anyway(held.bytes());
+            *held = moved;
+        }
+    }
+
+    /// Drops everything. Returns how many payloads.
+    pub fn clear(&mut self) -> usize {
+        let dropped = self.payloads.len();
+        *self = Self::new(&self.held.budget().clone());
+        dropped
+    }
+
+    /// True if payloads wait.
+    #[must_use]
+    pub fn has_payloads(&self) -> bool {
+        !self.payloads.is_empty()
+    }
+
+    /// True if acks or control messages wait.
+    #[must_use]
+    pub fn has_acks(&self) -> bool {
+        !self.acks.is_empty()
+    }
+
+    /// What the payloads that wait cost.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.held.bytes()
+    }
+
+    fn is_waiting(&self, sequence: i32) -> bool {
+        let (front, back) = self.sequences.as_slices();
+        front.contains(&sequence) || back.contains(&sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn copies_of_what_waits_are_dropped() {
+        let mut queue = TransitQueue::new(&Budget::unlimited());
+        for sequence in [3, 1, 2] {
+            assert_eq!(queue.push(sequence, 10, ()), Pushed::Queued);
+        }
+        assert_eq!(queue.push(1, 10, ()), Pushed::Duplicate);
+        assert_eq!(queue.pop().unwrap().sequence, 3);
+        assert_eq!(queue.push(3, 10, ()), Pushed::Queued, "it no longer waits");
+        let taken = queue.pop().unwrap();
+        queue.put_back(taken);
+        assert_eq!(queue.push(1, 10, ()), Pushed::Duplicate);
+        assert_eq!(queue.pop().unwrap().sequence, 1);
+    }
+
+    #[test]
+    fn takes_half_of_what_is_free_and_at_least_one() {
+        let link = Budget::new(1_000_000);
+        let (mut hog, mut calm) = (TransitQueue::new(&link), TransitQueue::new(&link));
+        let pushed = (0..100).filter(|n| hog.push(*n, 9_744, ()) == Pushed::Queued).count();
+        assert_eq!(pushed, 50);
+        let pushed = (0..100).filter(|n| calm.push(*n, 9_744, ()) == Pushed::Queued).count();
+        assert_eq!(pushed, 25);
+        let mut last = TransitQueue::new(&link);
+        let held = link.try_take(link.free()).unwrap();
+        assert_eq!(last.push(0, 60_000, ()), Pushed::Queued, "one always fits");
+        assert_eq!(last.push(1, 10, ()), Pushed::Dropped);
+        assert_eq!(hog.clear(), 50);
+        drop((held, calm, last));
+        assert_eq!(link.used(), 0);
+    }
+
+    #[test]
+    fn acks_are_bounded_and_apart() {
+        let link = Budget::new(10_000_000);
+        let mut queue = TransitQueue::new(&link);
+        let pushed = (0..10_000).filter(|_| queue.push_ack(80, ()) == Pushed::Queued).count();
+        assert_eq!(pushed, (1 << 20) / (80 + 256));
+        assert!(queue.has_acks() && !queue.has_payloads());
+        let other = Budget::new(10);
+        queue.move_to(&other);
+        assert_eq!((link.used(), other.used() > 0), (0, true));
+        while queue.pop_ack().is_some() {}
+        assert_eq!(other.used(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn order_and_bytes_are_kept(
+            ops in prop::collection::vec((0u8..4, 0i32..30, 0usize..4000), 1..200)
+        ) {
+            let link = Budget::new(60_000);
+            let mut queue = TransitQueue::new(&link);
+            let mut model: VecDeque<(i32, usize)> = VecDeque::new();
+            for (op, sequence, len) in ops {
+                if op == 0 {
+                    let popped = queue.pop().map(|w| (w.sequence, w.len));
+                    prop_assert_eq!(popped, model.pop_front());
+                } else {
+                    let there = model.iter().any(|(s, _)| *s == sequence);
+                    let pushed = queue.push(sequence, len, ());
+                    prop_assert_eq!(pushed == Pushed::Duplicate, there);
+                    if pushed == Pushed::Queued {
+                        model.push_back((sequence, len));
+                    }
+                }
+                let sum: u64 = model.iter().map(|(_, len)| cost(*len)).sum();
+                prop_assert_eq!(link.used(), sum);
+                prop_assert!(sum <= 30_000 || model.len() == 1);
+            }
+        }
+    }
+}
