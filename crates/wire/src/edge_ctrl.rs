@@ -31,7 +31,7 @@ mod tunnel;
 
 pub use circuit::{CircuitForm, CreateCircuitV2, CreateCircuitV3, CreatedCircuit};
 pub use error::EdgeError;
-pub use greeting::{supports_data_model, version_data};
+pub use greeting::supports_data_model;
 pub use session::{SYNC_INSTANT, SyncState};
 pub use tunnel::{RemoveTunnelTerminator, TunnelHealthEvent};
 

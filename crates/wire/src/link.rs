@@ -127,8 +127,11 @@ impl LinkHello {
 /// The key of a link as one of its ends sees it: there is one link for each. An empty binding is
 /// `default` (protocol: data-plane 4.1).
 pub fn key(dialer_binding: &str, protocol: &str, peer_id: &str, listener_binding: &str) -> String {
-    let named = |binding| if binding == "" { "default" } else { binding };
     format!("{}->{protocol}:{peer_id}->{}", named(dialer_binding), named(listener_binding))
+}
+
+fn named(binding: &str) -> &str {
+    if binding.is_empty() { "default" } else { binding }
 }
 
 #[cfg(test)]

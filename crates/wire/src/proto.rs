@@ -8,19 +8,16 @@ use crate::message::Message;
 use bytes::Bytes;
 
 /// Types of `proto/ctrl.proto`.
-#[allow(clippy::doc_markdown)]
 pub(crate) mod ctrl {
     include!(concat!(env!("OUT_DIR"), "/weft.ctrl.rs"));
 }
 
 /// Types of `proto/edge_ctrl.proto`.
-#[allow(clippy::doc_markdown)]
 pub(crate) mod edge_ctrl {
     include!(concat!(env!("OUT_DIR"), "/weft.edge_ctrl.rs"));
 }
 
 /// Types of `proto/data_model.proto`.
-#[allow(clippy::large_enum_variant)]
 pub(crate) mod data_model {
     include!(concat!(env!("OUT_DIR"), "/weft.data_model.rs"));
 }

@@ -6,6 +6,7 @@
 //! timeline (protocol: edge-control-plane 4 to 6).
 
 pub use crate::proto::data_model::*;
+pub use prost_types::Timestamp;
 
 use super::{content_type, header};
 use crate::error::WireError;

@@ -1,7 +1,6 @@
 //! The first two edge messages (protocol: edge-control-plane 3).
 
 use super::{ClientHello, ServerHello, header};
-use crate::headers::StringMap;
 use crate::message::Message;
 use crate::proto::ProtoBody;
 
@@ -10,16 +9,11 @@ pub fn supports_data_model(message: &Message) -> bool {
     message.headers.get_bool(header::DATA_MODEL_SUPPORTED) == Some(true)
 }
 
-/// What the data of a [`ServerHello`] always says.
-pub fn version_data() -> StringMap {
-    let entry = |name: &str| (name.to_owned(), "true".to_owned());
-    [entry("instant"), entry("routerModel")].into()
-}
-
 impl ServerHello {
     /// The hello of a controller of this version.
     pub fn new(version: impl Into<String>) -> Self {
-        Self { version: version.into(), data: version_data(), ..Self::default() }
+        let data = ["instant", "routerModel"].map(|name| (name.to_owned(), "true".to_owned()));
+        Self { version: version.into(), data: data.into(), ..Self::default() }
     }
 
     /// The message of a controller that has the router data model.

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::edge_ctrl::data_model::*;
-use prost_types::Timestamp;
 
 #[test]
 fn subscribe() {
