@@ -121,14 +121,20 @@ impl Batch {
     /// Empties the batch for the next filling.
     pub(crate) fn reset(&mut self) {
         self.arena.clear();
-        if self.arena.capacity() > BATCH_BYTES {
-            self.arena.shrink_to(BATCH_BYTES);
-        }
         self.frames.clear();
         self.segments.clear();
         self.bytes = 0;
         self.taken = 0;
         self.now_ns = now_ns();
+    }
+
+    /// Gives its memory back while it is empty.
+    pub(crate) fn give_back(&mut self) {
+        if self.frames.is_empty() {
+            self.arena = Vec::new();
+            self.frames = Vec::new();
+            self.segments = Vec::new();
+        }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

@@ -65,6 +65,9 @@ pub enum SendError {
     /// There was no room before the deadline.
     #[error("no room in the send queue before the deadline")]
     Timeout,
+    /// The connection that had taken the message ended before it was known to be written.
+    #[error("the connection ended before the message was known to be written")]
+    Lost,
     /// The message is over the limits of frames.
     #[error("message of {length} bytes is over the limit of {limit}")]
     TooLarge {

@@ -368,7 +368,7 @@ impl ChannelHandle {
         self.0.queue(lane, entry, deadline).await?;
         match tokio::time::timeout_at(deadline, written).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(SendError::Closed(self.0.close_reason())),
+            Ok(Err(_)) => Err(self.closed_because().map_or(SendError::Lost, SendError::Closed)),
             Err(_) => Err(SendError::Timeout),
         }
     }

@@ -51,8 +51,8 @@ pub use heartbeat::{HeartbeatOptions, Liveness};
 pub use inbox::{Inbox, InboxLimits, inbox};
 pub use lanes::Lane;
 pub use listener::{
-    Accepted, ConnectionHandler, ListenerLimits, Listeners, RegisterError, Registration,
-    SharedListener, TlsSource,
+    Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, PendingSlot,
+    RegisterError, Registration, SharedListener, TlsSource,
 };
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};

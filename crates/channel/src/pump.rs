@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 const SMALLEST_BUFFER: usize = 4 * 1024;
 const LARGEST_BUFFER: usize = 64 * 1024;
+/// After this many reads in a row that would have fitted a fraction of the buffer it is halved.
+const SMALL_READS: u8 = 64;
 /// After this time without data the read buffer is given back.
 const IDLE: Duration = Duration::from_secs(5);
 /// Bytes rustls may hold between the batch and the socket: a batch and one large payload.
@@ -39,6 +41,8 @@ pub(crate) struct TlsPump {
     end: usize,
     /// Length of the buffer at the next allocation.
     wanted: usize,
+    /// Reads in a row that needed little of the buffer.
+    small_reads: u8,
     last_read: Instant,
 }
 
@@ -52,6 +56,7 @@ impl TlsPump {
             start: 0,
             end: 0,
             wanted: SMALLEST_BUFFER,
+            small_reads: 0,
             last_read: Instant::now(),
         }
     }
@@ -141,25 +146,39 @@ impl TlsPump {
         }
         (self.start, self.end) = (0, bytes);
         self.last_read = Instant::now();
-        if bytes == self.input.len() {
-            self.wanted = (self.wanted * 2).min(LARGEST_BUFFER);
-        } else if bytes < self.wanted / 16 {
+        self.adapt(bytes);
+        Ok(Received::Bytes(bytes))
+    }
+
+    /// Grows the buffer while reads fill it, shrinks it when they need little of it for long.
+    fn adapt(&mut self, bytes: usize) {
+        if bytes >= self.wanted / 4 {
+            self.small_reads = 0;
+            if bytes == self.wanted {
+                self.wanted = (self.wanted * 2).min(LARGEST_BUFFER);
+            }
+            return;
+        }
+        self.small_reads += 1;
+        if self.small_reads >= SMALL_READS {
+            self.small_reads = 0;
             self.wanted = (self.wanted / 2).max(SMALLEST_BUFFER);
         }
-        Ok(Received::Bytes(bytes))
     }
 
     /// When to call [`give_back`](Self::give_back); `None` if there is nothing to give back.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
-        (!self.input.is_empty()).then(|| self.last_read + IDLE)
+        (!self.input.is_empty() && !self.has_input()).then(|| self.last_read + IDLE)
     }
 
-    /// Gives the read buffer back if the connection has been idle.
-    pub(crate) fn give_back(&mut self, now: Instant) {
-        if !self.has_input() && self.idle_at().is_some_and(|at| at <= now) {
+    /// Gives the read buffer back if the connection has been idle, and says whether it did.
+    pub(crate) fn give_back(&mut self, now: Instant) -> bool {
+        let idle = !self.has_input() && self.idle_at().is_some_and(|at| at <= now);
+        if idle {
             self.input = Vec::new();
             self.wanted = SMALLEST_BUFFER;
         }
+        idle
     }
 
     /// Encrypts as much of `slices` as TLS has room for.

@@ -273,7 +273,9 @@ impl Underlay {
     }
 
     fn check_time(&mut self, now: Instant) -> Result<(), CloseReason> {
-        self.pump.give_back(now);
+        if self.pump.give_back(now) {
+            self.batch.give_back();
+        }
         if let (Some(limit), Some(since)) =
             (self.channel.shared().options.write_timeout, self.blocked_since)
             && now >= since + limit

@@ -260,3 +260,19 @@ async fn a_channel_may_live_on_another_runtime() {
     runtime.shutdown_background();
     soon(dialer.closed()).await;
 }
+
+#[tokio::test]
+async fn a_request_given_up_before_it_was_written_is_not_sent() {
+    let mut server = Server::new(None).await;
+    let established = soon(dial(server.dial_options("dialer"))).await.unwrap();
+    let handle = established.handle();
+    let given_up = handle.request(message(1, "given up"), Duration::from_millis(1)).await;
+    assert!(matches!(given_up, Err(RequestError::Timeout)));
+    handle.try_send(message(1, "wanted")).unwrap();
+    let (ours, _our_inbox) = inbox(InboxLimits::default());
+    let _dialer = established.start(ours);
+    let (theirs, mut inbox) = inbox(InboxLimits::default());
+    let _listener = server.next().await.start(theirs);
+    let first = soon(inbox.recv()).await.unwrap();
+    assert_eq!((first.sequence, first.text()), (1, "wanted".to_owned()));
+}
