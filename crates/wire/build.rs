@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 /// Messages with secrets in them: their `Debug` is written by hand and leaves those out.
-const SECRET: [&str; 11] = [
+const SECRET: [&str; 12] = [
     "weft.ctrl.CreateTerminatorRequest",
     "weft.edge_ctrl.ApiSession",
     "weft.edge_ctrl.ApiSessionRemoved",
@@ -16,6 +16,7 @@ const SECRET: [&str; 11] = [
     "weft.edge_ctrl.RemoveTerminatorRequest",
     "weft.edge_ctrl.HealthEventRequest",
     "weft.edge_ctrl.CreateTunnelTerminatorRequestV2",
+    "weft.edge_client.TotpToken",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

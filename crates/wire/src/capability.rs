@@ -14,6 +14,9 @@ pub mod controller_capability {
     pub const GROUPED_CTRL_CHAN: u8 = 5;
     /// Issues signed service sessions for legacy API sessions too; 2.x routers insist on it.
     pub const JWT_LEGACY_SESSIONS: u8 = 6;
+    /// Takes up circuits that routers report after it restarted, see
+    /// [`CarriedCircuits`](crate::ctrl::CarriedCircuits). Of weft alone.
+    pub const ADOPTS_CIRCUITS: u8 = 40;
 }
 
 /// Positions in the mask a router sends to controllers and SDKs.

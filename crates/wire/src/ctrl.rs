@@ -101,6 +101,9 @@ pub mod content_type {
     pub const REQUEST_CLUSTER_MEMBERS: i32 = 1055;
     /// The link listeners of the router changed, see [`Listeners`](super::Listeners).
     pub const UPDATE_LINK_LISTENERS: i32 = 1056;
+    /// The circuits a router carries, see [`CarriedCircuits`](super::CarriedCircuits). Of weft
+    /// alone, in a range nobody else uses.
+    pub const CARRIED_CIRCUITS: i32 = 77_001;
 }
 
 /// Header keys of the fabric part (protocol: control-plane 6).
@@ -171,6 +174,7 @@ proto_bodies! {
     LinkStateUpdate => content_type::LINK_STATE;
     Alerts => content_type::ALERTS;
     Listeners => content_type::UPDATE_LINK_LISTENERS;
+    CarriedCircuits => content_type::CARRIED_CIRCUITS, LARGE;
 }
 
 debug_without_secrets! {

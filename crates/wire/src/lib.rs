@@ -12,6 +12,7 @@
 //! | [`edge`] | SDK and edge router |
 //! | [`link`] | router and router, hello of a link |
 //! | [`payload`] | circuit data on links and SDK connections |
+//! | [`metrics`] | what a router measures |
 //!
 //! Everything here is total over outside bytes: any input yields a value or an error, never a panic,
 //! and lengths are checked before memory is spent on them.
@@ -27,6 +28,7 @@ mod headers;
 pub mod hello;
 pub mod link;
 mod message;
+pub mod metrics;
 mod outcome;
 pub mod payload;
 mod proto;

@@ -22,6 +22,16 @@ pub(crate) mod data_model {
     include!(concat!(env!("OUT_DIR"), "/weft.data_model.rs"));
 }
 
+/// Types of `proto/metrics.proto`.
+pub(crate) mod metrics {
+    include!(concat!(env!("OUT_DIR"), "/weft.metrics.rs"));
+}
+
+/// Types of `proto/edge_client.proto`.
+pub(crate) mod edge_client {
+    include!(concat!(env!("OUT_DIR"), "/weft.edge_client.rs"));
+}
+
 /// Largest body of most messages. An empty item of a list takes two bytes on the wire and up to a
 /// hundred times that in memory, so the frame limit alone would not do.
 pub const DEFAULT_MAX_BODY: usize = 4 * 1024 * 1024;

@@ -20,6 +20,7 @@ mod connect;
 mod data;
 mod error;
 mod host;
+pub mod posture;
 mod token;
 
 pub use connect::{Connect, StateClosed, StateConnected, XgressGrant};
@@ -86,6 +87,12 @@ pub mod content_type {
     pub const SUBSCRIBE_TO_SERVICES: i32 = 10900;
     /// SDK to router: stop pushing.
     pub const UNSUBSCRIBE_FROM_SERVICES: i32 = 10901;
+    /// SDK to router: push the whole posture state.
+    pub const RESYNC_POSTURE_STATE: i32 = 10902;
+    /// Router to SDK: services that changed.
+    pub const SERVICE_CHANGE_SET: i32 = 10903;
+    /// Router to SDK: the posture state.
+    pub const POSTURE_STATE_CHANGE: i32 = 10904;
 }
 
 /// Header keys on SDK channels (protocol: sdk 5).

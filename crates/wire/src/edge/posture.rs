@@ -1,0 +1,60 @@
+//! Posture data an SDK sends, and the services and posture state pushed to it
+//! (protocol: sdk 12.1).
+
+pub use crate::proto::edge_client::*;
+
+use super::content_type;
+use crate::proto::{debug_without_secrets, proto_bodies};
+
+/// Index in a subscription or change set that stands for "everything".
+pub const FULL: i64 = -1;
+
+/// Limit of the services of one identity.
+const LARGE: usize = 16 * 1024 * 1024;
+
+proto_bodies! {
+    PostureResponses => content_type::POSTURE_RESPONSE;
+    SubscribeToServiceUpdates => content_type::SUBSCRIBE_TO_SERVICES;
+    UnsubscribeFromServiceUpdates => content_type::UNSUBSCRIBE_FROM_SERVICES;
+    ResyncPostureState => content_type::RESYNC_POSTURE_STATE;
+    ServiceChangeSet => content_type::SERVICE_CHANGE_SET, LARGE;
+    PostureStateChange => content_type::POSTURE_STATE_CHANGE;
+}
+
+debug_without_secrets! {
+    TotpToken {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Message, ProtoBody};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_wake_without_time_is_read() {
+        let message = Message::new(content_type::POSTURE_RESPONSE, vec![0x0a, 0x02, 0x2a, 0x00]);
+        let read = PostureResponses::from_message(&message).unwrap();
+        let woken = posture_response::Data::Woken(Woken { time: None });
+        assert_eq!(read.responses, [PostureResponse { data: Some(woken) }]);
+        let unknown = Message::new(content_type::POSTURE_RESPONSE, vec![0x0a, 0x02, 0x7a, 0x00]);
+        let read = PostureResponses::from_message(&unknown).unwrap();
+        assert_eq!(read.responses, [PostureResponse { data: None }]);
+    }
+
+    #[test]
+    fn a_full_change_set_has_no_predecessor() {
+        let set = ServiceChangeSet { index: 7, previous_index: FULL, ..Default::default() };
+        assert_eq!(hex::encode(set.to_body()), "080710ffffffffffffffffff01");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_never_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = PostureResponses::from_body(&body);
+            let _ = SubscribeToServiceUpdates::from_body(&body);
+            let _ = ServiceChangeSet::from_body(&body);
+            let _ = PostureStateChange::from_body(&body);
+        }
+    }
+}
