@@ -2,6 +2,8 @@
 //! are slow: whatever it does, everything arrives once and in order, memory stays bounded, and the
 //! circuit comes to its end.
 
+mod crossing;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
