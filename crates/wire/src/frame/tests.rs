@@ -21,6 +21,38 @@ fn an_empty_message_is_twenty_bytes() {
 }
 
 #[test]
+fn probe_and_heartbeat_vectors() {
+    // channel 17, V4, V6 and V7
+    for (content_type, sequence, key, value, hex) in [
+        (
+            3,
+            2,
+            128,
+            0x0000_018f_0000_0001,
+            "0306090c030000000200000010000000000000008000000008000000010000008f010000",
+        ),
+        (
+            5,
+            9,
+            5,
+            1_700_000_000_000_000_000,
+            "0306090c05000000090000001000000000000000050000000800000000002a36fe9c9717",
+        ),
+        (
+            5,
+            12,
+            6,
+            1_700_000_000_000_000_000,
+            "0306090c050000000c0000001000000000000000060000000800000000002a36fe9c9717",
+        ),
+    ] {
+        let mut message = Message { sequence, ..Message::new(content_type, "") };
+        message.headers.set_u64(key, value);
+        assert_eq!(hex::encode(encode(&message)), hex);
+    }
+}
+
+#[test]
 fn a_wrong_magic_is_refused_after_four_bytes() {
     let mut decoder = Decoder::new(FrameLimits::HELLO);
     assert_eq!(decoder.decode(&mut &b"GET"[..]), Ok(None));
