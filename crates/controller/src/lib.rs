@@ -1,1 +1,216 @@
 //! The controller without HTTP: domain, authentication, network and control plane.
+//!
+//! [`Controller`] is a cheap handle that everything else shares. Readers take a [`Snapshot`] and
+//! never lock; whatever changes the model is an operation that passes the gate, is *prepared* on
+//! the caller's task and *decided* by the one writer ([`domain::writer`]). What flows through:
+//!
+//! - [`Controller::call`]: an operation of an API, without HTTP: gate, handler, reply;
+//! - [`Controller::resolve`]: the credentials of a request become a [`Caller`];
+//! - [`Controller::submit`] and [`Controller::subscribe`]: changes in, published batches out;
+//! - [`auth`]: logins, sessions, enrollment, tokens; [`domain`]: every operation on the model;
+//!   [`online`]: who is connected, as the network part tells it.
+
+pub mod auth;
+pub mod clock;
+pub mod domain;
+pub mod failure;
+pub mod online;
+pub mod random;
+mod settings;
+mod start;
+
+use std::sync::Arc;
+
+use weft_model::entity::{Enrollment, EnrollmentMethod, Router, Terminator};
+use weft_model::{Base, ChangeSet, Snapshot, Timestamp};
+
+pub use domain::call::{Call, Content, Query, Reply};
+pub use domain::caller::{Caller, Login, Origin, SessionRef, Who};
+pub use domain::subscription::{Notice, Published, Subscription};
+pub use domain::writer::{Done, Health};
+pub use failure::{Challenge, Failure};
+pub use settings::{Addresses, Build, Durations, Keys, Settings};
+pub use start::StartError;
+
+use auth::password::Hasher;
+use auth::sessions::Sessions;
+use auth::tickets::Tickets;
+use domain::decision::Decision;
+use domain::registry::Registry;
+use domain::view::Context;
+use domain::writer::Writer;
+use online::Online;
+use random::Ids;
+
+/// The controller. Clones are the same controller.
+#[derive(Clone)]
+pub struct Controller(Arc<Core>);
+
+pub(crate) struct Core {
+    settings: Settings,
+    writer: Writer,
+    registry: Registry,
+    ids: Ids,
+    online: Online,
+    sessions: Sessions,
+    hasher: Hasher,
+    lockouts: auth::lockout::Lockouts,
+    tickets: Tickets,
+    service_changes: auth::service_changes::ServiceChanges,
+    costs: arc_swap::ArcSwapOption<Box<dyn DynamicCosts>>,
+    started: Timestamp,
+}
+
+/// What terminators cost at this moment, told by the part that makes circuits.
+pub trait DynamicCosts: Send + Sync {
+    /// The cost of a terminator with failures and circuits counted.
+    fn cost(&self, terminator: &Terminator) -> u16;
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Controller({:?})", self.snapshot())
+    }
+}
+
+impl Controller {
+    /// Runs an operation of an API: the gate first, then the operation's own rules.
+    pub async fn call(&self, caller: Caller, call: Call) -> Result<Reply, Failure> {
+        domain::gate::pass(&caller, call.row)?;
+        match self.0.registry.handler(call.api, call.row.id) {
+            Some(handler) => handler(self.clone(), caller, call).await,
+            None => Err(Failure::unhandled("the operation is not implemented").with_status(501)),
+        }
+    }
+
+    /// The model as it is durable now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.0.writer.snapshot()
+    }
+
+    /// Follows the model: a snapshot, and everything published after it.
+    pub fn subscribe(&self) -> (Arc<Snapshot>, Subscription) {
+        self.0.writer.subscribe()
+    }
+
+    /// Has an operation decided by the writer and made durable.
+    pub async fn submit(
+        &self,
+        decide: impl Fn(&Snapshot) -> Result<ChangeSet, Failure> + Send + Sync + 'static,
+    ) -> Result<Done, Failure> {
+        self.0.writer.submit(Box::new(decide)).await
+    }
+
+    /// The same in the words of [`Decision`]. `decide` may run more than once.
+    pub async fn decide(
+        &self,
+        caller: &Caller,
+        decide: impl Fn(&mut Decision<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Result<Done, Failure> {
+        let (caller, now) = (caller.clone(), self.now());
+        self.submit(move |tip| {
+            let mut decision = Decision::new(tip, &caller, now);
+            decide(&mut decision)?;
+            Ok(decision.finish())
+        })
+        .await
+    }
+
+    /// How writing goes.
+    pub fn health(&self) -> Health {
+        self.0.writer.health()
+    }
+
+    /// What it was started with.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Who is connected.
+    pub fn online(&self) -> &Online {
+        &self.0.online
+    }
+
+    /// Who is logged in with an opaque token.
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    /// Ids and random bytes.
+    pub fn ids(&self) -> &Ids {
+        &self.0.ids
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        self.0.settings.clock.now()
+    }
+
+    /// When it was started.
+    pub fn started(&self) -> Timestamp {
+        self.0.started
+    }
+
+    /// The router whose certificate has this fingerprint (hex SHA-1): the current one, or an
+    /// extended one that it has not confirmed yet (protocol: edge-control-plane 17.3).
+    pub fn router_by_fingerprint(&self, fingerprint: &str) -> Option<Arc<Router>> {
+        let snapshot = self.snapshot();
+        let found = snapshot.by_unique::<Router>(Router::FINGERPRINT, fingerprint).cloned();
+        found.or_else(|| {
+            let pending = |router: &&Arc<Router>| {
+                router.unverified_fingerprint.as_deref() == Some(fingerprint)
+            };
+            snapshot.list::<Router>().find(pending).cloned()
+        })
+    }
+
+    /// Says from now on what terminators cost.
+    pub fn set_dynamic_costs(&self, costs: impl DynamicCosts + 'static) {
+        self.0.costs.store(Some(Arc::new(Box::new(costs))));
+    }
+
+    pub(crate) fn dynamic_cost(&self, terminator: &Terminator) -> u16 {
+        match &*self.0.costs.load() {
+            Some(costs) => costs.cost(terminator),
+            None => terminator.cost,
+        }
+    }
+
+    pub(crate) fn context(&self, caller: &Caller) -> Context {
+        Context::new(self.clone(), caller.clone())
+    }
+
+    pub(crate) fn hasher(&self) -> &Hasher {
+        &self.0.hasher
+    }
+
+    pub(crate) fn lockouts(&self) -> &auth::lockout::Lockouts {
+        &self.0.lockouts
+    }
+
+    pub(crate) fn service_changes(&self) -> &auth::service_changes::ServiceChanges {
+        &self.0.service_changes
+    }
+
+    /// A new enrollment that ends after the configured time; whom it enrolls is still to be said.
+    pub(crate) fn new_enrollment(&self, method: EnrollmentMethod) -> Enrollment {
+        let now = self.now();
+        let durations = &self.0.settings.durations;
+        let life = match method {
+            EnrollmentMethod::Erott | EnrollmentMethod::Trott => durations.router_enrollment,
+            _ => durations.identity_enrollment,
+        };
+        Enrollment {
+            base: Base::new(self.ids().entity(), now),
+            method,
+            token: self.ids().token().as_str().into(),
+            expires_at: now.plus(life),
+            ..Enrollment::default()
+        }
+    }
+
+    /// The signed ticket of an enrollment.
+    pub(crate) fn enrollment_jwt(&self, enrollment: &Enrollment) -> String {
+        self.0.tickets.of(enrollment, &self.0.settings.addresses)
+    }
+}

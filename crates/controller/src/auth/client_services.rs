@@ -1,0 +1,218 @@
+//! What a client may see of the network: its services, their routers and terminators, its own
+//! routers (protocol: auth 17.4, 17.6). There is no exception for administrators.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use roaring::RoaringBitmap;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::edge_router::{COLLECTION as ROUTERS, OwnEdgeRouterDetail};
+use weft_contract::resource::service::{COLLECTION as SERVICES, ServiceDetail, ServiceEdgeRouters};
+use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorClientDetail};
+use weft_contract::{Action, Api, Subject};
+use weft_model::Id;
+use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
+
+use super::current::login_of;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::convert;
+use crate::domain::list;
+use crate::domain::resources::edge_router::{EdgeRouters, common};
+use crate::domain::resources::service::{Services, WantedConfigs, permissions, shown};
+use crate::domain::resources::terminator::Terminators;
+use crate::domain::view::Context;
+use crate::{Caller, Controller, Failure};
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Client, "listServices", list_services),
+    (Api::Client, "detailService", detail_service),
+    (Api::Client, "listServiceEdgeRouters", service_routers),
+    (Api::Client, "listServiceTerminators", service_terminators),
+    (Api::Client, "getCurrentIdentityEdgeRouters", own_routers),
+    (Api::Management, "listServices", list_as),
+];
+
+/// The services an identity may dial or host, ordered by id.
+fn services_of(context: &Context, identity: &str) -> Vec<Arc<Service>> {
+    let snapshot = context.snapshot();
+    let id = Id::new(identity);
+    let of = |policy_type| snapshot.services_of(&id, policy_type);
+    let ordinals: RoaringBitmap = of(PolicyType::Dial) | of(PolicyType::Bind);
+    let mut found: Vec<_> = snapshot.entities::<Service>(&ordinals).cloned().collect();
+    found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+    found
+}
+
+/// A service as this identity sees it.
+fn detail_for(
+    context: &Context,
+    identity: &str,
+    wanted: &WantedConfigs,
+    service: &Service,
+) -> ServiceDetail {
+    let view = context.view();
+    let record = view.get::<Identity>(identity).map(|identity| &**identity);
+    let config = wanted.data(view, record, service);
+    shown(context, service, permissions(view, identity, &service.base.id), config)
+}
+
+fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let identity = login_of(&caller)?.identity.clone();
+        let context = controller.context(&caller);
+        let found = services_of(&context, &identity);
+        list::run(found.len(), move || {
+            let roles = list::role_filter(&call.query)?;
+            let wanted = WantedConfigs::of_request(&context, &call.query);
+            let candidates = found.iter().filter(|it| list::has_roles(&roles, &***it));
+            let listed = list::select::<Services>(&context, &caller, &call.query, candidates)?;
+            let rows = listed.rows.iter();
+            let details: Vec<_> =
+                rows.map(|row| detail_for(&context, &identity, &wanted, row.record())).collect();
+            list::reply::<Services>(&listed, &details)
+        })
+        .await
+    }
+    .boxed()
+}
+
+/// The management list: every service, or with `asIdentity` those of an identity, with the
+/// configs that are asked for.
+fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let snapshot = Arc::clone(context.snapshot());
+        let as_identity = match call.query.get("asIdentity").filter(|text| !text.is_empty()) {
+            Some(text) if caller.may(Subject::Identity, Action::Read) => {
+                let found = snapshot.by_id_or_name::<Identity>(text);
+                let found = found.ok_or_else(|| Failure::not_found("identity", text))?;
+                Some(found.base.id.to_string())
+            }
+            Some(_) => return Err(Failure::unauthorized("asIdentity needs identity.read")),
+            None => None,
+        };
+        let count = snapshot.table(weft_model::Kind::Service).len();
+        list::run(count, move || {
+            let roles = list::role_filter(&call.query)?;
+            let wanted = WantedConfigs::of_request(&context, &call.query);
+            let found: Vec<Arc<Service>> = match &as_identity {
+                Some(identity) => services_of(&context, identity),
+                None => context.view().all::<Service>().cloned().collect(),
+            };
+            let identity = as_identity.or_else(|| caller.identity().map(str::to_owned));
+            let identity = identity.unwrap_or_default();
+            let candidates = found.iter().filter(|it| list::has_roles(&roles, &***it));
+            let listed = list::select::<Services>(&context, &caller, &call.query, candidates)?;
+            let rows = listed.rows.iter();
+            let details: Vec<_> =
+                rows.map(|row| detail_for(&context, &identity, &wanted, row.record())).collect();
+            list::reply::<Services>(&listed, &details)
+        })
+        .await
+    }
+    .boxed()
+}
+
+/// A service that the caller may dial or host.
+fn permitted(context: &Context, caller: &Caller, id: &str) -> Result<Arc<Service>, Failure> {
+    let login = login_of(caller)?;
+    let service = context.view().get::<Service>(id).filter(|service| !service.is_fabric_only);
+    let permitted = service.filter(|service| {
+        permissions(context.view(), &login.identity, &service.base.id) != [DialBind::Invalid]
+    });
+    permitted.cloned().ok_or_else(|| Failure::not_found("service", id))
+}
+
+fn detail_service(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let service = permitted(&context, &caller, call.id(0))?;
+        let wanted = WantedConfigs::of_request(&context, &call.query);
+        let identity = &login_of(&caller)?.identity;
+        Reply::detail(&detail_for(&context, identity, &wanted, &service))
+    }
+    .boxed()
+}
+
+/// The verified routers over which an identity may use a service, ordered by id.
+pub(crate) fn routers_between(context: &Context, identity: &str, service: &Id) -> Vec<Arc<Router>> {
+    let snapshot = context.snapshot();
+    let ordinals = snapshot.routers_between(&Id::new(identity), service);
+    let verified = snapshot.entities::<Router>(&ordinals).filter(|it| it.is_verified);
+    let mut found: Vec<_> = verified.cloned().collect();
+    found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+    found
+}
+
+fn service_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let service = permitted(&context, &caller, call.id(0))?;
+        let identity = &login_of(&caller)?.identity;
+        let routers = routers_between(&context, identity, &service.base.id);
+        let edge_routers = routers.iter().map(|router| common(&context, router)).collect();
+        Reply::detail(&ServiceEdgeRouters { edge_routers })
+    }
+    .boxed()
+}
+
+fn service_terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let service = permitted(&context, &caller, call.id(0))?;
+        let link = Terminator::SERVICE;
+        let mut found = context.view().referring::<Terminator>(link, service.base.id.as_str());
+        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+        let listed =
+            list::select::<Terminators>(&context, &caller, &call.query, found.into_iter())?;
+        let details: Vec<_> = listed
+            .rows
+            .iter()
+            .map(|row| {
+                let it = row.record();
+                TerminatorClientDetail {
+                    base: convert::base(TERMINATORS, &it.base, &[]),
+                    identity: it.instance_id.to_string(),
+                    router_id: it.router_id.to_string(),
+                    service: convert::mention::<Service>(context.view(), SERVICES, &it.service_id),
+                    service_id: it.service_id.to_string(),
+                }
+            })
+            .collect();
+        list::reply::<Terminators>(&listed, &details)
+    }
+    .boxed()
+}
+
+/// The routers the caller may connect to: an administrator may connect to every verified one.
+fn own_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let snapshot = context.snapshot();
+        let login = login_of(&caller)?;
+        let mut found: Vec<&Arc<Router>> = match login.is_admin {
+            true => snapshot.list::<Router>().filter(|it| it.is_verified).collect(),
+            false => {
+                let ordinals = snapshot.routers_of_identity(&Id::new(&login.identity));
+                let routers = ordinals.iter().filter_map(|ordinal| snapshot.at::<Router>(ordinal));
+                routers.filter(|it| it.is_verified).collect()
+            }
+        };
+        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+        let listed =
+            list::select::<EdgeRouters>(&context, &caller, &call.query, found.into_iter())?;
+        let details: Vec<_> = listed
+            .rows
+            .iter()
+            .map(|row| {
+                let mut router = common(&context, row.record());
+                router.hostname.clear();
+                let base = convert::base(ROUTERS, &row.record().base, &["edge-router-policies"]);
+                OwnEdgeRouterDetail { base, router }
+            })
+            .collect();
+        list::reply::<EdgeRouters>(&listed, &details)
+    }
+    .boxed()
+}

@@ -1,0 +1,260 @@
+//! The caller's own session and identity (protocol: auth 9.5, 12.3, 17.3, 17.4).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use weft_contract::entity::{Base, Link, links};
+use weft_contract::resource::identity::COLLECTION as IDENTITIES;
+use weft_contract::resource::session::{
+    ApiSessionDetail, AuthQuery, COLLECTION, ServiceUpdates, SessionCertificateBody,
+    SessionCertificateCreated, SessionCertificateDetail,
+};
+use weft_contract::{Api, ErrorCode, Verb};
+use weft_identity::{CertificateRequest, Leaf, SpiffeId, to_pem};
+use weft_model::Id;
+use weft_model::entity::{ApiSession, Authenticator, Identity, SessionCertificate};
+
+use super::{login, resolve};
+use crate::clock::system_time;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::convert;
+use crate::domain::resource::{Readable, require};
+use crate::domain::resources::identity::Identities;
+use crate::domain::view::View;
+use crate::{Caller, Controller, Failure, Login};
+
+const CERTIFICATES: &str = "current-api-session/certificates";
+/// Life of a certificate of a session (protocol: auth 2.4).
+const CERTIFICATE_LIFE: Duration = Duration::from_secs(12 * 3600);
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "getCurrentAPISession", session),
+    (Api::Client, "getCurrentAPISession", session),
+    (Api::Management, "deleteCurrentAPISession", end_session),
+    (Api::Client, "deleteCurrentAPISession", end_session),
+    (Api::Management, "getCurrentIdentity", identity),
+    (Api::Client, "getCurrentIdentity", identity),
+    (Api::Client, "listCurrentApiSessionCertificates", list_certificates),
+    (Api::Client, "createCurrentApiSessionCertificate", create_certificate),
+    (Api::Client, "detailCurrentApiSessionCertificate", detail_certificate),
+    (Api::Client, "deleteCurrentApiSessionCertificate", delete_certificate),
+    (Api::Client, "listServiceUpdates", service_updates),
+];
+
+/// The login of a caller that passed the gate.
+pub(crate) fn login_of(caller: &Caller) -> Result<&Login, Failure> {
+    caller.login().ok_or_else(|| Failure::unauthorized("the operation needs a session"))
+}
+
+/// The stored session of a caller.
+pub(crate) fn session_of(
+    controller: &Controller,
+    caller: &Caller,
+) -> Result<Arc<ApiSession>, Failure> {
+    let login = login_of(caller)?;
+    let session = controller.sessions().by_id(&login.session.id);
+    session.ok_or_else(|| Failure::unauthorized("the session has ended"))
+}
+
+/// A session as the API shows it; `own` adds when it ends.
+pub(crate) fn shown(controller: &Controller, session: &ApiSession, own: bool) -> ApiSessionDetail {
+    let snapshot = controller.snapshot();
+    let view = View::of(&snapshot);
+    let last = controller.sessions().last_activity(session);
+    let timeout = controller.sessions().timeout();
+    let authenticator = view.get::<Authenticator>(session.authenticator_id.as_str());
+    let cert = authenticator.and_then(|it| it.cert.as_ref());
+    let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+    ApiSessionDetail {
+        base: Base {
+            links: links(COLLECTION, session.base.id.as_str(), &["sessions"]),
+            ..convert::base(COLLECTION, &session.base, &["sessions"])
+        },
+        auth_queries: auth_queries(&resolve::outstanding(&snapshot, session), session),
+        authenticator_id: session.authenticator_id.to_string(),
+        cached_last_activity_at: convert::time(last),
+        config_types: convert::ids(&session.config_types),
+        identity: convert::mention::<Identity>(view, IDENTITIES, &session.identity_id),
+        identity_id: session.identity_id.to_string(),
+        improper_client_cert_chain: session.improper_client_cert_chain,
+        ip_address: session.ip_address.clone(),
+        is_cert_extend_requested: cert.is_some_and(|cert| cert.is_extend_requested),
+        is_cert_extendable: session.is_cert_extendable,
+        is_cert_key_roll_requested: cert.is_some_and(|cert| cert.is_key_roll_requested),
+        is_mfa_complete: session.is_mfa_complete,
+        is_mfa_required: session.is_mfa_required,
+        last_activity_at: convert::time(last),
+        token: session.token.to_string(),
+        expiration_seconds: own.then_some(seconds),
+        expires_at: own.then(|| convert::time(last.plus(timeout))),
+    }
+}
+
+/// What is still asked of the client: the code first, then the token (protocol: auth 9.5).
+fn auth_queries(outstanding: &resolve::Outstanding, session: &ApiSession) -> Vec<AuthQuery> {
+    let totp = outstanding.totp.then(|| AuthQuery {
+        type_id: "MFA".into(),
+        provider: "ziti".into(),
+        http_method: "POST".into(),
+        http_url: "./authenticate/mfa".into(),
+        format: "alphaNumeric".into(),
+        min_length: Some(4),
+        max_length: Some(6),
+        is_totp_enrolled: Some(session.is_mfa_required),
+        ..AuthQuery::default()
+    });
+    let token = outstanding.signer.as_ref().map(|signer| AuthQuery {
+        type_id: "EXT-JWT".into(),
+        provider: "url".into(),
+        id: signer.to_string(),
+        ..AuthQuery::default()
+    });
+    totp.into_iter().chain(token).collect()
+}
+
+fn session(controller: Controller, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let session = session_of(&controller, &caller)?;
+        let mut detail = shown(&controller, &session, true);
+        detail.base.links = BTreeMap::from([
+            ("self".to_owned(), Link::to("current-api-session")),
+            ("current-identity".to_owned(), Link::to("current-identity")),
+        ]);
+        Reply::detail(&detail)
+    }
+    .boxed()
+}
+
+fn end_session(controller: Controller, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let session = session_of(&controller, &caller)?;
+        controller.sessions().end(std::slice::from_ref(&session.base.id));
+        Reply::empty()
+    }
+    .boxed()
+}
+
+fn identity(controller: Controller, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let login = login_of(&caller)?;
+        let context = controller.context(&caller);
+        let record = require::<Identities>(context.view(), &login.identity)?;
+        let mut detail = Identities::detail(&context, record);
+        detail.base.links = BTreeMap::from([
+            ("self".to_owned(), Link::to("current-identity")),
+            ("mfa".to_owned(), Link::to("current-identity/mfa")),
+        ]);
+        Reply::detail(&detail)
+    }
+    .boxed()
+}
+
+fn shown_certificate(certificate: &SessionCertificate) -> SessionCertificateDetail {
+    SessionCertificateDetail {
+        base: Base {
+            links: links(CERTIFICATES, certificate.id.as_str(), &[]),
+            created_at: convert::time(certificate.created_at),
+            id: certificate.id.to_string(),
+            updated_at: convert::time(certificate.created_at),
+            ..Base::default()
+        },
+        certificate: certificate.cert_pem.clone(),
+        fingerprint: certificate.fingerprint.to_string(),
+        subject: certificate.subject.clone(),
+        valid_from: convert::time(certificate.not_before),
+        valid_to: convert::time(certificate.not_after),
+    }
+}
+
+fn list_certificates(controller: Controller, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let session = session_of(&controller, &caller)?;
+        let details: Vec<_> = session.certificates.iter().map(shown_certificate).collect();
+        Reply::whole_list(&details)
+    }
+    .boxed()
+}
+
+fn detail_certificate(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let session = session_of(&controller, &caller)?;
+        let found = session.certificates.iter().find(|it| it.id == call.id(0));
+        let found =
+            found.ok_or_else(|| Failure::not_found("API session certificate", call.id(0)))?;
+        Reply::detail(&shown_certificate(found))
+    }
+    .boxed()
+}
+
+/// A certificate that proves the session to routers for twelve hours (protocol: auth 12.3).
+fn create_certificate(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: SessionCertificateBody = call.decode(Verb::Create)?;
+        let session = session_of(&controller, &caller)?;
+        let csr = body.csr.unwrap_or_default();
+        let now = controller.now();
+        let keys = &controller.settings().keys;
+        let refused = |error: weft_identity::Error| {
+            Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
+        };
+        let request = CertificateRequest::from_pem(&csr).map_err(refused)?;
+        let id = controller.ids().entity();
+        let identity = session.identity_id.as_str();
+        let name = SpiffeId::api_session(
+            &keys.trust_domain,
+            identity,
+            session.base.id.as_str(),
+            id.as_str(),
+        );
+        let at = system_time(now);
+        let leaf = Leaf::for_session(&request, identity, &name, CERTIFICATE_LIFE, at);
+        let leaf = leaf.and_then(|leaf| keys.authority.issue(&leaf)).map_err(refused)?;
+        let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
+        let kept = SessionCertificate {
+            id: id.clone(),
+            cert_pem: chain.clone(),
+            ..login::certificate(&controller, &leaf, now)
+        };
+        controller.sessions().add_certificate(&session.base.id, kept, now);
+        Reply::created_with(&SessionCertificateCreated {
+            links: links(CERTIFICATES, id.as_str(), &[]),
+            id: id.to_string(),
+            certificate: chain,
+            cas: keys.bundle.to_pem(),
+        })
+    }
+    .boxed()
+}
+
+fn delete_certificate(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let session = session_of(&controller, &caller)?;
+        let id = Id::new(call.id(0));
+        if !session.certificates.iter().any(|it| it.id == id) {
+            return Err(Failure::not_found("API session certificate", call.id(0)));
+        }
+        controller.sessions().change(&session.base.id, controller.now(), |session| {
+            session.certificates.retain(|it| it.id != id);
+        });
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// When the services of the caller last changed (protocol: auth 17.3).
+fn service_updates(controller: Controller, caller: Caller, _call: Call) -> Answer {
+    async move {
+        let login = login_of(&caller)?;
+        let created = controller.sessions().by_id(&login.session.id);
+        let created = created.map_or(controller.started(), |it| it.base.created_at);
+        let snapshot = controller.snapshot();
+        let ordinal = snapshot.ordinal_of::<Identity>(&Id::new(&login.identity));
+        let changed = ordinal.and_then(|ordinal| controller.service_changes().last(ordinal));
+        let at = changed.unwrap_or_else(|| created.max(controller.started()));
+        Reply::detail(&ServiceUpdates { last_change_at: convert::time(at) })
+    }
+    .boxed()
+}

@@ -1,0 +1,271 @@
+//! Enrollment: a one-time ticket becomes a certificate or a password (protocol: auth 5;
+//! edge-control-plane 17.1).
+//!
+//! Certificates are issued and passwords hashed before the operation is decided; the decide
+//! function checks that the ticket is still there and takes it away in the same change, so that it
+//! works once.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures::FutureExt as _;
+use weft_contract::resource::enrollment::{
+    EnrollBody, EnrollOttBody, EnrollRouterBody, EnrollmentCerts, method,
+};
+use weft_contract::{Api, ErrorCode, Verb, headers};
+use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, SpiffeId, to_pem};
+use weft_model::entity::{
+    Authenticator, Enrollment, EnrollmentMethod, Identity, Router, UpdbCredential,
+};
+use weft_model::{Base, Kind};
+
+use crate::clock::system_time;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::decision::Decision;
+use crate::domain::resources::authenticator::{check_password, credential, hash};
+use crate::domain::resources::server;
+use crate::{Caller, Controller, Failure};
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Client, "enroll", enroll),
+    (Api::Client, "enrollOtt", enroll_ott),
+    (Api::Client, "enrollErOtt", enroll_router),
+];
+
+/// What one who enrolls sends, from whichever body it came.
+#[derive(Default)]
+struct Sent {
+    client_csr: Option<String>,
+    router_csr: Option<String>,
+    server_csr: Option<String>,
+    password: Option<String>,
+}
+
+/// `POST /enroll`: the method is in the query or follows from the ticket (protocol: auth 5.2, 5.3).
+fn enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let token = call.query.get("token").unwrap_or_default().to_owned();
+        let wanted = call.query.get("method").filter(|word| !word.is_empty()).map(str::to_owned);
+        match wanted.as_deref() {
+            Some(method::CA) => return Err(ErrorCode::EnrollmentNoValidCas.into()),
+            Some(method::TOKEN) => return Err(ErrorCode::InvalidEnrollmentNotAllowed.into()),
+            _ => {}
+        }
+        let sent = read(&call)?;
+        complete(&controller, &caller, &token, wanted.as_deref(), sent).await
+    }
+    .boxed()
+}
+
+fn read(call: &Call) -> Result<Sent, Failure> {
+    match call.media.as_deref() {
+        Some(media) if headers::RAW_ENROLL_TYPES.contains(&media) => {
+            let text = std::str::from_utf8(&call.body).map_err(|_| {
+                Failure::because(ErrorCode::MissingOrInvalidCsr, "the body is not PEM")
+            })?;
+            let csr = (!text.trim().is_empty()).then(|| text.to_owned());
+            Ok(Sent { client_csr: csr, ..Sent::default() })
+        }
+        Some(headers::JSON) => {
+            let body: EnrollBody = call.decode_optional(Verb::Create)?;
+            Ok(Sent {
+                client_csr: body.client_csr,
+                router_csr: body.cert_csr,
+                server_csr: body.server_cert_csr,
+                password: body.password.map(|password| password.expose().to_owned()),
+            })
+        }
+        _ => Err(Failure::because(
+            ErrorCode::InvalidContentType,
+            "send application/json, or a request as application/x-pem-file or text/plain",
+        )),
+    }
+}
+
+fn enroll_ott(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: EnrollOttBody = call.decode(Verb::Create)?;
+        let sent = Sent { client_csr: body.client_csr, ..Sent::default() };
+        let token = body.token.unwrap_or_default();
+        complete(&controller, &caller, &token, Some(method::OTT), sent).await
+    }
+    .boxed()
+}
+
+fn enroll_router(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: EnrollRouterBody = call.decode(Verb::Create)?;
+        let sent =
+            Sent { router_csr: body.client_csr, server_csr: body.server_csr, ..Sent::default() };
+        let token = body.token.unwrap_or_default();
+        complete(&controller, &caller, &token, Some(method::EDGE_ROUTER), sent).await
+    }
+    .boxed()
+}
+
+/// Finds the ticket and does what it is for.
+async fn complete(
+    controller: &Controller,
+    caller: &Caller,
+    token: &str,
+    wanted: Option<&str>,
+    sent: Sent,
+) -> Result<Reply, Failure> {
+    let snapshot = controller.snapshot();
+    let enrollment = snapshot.enrollment_by_token(token).cloned();
+    let enrollment = enrollment.ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
+    if wanted.is_some_and(|word| word != enrollment.method.as_str()) {
+        return Err(ErrorCode::InvalidEnrollMethod.into());
+    }
+    if enrollment.expires_at <= controller.now() {
+        return Err(ErrorCode::EnrollmentExpired.into());
+    }
+    match enrollment.method {
+        EnrollmentMethod::Ott => ott(controller, caller, enrollment, sent).await,
+        EnrollmentMethod::Updb => updb(controller, caller, enrollment, sent).await,
+        EnrollmentMethod::Erott | EnrollmentMethod::Trott => {
+            router(controller, caller, enrollment, sent).await
+        }
+        EnrollmentMethod::Ottca => Err(ErrorCode::EnrollmentCaNotValid.into()),
+    }
+}
+
+/// The ticket, if nobody used or changed it since it was looked at.
+fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
+    let current = decision.tip().get::<Enrollment>(&enrollment.base.id);
+    if current.is_none_or(|current| current.token != enrollment.token) {
+        return Err(ErrorCode::InvalidEnrollmentToken.into());
+    }
+    decision.delete(Kind::Enrollment, &enrollment.base.id)
+}
+
+fn parse_csr(text: Option<&str>) -> Result<CertificateRequest, Failure> {
+    let text = text.filter(|text| !text.trim().is_empty());
+    let text = text.ok_or_else(|| {
+        Failure::because(ErrorCode::MissingOrInvalidCsr, "a certificate signing request is missing")
+    })?;
+    CertificateRequest::from_pem(text)
+        .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
+}
+
+/// A certificate of the edge signer, with its chain in PEM.
+fn issue(controller: &Controller, leaf: &Leaf) -> Result<(Certificate, String), Failure> {
+    let keys = &controller.settings().keys;
+    let issued = keys
+        .authority
+        .issue(leaf)
+        .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))?;
+    let chain = to_pem(keys.bundle.chain_of(&issued).iter());
+    Ok((issued, chain))
+}
+
+/// An identity gets a certificate of the network.
+async fn ott(
+    controller: &Controller,
+    caller: &Caller,
+    enrollment: Arc<Enrollment>,
+    sent: Sent,
+) -> Result<Reply, Failure> {
+    let identity = enrollment.identity_id.clone().unwrap_or_default();
+    let request = parse_csr(sent.client_csr.as_deref())?;
+    let name = SpiffeId::identity(&controller.settings().keys.trust_domain, identity.as_str());
+    let now: SystemTime = system_time(controller.now());
+    let (issued, chain) = issue(controller, &Leaf::for_identity(&request, &name, now))?;
+    let authenticator = Authenticator {
+        base: Base::new(controller.ids().entity(), controller.now()),
+        identity_id: identity,
+        updb: None,
+        cert: Some(credential(&issued, &chain, true)),
+    };
+    controller
+        .decide(caller, move |decision| {
+            take(decision, &enrollment)?;
+            decision.put(authenticator.clone());
+            Ok(())
+        })
+        .await?;
+    Reply::detail(&EnrollmentCerts {
+        cert: chain,
+        controllers: vec![server::shown(controller, Api::Client)],
+        ..EnrollmentCerts::default()
+    })
+}
+
+/// An identity gets a name and password; the name is the one in the ticket.
+async fn updb(
+    controller: &Controller,
+    caller: &Caller,
+    enrollment: Arc<Enrollment>,
+    sent: Sent,
+) -> Result<Reply, Failure> {
+    let password = sent.password;
+    let password =
+        password.ok_or_else(|| Failure::field("password", "password is required", ""))?;
+    let (hashed, _) = hash(controller, &password).await?;
+    let identity_id = enrollment.identity_id.clone().unwrap_or_default();
+    let username = enrollment.username.clone().unwrap_or_default();
+    let authenticator = Authenticator {
+        base: Base::new(controller.ids().entity(), controller.now()),
+        identity_id,
+        updb: Some(UpdbCredential {
+            username: username.clone(),
+            password: hashed.password,
+            salt: hashed.salt,
+        }),
+        cert: None,
+    };
+    controller
+        .decide(caller, move |decision| {
+            take(decision, &enrollment)?;
+            let id = &authenticator.identity_id;
+            let identity = decision.require::<Identity>("identityId", id)?;
+            check_password(decision.tip(), identity, &password)?;
+            decision.put(authenticator.clone());
+            Ok(())
+        })
+        .await?;
+    Reply::detail(&EnrollmentCerts {
+        username: username.to_string(),
+        controllers: vec![server::shown(controller, Api::Client)],
+        ..EnrollmentCerts::default()
+    })
+}
+
+/// A router gets its client and server certificates. Its id is the common name it asks for.
+async fn router(
+    controller: &Controller,
+    caller: &Caller,
+    enrollment: Arc<Enrollment>,
+    sent: Sent,
+) -> Result<Reply, Failure> {
+    let id = enrollment.router_id.clone().unwrap_or_default();
+    let client = parse_csr(sent.router_csr.as_deref())?;
+    let server = parse_csr(sent.server_csr.as_deref())?;
+    if client.common_name() != Some(id.as_str()) {
+        return Err(ErrorCode::EdgeRouterEnrollCommonNameInvalid.into());
+    }
+    let now = system_time(controller.now());
+    let (issued, cert) = issue(controller, &Leaf::for_router(&client, Purpose::Client, now))?;
+    let (_, server_cert) = issue(controller, &Leaf::for_router(&server, Purpose::Server, now))?;
+    let kept = cert.clone();
+    controller
+        .decide(caller, move |decision| {
+            take(decision, &enrollment)?;
+            let current = decision.tip().get::<Router>(&id);
+            let mut router = current
+                .map(|router| (**router).clone())
+                .ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
+            router.fingerprint = Some(issued.fingerprint().into());
+            router.cert_pem.clone_from(&kept);
+            router.unverified_fingerprint = None;
+            router.unverified_cert_pem.clear();
+            router.is_verified = true;
+            router.base.updated_at = decision.now();
+            decision.put(router);
+            Ok(())
+        })
+        .await?;
+    let ca = controller.settings().keys.bundle.to_pem();
+    Reply::detail(&EnrollmentCerts { ca, cert, server_cert, ..EnrollmentCerts::default() })
+}

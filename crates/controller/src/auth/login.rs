@@ -1,0 +1,281 @@
+//! `POST /authenticate`: sessions with opaque tokens, by password or certificate
+//! (protocol: auth 8, 9).
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use futures::FutureExt as _;
+use rustls_pki_types::CertificateDer;
+use weft_contract::resource::session::{AuthenticateBody, method};
+use weft_contract::{Api, Cause, ErrorCode, Verb, headers};
+use weft_identity::{Certificate, TrustBundle, Usage, Verify};
+use weft_model::entity::{
+    ApiSession, AuthPolicy, Authenticator, Ca, EnvInfo, Identity, SdkInfo, SessionCertificate,
+};
+use weft_model::{Base, Id, Snapshot, Timestamp};
+
+use super::password::{self, Hashed};
+use super::sessions::Told;
+use crate::clock::system_time;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::resources::identity_state::disable_in;
+use crate::domain::resources::service::WantedConfigs;
+use crate::domain::view::View;
+use crate::{Caller, Controller, Failure};
+
+/// The operation.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
+
+/// A first factor that was shown.
+struct Shown {
+    authenticator: Id,
+    identity: Arc<Identity>,
+    is_cert_extendable: bool,
+    extend_requested: bool,
+    improper_chain: bool,
+    leaf: Option<Certificate>,
+}
+
+fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
+        let shown = match call.query.get("method") {
+            Some(method::PASSWORD) => by_password(&controller, &body).await?,
+            Some(method::CERT) => by_certificate(&controller, &caller)?,
+            // There are no external signers whose tokens could be believed.
+            Some(method::EXT_JWT) => return Err(ErrorCode::InvalidAuth.into()),
+            Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
+            None => return Err(Failure::field("method", "method in query is required", "")),
+        };
+        let session = open(&controller, &caller, &body, &shown);
+        let detail = super::current::shown(&controller, &session, true);
+        let mut reply =
+            Reply::detail(&detail)?.with_header(headers::SESSION, session.token.to_string());
+        if shown.extend_requested {
+            reply = reply.with_header(headers::EXTEND_REQUESTED, "true");
+        }
+        Ok(reply)
+    }
+    .boxed()
+}
+
+/// 401, the same for an unknown name, a wrong password, a disabled identity.
+fn refused() -> Failure {
+    ErrorCode::InvalidAuth.into()
+}
+
+impl From<password::Error> for Failure {
+    fn from(error: password::Error) -> Self {
+        match error {
+            password::Error::Busy => ErrorCode::ServerTooManyRequests.into(),
+            password::Error::Failed => Failure::unhandled(error.to_string()),
+        }
+    }
+}
+
+fn policy_of(snapshot: &Snapshot, identity: &Identity) -> AuthPolicy {
+    let policy = snapshot.get::<AuthPolicy>(&identity.auth_policy_id);
+    policy.map(|policy| (**policy).clone()).unwrap_or_default()
+}
+
+async fn by_password(controller: &Controller, body: &AuthenticateBody) -> Result<Shown, Failure> {
+    let required = |field: &str| Failure::field(field, format!("{field} in body is required"), "");
+    let username = body.username.as_ref().ok_or_else(|| required("username"))?;
+    let password = body.password.as_ref().ok_or_else(|| required("password"))?;
+    let snapshot = controller.snapshot();
+    let found = snapshot.authenticator_by_username(username.as_str()).cloned();
+    let stored = found
+        .as_ref()
+        .and_then(|it| it.updb.as_ref())
+        .map(|updb| Hashed { password: updb.password.clone(), salt: updb.salt.clone() });
+    let is_right = controller.hasher().verify(password.expose(), stored.as_ref()).await?;
+    // What was read before the hash may have changed meanwhile.
+    let snapshot = controller.snapshot();
+    let authenticator = found
+        .and_then(|it| snapshot.get::<Authenticator>(&it.base.id).cloned().filter(|now| *now == it))
+        .ok_or_else(refused)?;
+    let identity = snapshot.get::<Identity>(&authenticator.identity_id).ok_or_else(refused)?;
+    let policy = policy_of(&snapshot, identity);
+    if identity.is_disabled(controller.now()) || !policy.updb.allowed {
+        return Err(refused());
+    }
+    if !is_right {
+        let limit = policy.updb.max_attempts;
+        if controller.lockouts().wrong(&authenticator.base.id, limit) {
+            let minutes = policy.updb.lockout_duration_minutes;
+            lock_out(controller, &identity.base.id, minutes.into()).await;
+        }
+        return Err(refused());
+    }
+    controller.lockouts().right(&authenticator.base.id);
+    Ok(Shown {
+        authenticator: authenticator.base.id.clone(),
+        identity: Arc::clone(identity),
+        is_cert_extendable: false,
+        extend_requested: false,
+        improper_chain: false,
+        leaf: None,
+    })
+}
+
+/// Too many wrong passwords: the identity is disabled as by an administrator.
+async fn lock_out(controller: &Controller, identity: &Id, minutes: i64) {
+    let id = identity.clone();
+    let longest = controller.settings().durations.longest_token;
+    let done = controller
+        .decide(&Caller::system(), move |decision| {
+            if let Some(identity) = decision.tip().get::<Identity>(&id) {
+                disable_in(decision, identity, minutes, longest);
+            }
+            Ok(())
+        })
+        .await;
+    match done {
+        Ok(_) => tracing::warn!(%identity, "disabled after too many wrong passwords"),
+        Err(error) => tracing::error!(%identity, %error, "could not be disabled"),
+    }
+}
+
+fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Shown, Failure> {
+    let chain = &caller.origin.certificates;
+    let leaf = chain.first().ok_or_else(refused)?;
+    let now = controller.now();
+    let snapshot = controller.snapshot();
+    let Some(improper_chain) = is_vouched_for(controller, &snapshot, chain) else {
+        tracing::debug!(
+            fingerprint = leaf.fingerprint(),
+            "login with a certificate of nobody known"
+        );
+        return Err(refused());
+    };
+    let authenticator =
+        snapshot.authenticator_by_fingerprint(leaf.fingerprint()).ok_or_else(refused)?;
+    let identity = snapshot.get::<Identity>(&authenticator.identity_id).ok_or_else(refused)?;
+    let policy = policy_of(&snapshot, identity);
+    let expired = !leaf.is_valid_at(system_time(now));
+    if identity.is_disabled(now)
+        || !policy.cert.allowed
+        || (expired && !policy.cert.allow_expired_certs)
+    {
+        return Err(refused());
+    }
+    let cert = authenticator.cert.as_ref();
+    Ok(Shown {
+        authenticator: authenticator.base.id.clone(),
+        identity: Arc::clone(identity),
+        is_cert_extendable: cert.is_some_and(|cert| cert.is_issued_by_network),
+        extend_requested: cert.is_some_and(|cert| cert.is_extend_requested),
+        improper_chain,
+        leaf: Some(leaf.clone()),
+    })
+}
+
+/// Whether the leaf leads to somebody we believe, the dates of the leaf aside (protocol: auth
+/// 9.2): the roots of the CA bundle; its intermediates, when the client left them out (true); or a
+/// verified third-party CA.
+pub(crate) fn is_vouched_for(
+    controller: &Controller,
+    snapshot: &Snapshot,
+    chain: &[Certificate],
+) -> Option<bool> {
+    let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
+    let how = Verify { usage: Usage::Any, ignore_leaf_validity: true, intermediates: &[] };
+    let now = system_time(controller.now());
+    let bundle = &controller.settings().keys.bundle;
+    let leads_to = |trusted: &TrustBundle| trusted.verify(&der, how, now).is_ok();
+    if leads_to(&TrustBundle::new(bundle.roots().cloned())) {
+        return Some(false);
+    }
+    if leads_to(bundle) {
+        return Some(true);
+    }
+    let enabled = snapshot.list::<Ca>().filter(|ca| ca.is_verified && ca.is_auth_enabled);
+    let first = enabled
+        .filter_map(|ca| Certificate::from_pem(ca.cert_pem.as_bytes()).ok()?.into_iter().next());
+    leads_to(&TrustBundle::new(first)).then_some(false)
+}
+
+/// Opens the session of a login.
+fn open(
+    controller: &Controller,
+    caller: &Caller,
+    body: &AuthenticateBody,
+    shown: &Shown,
+) -> Arc<ApiSession> {
+    let now = controller.now();
+    let snapshot = controller.snapshot();
+    let wanted = body.config_types.iter().flatten().map(String::as_str);
+    let told = Told {
+        sdk: body.sdk_info.clone().unwrap_or_default(),
+        env: body.env_info.clone().unwrap_or_default(),
+    };
+    let certificates = shown.leaf.iter().map(|leaf| certificate(controller, leaf, now)).collect();
+    let session = ApiSession {
+        base: Base::new(controller.ids().ordered(now), now),
+        token: controller.ids().token().as_str().into(),
+        identity_id: shown.identity.base.id.clone(),
+        authenticator_id: shown.authenticator.clone(),
+        config_types: WantedConfigs::of(View::of(&snapshot), wanted).into_ids(),
+        ip_address: caller.origin.remote.map(|it| it.ip().to_string()).unwrap_or_default(),
+        is_mfa_required: super::resolve::has_mfa(&snapshot, &shown.identity.base.id),
+        is_mfa_complete: false,
+        mfa_passed_at: None,
+        is_cert_extendable: shown.is_cert_extendable,
+        improper_client_cert_chain: shown.improper_chain,
+        last_activity_at: now,
+        sdk_info: body.sdk_info.as_ref().map(|_| sdk_info(&told)),
+        env_info: body.env_info.as_ref().map(|_| env_info(&told)),
+        certificates,
+    };
+    controller.sessions().put_told(&shown.identity.base.id, told);
+    let is_complete = super::resolve::is_complete(&snapshot, &session);
+    controller.sessions().open(session, is_complete)
+}
+
+/// A certificate as a session keeps it.
+pub(crate) fn certificate(
+    controller: &Controller,
+    leaf: &Certificate,
+    now: Timestamp,
+) -> SessionCertificate {
+    let at = |time: std::time::SystemTime| {
+        Timestamp(0).plus(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+    };
+    SessionCertificate {
+        id: controller.ids().entity(),
+        fingerprint: leaf.fingerprint().into(),
+        cert_pem: leaf.to_pem(),
+        created_at: now,
+        not_before: at(leaf.not_before()),
+        not_after: at(leaf.not_after()),
+        subject: leaf.subject().to_owned(),
+    }
+}
+
+fn sdk_info(told: &Told) -> SdkInfo {
+    SdkInfo {
+        app_id: told.sdk.app_id.clone(),
+        app_version: told.sdk.app_version.clone(),
+        branch: told.sdk.branch.clone(),
+        revision: told.sdk.revision.clone(),
+        kind: told.sdk.r#type.clone(),
+        version: told.sdk.version.clone(),
+    }
+}
+
+fn env_info(told: &Told) -> EnvInfo {
+    EnvInfo {
+        arch: told.env.arch.clone(),
+        domain: told.env.domain.clone(),
+        hostname: told.env.hostname.clone(),
+        os: told.env.os.clone(),
+        os_release: told.env.os_release.clone(),
+        os_version: told.env.os_version.clone(),
+    }
+}
+
+/// A refused certificate, for operations that name the reason.
+pub(crate) fn certificate_refused(reason: &str) -> Failure {
+    Failure::new(ErrorCode::Unauthorized).with_cause(Cause::error(ErrorCode::Unhandled, reason))
+}

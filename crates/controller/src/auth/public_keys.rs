@@ -1,0 +1,45 @@
+//! The public keys that routers are given (protocol: edge-control-plane 7.2).
+
+use weft_identity::Certificate;
+use weft_model::entity::Ca;
+
+use crate::Controller;
+
+/// A public key of the data model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    /// Its name: lowercase hex SHA-1 of `data`.
+    pub kid: String,
+    /// The certificate in DER.
+    pub data: Vec<u8>,
+    /// Whether tokens are verified with it.
+    pub for_tokens: bool,
+    /// Whether client certificates are verified with it.
+    pub for_clients: bool,
+}
+
+impl PublicKey {
+    fn of(certificate: &Certificate, for_tokens: bool) -> Self {
+        Self {
+            kid: certificate.fingerprint().to_owned(),
+            data: certificate.der().to_vec(),
+            for_tokens,
+            for_clients: true,
+        }
+    }
+}
+
+impl Controller {
+    /// This controller's certificate, the roots of the CA bundle, and verified third-party CAs.
+    pub fn public_keys(&self) -> Vec<PublicKey> {
+        let keys = &self.settings().keys;
+        let mut found = vec![PublicKey::of(keys.session.leaf(), true)];
+        found.extend(keys.bundle.roots().map(|root| PublicKey::of(root, false)));
+        let snapshot = self.snapshot();
+        for ca in snapshot.list::<Ca>().filter(|ca| ca.is_verified) {
+            let parsed = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
+            found.extend(parsed.first().map(|certificate| PublicKey::of(certificate, false)));
+        }
+        found
+    }
+}

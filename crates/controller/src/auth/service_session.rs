@@ -1,0 +1,371 @@
+//! Service sessions: leave to dial or host one service within a login (protocol: auth 17.7;
+//! edge-control-plane 11.5, 13.2, 14.3). The token is signed; a stored record stands behind it and
+//! ends with the login.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use serde::Serialize;
+use weft_contract::entity::DialBind;
+use weft_contract::envelope::Pagination;
+use weft_contract::resource::service::COLLECTION as SERVICES;
+use weft_contract::resource::service_session::{
+    COLLECTION, SessionBody, SessionDetail, SessionEdgeRouter,
+};
+use weft_contract::resource::session::COLLECTION as API_SESSIONS;
+use weft_contract::{Api, EntityRef, ErrorCode, Links, Timestamp as TimeWord, Verb};
+use weft_model::entity::{ApiSession, Identity, PolicyType, Service, ServicePolicy, Session};
+use weft_model::filter::{PageRules, Table, Type, Value};
+use weft_model::{Base, Id, Kind, Snapshot, Timestamp};
+
+use super::client_services::routers_between;
+use super::current::session_of;
+use super::resolve::is_complete;
+use super::tokens::{AUDIENCE, SERVICE, ServiceClaims};
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::convert;
+use crate::domain::list;
+use crate::domain::resources::edge_router::common;
+use crate::domain::symbols::symbols;
+use crate::domain::view::Context;
+use crate::{Caller, Controller, Failure};
+
+/// Longest life of a service token; it ends with the login in any case.
+const TOKEN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Client, "createSession", create),
+    (Api::Client, "listSessions", list_own),
+    (Api::Client, "detailSession", detail),
+    (Api::Client, "deleteSession", delete),
+];
+
+static SYMBOLS: Table<Context, Session> = symbols!("sessions", Session {
+    Column::one("apiSession", Type::String, |_, it| Value::text(it.api_session_id.as_str()))
+        .public(),
+    Column::one("service", Type::String, |_, it| Value::text(it.service_id.as_str())).public(),
+    Column::one("type", Type::String, |_, it| Value::text(it.session_type.as_str())).public(),
+});
+
+/// The answer to a create: what is null there is null in the original too (protocol: auth 20.6).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Created {
+    #[serde(rename = "_links")]
+    links: Option<Links>,
+    created_at: Option<TimeWord>,
+    id: String,
+    updated_at: Option<TimeWord>,
+    api_session: Option<EntityRef>,
+    api_session_id: String,
+    edge_routers: Vec<SessionEdgeRouter>,
+    identity_id: String,
+    service: Option<EntityRef>,
+    service_id: String,
+    token: String,
+    r#type: DialBind,
+}
+
+fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: SessionBody = call.decode(Verb::Create)?;
+        let login = session_of(&controller, &caller)?;
+        let context = controller.context(&caller);
+        let word = body.session_type.unwrap_or(DialBind::Dial);
+        let session_type = PolicyType::parse(word.as_str())
+            .ok_or_else(|| Failure::field("type", "must be Dial or Bind", word.as_str()))?;
+        let id = body.service_id.unwrap_or_default();
+        let service = context.view().get::<Service>(&id).filter(|it| !it.is_fabric_only);
+        let service = service.ok_or_else(|| Failure::not_found("service", &id))?;
+        let identity = login.identity_id.as_str();
+        match granted(context.snapshot(), &login.identity_id, &service.base.id, session_type) {
+            Granted::Yes => {}
+            Granted::WithPosture => return Err(ErrorCode::InvalidPosture.into()),
+            Granted::No => return Err(Failure::field("serviceId", "service not found", id)),
+        }
+        let routers = edge_routers(&context, identity, &service.base.id);
+        if !routers.iter().any(|it| it.router.is_online) {
+            return Err(ErrorCode::NoEdgeRoutersAvailable.into());
+        }
+        let session = record(&controller, &login, &service.base.id, session_type);
+        Reply::created_with(&Created {
+            links: None,
+            created_at: None,
+            id: session.base.id.to_string(),
+            updated_at: None,
+            api_session: None,
+            api_session_id: login.base.id.to_string(),
+            edge_routers: routers,
+            identity_id: login.identity_id.to_string(),
+            service: None,
+            service_id: service.base.id.to_string(),
+            token: controller.service_token(&session)?,
+            r#type: word,
+        })
+    }
+    .boxed()
+}
+
+/// The stored session: one for each login, type and service; asked for again it is the same.
+fn record(
+    controller: &Controller,
+    login: &ApiSession,
+    service: &Id,
+    session_type: PolicyType,
+) -> Session {
+    let sessions = controller.sessions();
+    if let Some(known) = sessions.find_service(&login.base.id, session_type, service) {
+        return (*known).clone();
+    }
+    let now = controller.now();
+    let id = controller.ids().ordered(now);
+    let session = Session {
+        token: id.as_str().into(),
+        base: Base::new(id, now),
+        api_session_id: login.base.id.clone(),
+        identity_id: login.identity_id.clone(),
+        service_id: service.clone(),
+        session_type,
+    };
+    sessions.put_service(session.clone());
+    session
+}
+
+/// What the policies say of an identity and a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Granted {
+    No,
+    /// Only by policies with posture checks, of which this controller has no passing data.
+    WithPosture,
+    Yes,
+}
+
+fn granted(snapshot: &Snapshot, identity: &Id, service: &Id, session_type: PolicyType) -> Granted {
+    let between = snapshot.service_policies_between(identity, service);
+    let mut answer = Granted::No;
+    for (ordinal, _) in between.iter().filter(|(_, it)| it.policy_type == session_type) {
+        let side = ServicePolicy::POSTURE_CHECKS;
+        if snapshot.members(Kind::ServicePolicy, *ordinal, side).is_empty() {
+            return Granted::Yes;
+        }
+        answer = Granted::WithPosture;
+    }
+    answer
+}
+
+fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionEdgeRouter> {
+    let routers = routers_between(context, identity, service);
+    let usable = routers.iter().filter(|router| !router.disabled);
+    usable.map(|router| SessionEdgeRouter::new(common(context, router))).collect()
+}
+
+fn shown(context: &Context, session: &Session) -> Result<SessionDetail, Failure> {
+    let (identity, service) = (session.identity_id.as_str(), &session.service_id);
+    let api_session = session.api_session_id.as_str();
+    Ok(SessionDetail {
+        base: convert::base(COLLECTION, &session.base, &["route-path"]),
+        api_session: EntityRef::new(API_SESSIONS, api_session, ""),
+        api_session_id: api_session.to_owned(),
+        edge_routers: edge_routers(context, identity, service),
+        identity_id: identity.to_owned(),
+        service: convert::mention::<Service>(context.view(), SERVICES, service),
+        service_id: service.to_string(),
+        token: context.controller().service_token(session)?,
+        r#type: convert::policy_type(session.session_type),
+    })
+}
+
+fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let login = session_of(&controller, &caller)?;
+        let context = controller.context(&caller);
+        let found = controller.sessions().services_of(&login.base.id);
+        let selection = list::selection(&call.query, &SYMBOLS, &PageRules::LIST)?;
+        let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(&context, it)));
+        let details = listed.rows.iter().map(|row| shown(&context, row.record()));
+        let details = details.collect::<Result<Vec<_>, _>>()?;
+        let pagination = Pagination {
+            limit: listed.page.stated_limit(),
+            offset: listed.page.offset as i64,
+            total_count: listed.total as i64,
+        };
+        let names = SYMBOLS.public_names().map(str::to_owned).collect();
+        Reply::list(&details, pagination, names)
+    }
+    .boxed()
+}
+
+/// A service session of the caller's own login.
+fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Session>, Failure> {
+    let login = session_of(controller, caller)?;
+    let found = controller.sessions().service(id);
+    found
+        .filter(|session| session.identity_id == login.identity_id)
+        .ok_or_else(|| Failure::not_found("session", id))
+}
+
+fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let session = own(&controller, &caller, call.id(0))?;
+        Reply::detail(&shown(&controller.context(&caller), &session)?)
+    }
+    .boxed()
+}
+
+fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let session = own(&controller, &caller, call.id(0))?;
+        controller.sessions().remove_services(std::slice::from_ref(&session.base.id));
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// Codes of refusals towards routers (protocol: edge-control-plane 18.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum RefusalCode {
+    Internal = 1,
+    InvalidApiSession = 2,
+    InvalidSession = 3,
+    WrongSessionType = 4,
+    InvalidEdgeRouterForSession = 5,
+    InvalidService = 6,
+}
+
+impl RefusalCode {
+    /// What the client should do: 0 try again, 2 start over, 3 give up.
+    pub fn retry_hint(self) -> u32 {
+        match self {
+            Self::Internal => 0,
+            Self::InvalidService => 3,
+            _ => 2,
+        }
+    }
+}
+
+/// Why a router's request on behalf of a client is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refusal {
+    /// The code.
+    pub code: RefusalCode,
+    /// For a person.
+    pub reason: String,
+}
+
+impl Refusal {
+    fn new(code: RefusalCode, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into() }
+    }
+}
+
+/// A service session that was checked.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// The snapshot it was checked on.
+    pub snapshot: Arc<Snapshot>,
+    /// Who uses it.
+    pub identity: Arc<Identity>,
+    /// The service.
+    pub service: Arc<Service>,
+    /// Id of the API session.
+    pub api_session: Id,
+    /// Id of the service session.
+    pub session: Id,
+}
+
+impl Controller {
+    /// Signs the token of a service session (protocol: edge-control-plane 11.5).
+    pub(crate) fn service_token(&self, session: &Session) -> Result<String, Failure> {
+        let now = self.now();
+        self.sign(&ServiceClaims {
+            iss: self.issuer(),
+            sub: session.service_id.to_string(),
+            aud: vec![AUDIENCE.to_owned()],
+            iat: now.secs(),
+            exp: now.plus(TOKEN_LIFE).secs(),
+            jti: session.base.id.to_string(),
+            z_asid: session.api_session_id.to_string(),
+            z_iid: session.identity_id.to_string(),
+            z_t: SERVICE.to_owned(),
+            z_st: session.session_type.as_str().to_owned(),
+            z_leg: true,
+        })
+    }
+
+    /// Checks the tokens that a router passes on for a client that dials or hosts
+    /// (protocol: edge-control-plane 13.2, 14.3): the login, the service session, its type, the
+    /// router, the service, and that the policies still grant it.
+    pub fn check_service_session(
+        &self,
+        router: &Id,
+        api_session_token: &str,
+        service_token: &str,
+        wanted: PolicyType,
+    ) -> Result<Checked, Refusal> {
+        let now = self.now();
+        let snapshot = self.snapshot();
+        let (login, identity) = self.check_login(&snapshot, api_session_token, now)?;
+        let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidSession, reason);
+        let claims = self
+            .read_service_token(service_token, now)
+            .map_err(|error| invalid(&format!("service session token: {error}")))?;
+        if !claims.z_leg || claims.z_asid != login.base.id.as_str() {
+            return Err(invalid("the service session belongs to another session"));
+        }
+        let session = self.sessions().service(&claims.jti);
+        let session = session.filter(|it| it.api_session_id == login.base.id);
+        let session = session.ok_or_else(|| invalid("the service session has ended"))?;
+        if session.session_type != wanted {
+            let reason = format!("the service session is for {}", session.session_type);
+            return Err(Refusal::new(RefusalCode::WrongSessionType, reason));
+        }
+        if !snapshot.is_router_usable(&identity.base.id, &session.service_id, router) {
+            return Err(Refusal::new(
+                RefusalCode::InvalidEdgeRouterForSession,
+                "no edge router policy lets the identity use this router for the service",
+            ));
+        }
+        let service = snapshot.get::<Service>(&session.service_id).cloned();
+        let service = service.ok_or_else(|| {
+            Refusal::new(RefusalCode::InvalidService, "the service does not exist")
+        })?;
+        if granted(&snapshot, &identity.base.id, &service.base.id, wanted) != Granted::Yes {
+            return Err(invalid("no service policy allows this any more"));
+        }
+        Ok(Checked {
+            identity,
+            service,
+            api_session: login.base.id.clone(),
+            session: session.base.id.clone(),
+            snapshot,
+        })
+    }
+
+    /// The login behind an opaque token, for requests of routers.
+    fn check_login(
+        &self,
+        snapshot: &Snapshot,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<(Arc<ApiSession>, Arc<Identity>), Refusal> {
+        if token.starts_with("ey") {
+            let reason = "this controller issues no bearer sessions";
+            return Err(Refusal::new(RefusalCode::Internal, reason));
+        }
+        let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidApiSession, reason);
+        let login = self.sessions().by_token(token, now);
+        let login = login.ok_or_else(|| invalid("the session is not known or has expired"))?;
+        if !is_complete(snapshot, &login) {
+            return Err(invalid("the session needs a second factor"));
+        }
+        let identity = snapshot.get::<Identity>(&login.identity_id);
+        let identity = identity.filter(|identity| !identity.is_disabled(now)).cloned();
+        let identity =
+            identity.ok_or_else(|| invalid("the identity does not exist or is disabled"))?;
+        Ok((login, identity))
+    }
+}

@@ -1,0 +1,624 @@
+//! API sessions with opaque tokens, and the service sessions in them (protocol: auth 9, 10.3;
+//! edge-control-plane 10).
+//!
+//! Class Local: bound to this controller, kept in memory, written behind, loaded before routers
+//! are answered. Routers follow them through [`Sessions::subscribe`]: an SDK that connects with an
+//! opaque token is known to a router only because it was told.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+use weft_contract::resource::identity::{EnvInfo, SdkInfo};
+use weft_model::entity::{
+    ApiSession, Authenticator, Identity, PolicyType, Service, Session, SessionCertificate,
+};
+use weft_model::{Change, Entity, Id, Kind, Snapshot, Table, Timestamp};
+use weft_store::{ReadError, Space, Store};
+
+use crate::{Controller, Core, Durations, Notice};
+
+/// Notices a subscriber may be behind before it has to start over.
+const BACKLOG: usize = 4096;
+/// What clients told of themselves, by identity.
+const TOLD: Space = Space(1);
+/// Sessions ended in one go while holding the lock.
+const SWEEP_BATCH: usize = 500;
+/// API sessions an identity may have; the oldest one ends when another begins.
+const PER_IDENTITY: usize = 256;
+
+/// Sessions of this controller. Clones are the same sessions.
+#[derive(Clone)]
+pub struct Sessions(Arc<Inner>);
+
+struct Inner {
+    tables: RwLock<Tables>,
+    store: Arc<dyn Store>,
+    notices: broadcast::Sender<SessionNotice>,
+    timeout: Duration,
+    flush: Duration,
+}
+
+struct Tables {
+    api: Table,
+    service: Table,
+    /// Last activity that is not stored yet.
+    active: HashMap<Id, Timestamp>,
+    /// What clients told at their last login, by identity.
+    told: HashMap<Id, Arc<Told>>,
+    flushed: Timestamp,
+}
+
+/// What a client told of itself at a login.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    /// Its SDK.
+    pub sdk: SdkInfo,
+    /// Its machine.
+    pub env: EnvInfo,
+}
+
+/// What routers have to be told of sessions.
+#[derive(Debug, Clone)]
+pub enum SessionNotice {
+    /// A session is fully authenticated.
+    Added(Arc<ApiSession>),
+    /// The certificates that go with a session have changed.
+    Updated(Arc<ApiSession>),
+    /// Sessions have ended.
+    Removed(Vec<Ended>),
+    /// Service sessions have ended: their ids, which are also the `jti` of their tokens.
+    ServiceRemoved(Vec<Id>),
+    /// Notices were missed: start over from [`Controller::legacy_sessions`].
+    Resync,
+}
+
+/// A session that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Its id.
+    pub id: Id,
+    /// Its token.
+    pub token: Arc<str>,
+}
+
+/// A session as routers know it (protocol: edge-control-plane 10.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LegacySession {
+    /// Its id; ids sort by creation.
+    pub id: Id,
+    /// The opaque token.
+    pub token: Arc<str>,
+    /// Whose it is.
+    pub identity: Id,
+    /// Certificates that prove possession: those of the identity, and those of the session.
+    pub fingerprints: Vec<String>,
+}
+
+/// Follows the sessions.
+#[derive(Debug)]
+pub struct SessionSubscription(broadcast::Receiver<SessionNotice>);
+
+impl SessionSubscription {
+    /// The next notice; none once the controller has stopped.
+    pub async fn next(&mut self) -> Option<SessionNotice> {
+        match self.0.recv().await {
+            Ok(notice) => Some(notice),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(SessionNotice::Resync),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// What the detail of an identity says of its sessions.
+#[derive(Debug, Default)]
+pub(crate) struct About {
+    pub(crate) logged_in: bool,
+    pub(crate) sdk_info: SdkInfo,
+    pub(crate) env_info: EnvInfo,
+}
+
+/// How many there are.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) api_sessions: u64,
+    pub(crate) service_sessions: u64,
+    pub(crate) certificates: u64,
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sessions({:?})", self.counts())
+    }
+}
+
+impl Tables {
+    fn of_identity(&self, identity: &Id) -> Vec<Arc<ApiSession>> {
+        self.api.referring(0, identity).filter_map(|it| it.get::<ApiSession>().cloned()).collect()
+    }
+
+    fn last_activity(&self, session: &ApiSession) -> Timestamp {
+        let cached = self.active.get(&session.base.id).copied();
+        cached.map_or(session.last_activity_at, |at| at.max(session.last_activity_at))
+    }
+
+    fn is_expired(&self, session: &ApiSession, timeout: Duration, now: Timestamp) -> bool {
+        self.last_activity(session).plus(timeout) <= now
+    }
+}
+
+impl Sessions {
+    /// Loads the sessions of the last run; those that have expired meanwhile are dropped.
+    pub(crate) fn load(
+        store: Arc<dyn Store>,
+        durations: &Durations,
+        now: Timestamp,
+    ) -> Result<Self, ReadError> {
+        let mut tables = Tables {
+            api: Table::new(Kind::ApiSession),
+            service: Table::new(Kind::Session),
+            active: HashMap::new(),
+            told: HashMap::new(),
+            flushed: now,
+        };
+        let mut stored = Vec::new();
+        store.live().load(&mut |entity| stored.push(entity))?;
+        for entity in stored {
+            let table = match entity.kind() {
+                Kind::ApiSession => &mut tables.api,
+                Kind::Session => &mut tables.service,
+                _ => continue,
+            };
+            if let Err(error) = table.put(entity) {
+                tracing::warn!(%error, "a stored session is left out");
+            }
+        }
+        for (identity, note) in store.live().notes(TOLD)? {
+            if let Ok(told) = serde_json::from_slice(&note) {
+                tables.told.insert(Id::new(&identity), Arc::new(told));
+            }
+        }
+        let (notices, _) = broadcast::channel(BACKLOG);
+        let (timeout, flush) = (durations.session, durations.activity_flush);
+        let tables = RwLock::new(tables);
+        let sessions = Self(Arc::new(Inner { tables, store, notices, timeout, flush }));
+        sessions.drop_strays();
+        sessions.end_expired(now);
+        Ok(sessions)
+    }
+
+    /// Service sessions whose API session is gone, as after a kill between two writes.
+    fn drop_strays(&self) {
+        let tables = self.0.tables.read();
+        let strays: Vec<Id> = tables
+            .service
+            .iter()
+            .filter_map(|entity| entity.get::<Session>())
+            .filter(|session| tables.api.ordinal(&session.api_session_id).is_none())
+            .map(|session| session.base.id.clone())
+            .collect();
+        drop(tables);
+        self.remove_services(&strays);
+    }
+
+    /// How long a session lasts without activity.
+    pub fn timeout(&self) -> Duration {
+        self.0.timeout
+    }
+
+    /// Follows the sessions from now on.
+    pub fn subscribe(&self) -> SessionSubscription {
+        SessionSubscription(self.0.notices.subscribe())
+    }
+
+    fn tell(&self, notice: SessionNotice) {
+        // Nobody listening is not an error.
+        let _ = self.0.notices.send(notice);
+    }
+
+    /// Begins a session. `is_complete`: nothing more is asked of the client.
+    pub(crate) fn open(&self, session: ApiSession, is_complete: bool) -> Arc<ApiSession> {
+        let session = Arc::new(session);
+        let (oldest, put) = {
+            let mut tables = self.0.tables.write();
+            let others = tables.of_identity(&session.identity_id);
+            let over = (others.len() + 1).saturating_sub(PER_IDENTITY);
+            let mut others: Vec<_> = others.into_iter().map(|it| it.base.id.clone()).collect();
+            others.sort_unstable();
+            others.truncate(over);
+            (others, tables.api.put(Entity::from(Arc::clone(&session))))
+        };
+        if let Err(error) = put {
+            tracing::error!(%error, "a session could not be kept");
+        }
+        self.0.store.live().put(Entity::from(Arc::clone(&session)));
+        self.end(&oldest);
+        if is_complete {
+            self.tell(SessionNotice::Added(Arc::clone(&session)));
+        }
+        session
+    }
+
+    /// The session of a token, if it has not expired.
+    pub fn by_token(&self, token: &str, now: Timestamp) -> Option<Arc<ApiSession>> {
+        let tables = self.0.tables.read();
+        let session = tables.api.by_unique(ApiSession::TOKEN, token)?.get::<ApiSession>()?;
+        (!tables.is_expired(session, self.0.timeout, now)).then(|| Arc::clone(session))
+    }
+
+    /// A session by id.
+    pub fn by_id(&self, id: &str) -> Option<Arc<ApiSession>> {
+        self.0.tables.read().api.get(&Id::new(id))?.get::<ApiSession>().cloned()
+    }
+
+    /// Marks activity of a session.
+    pub fn touch(&self, id: &Id, now: Timestamp) {
+        let mut tables = self.0.tables.write();
+        if tables.api.ordinal(id).is_some() {
+            tables.active.insert(id.clone(), now);
+        }
+    }
+
+    /// Marks activity by token, as router heartbeats name it; false if there is no such session.
+    pub fn touch_token(&self, token: &str, now: Timestamp) -> Option<Arc<ApiSession>> {
+        let session = self.by_token(token, now)?;
+        self.touch(&session.base.id, now);
+        Some(session)
+    }
+
+    /// When a session was last active.
+    pub(crate) fn last_activity(&self, session: &ApiSession) -> Timestamp {
+        self.0.tables.read().last_activity(session)
+    }
+
+    /// Ids of the config types a session asked for.
+    pub(crate) fn config_types(&self, id: &str) -> Option<Vec<Id>> {
+        self.by_id(id).map(|session| session.config_types.clone())
+    }
+
+    /// Changes a session and tells routers of its certificates.
+    pub(crate) fn change(
+        &self,
+        id: &Id,
+        now: Timestamp,
+        change: impl FnOnce(&mut ApiSession),
+    ) -> Option<Arc<ApiSession>> {
+        let changed = {
+            let mut tables = self.0.tables.write();
+            let mut session = (**tables.api.get(id)?.get::<ApiSession>()?).clone();
+            change(&mut session);
+            session.base.updated_at = now;
+            let session = Arc::new(session);
+            if let Err(error) = tables.api.put(Entity::from(Arc::clone(&session))) {
+                tracing::error!(%error, "a session could not be kept");
+            }
+            session
+        };
+        self.0.store.live().put(Entity::from(Arc::clone(&changed)));
+        self.tell(SessionNotice::Updated(Arc::clone(&changed)));
+        Some(changed)
+    }
+
+    /// Adds a certificate to a session.
+    pub(crate) fn add_certificate(&self, id: &Id, certificate: SessionCertificate, now: Timestamp) {
+        self.change(id, now, |session| {
+            session.certificates.retain(|own| own.not_after > now);
+            session.certificates.push(certificate);
+        });
+    }
+
+    /// Ends sessions, with the service sessions in them.
+    pub fn end(&self, ids: &[Id]) {
+        let mut ended = Vec::new();
+        let mut services = Vec::new();
+        {
+            let mut tables = self.0.tables.write();
+            for id in ids {
+                let inside: Vec<Id> =
+                    tables.service.referring(0, id).map(|entity| entity.id().clone()).collect();
+                for service in inside {
+                    tables.service.remove(&service);
+                    services.push(service);
+                }
+                tables.active.remove(id);
+                let removed = tables.api.remove(id);
+                let removed = removed.as_ref().and_then(|entity| entity.get::<ApiSession>());
+                if let Some(session) = removed {
+                    ended.push(Ended { id: id.clone(), token: Arc::clone(&session.token) });
+                }
+            }
+        }
+        let live = self.0.store.live();
+        services.iter().for_each(|id| live.delete(Kind::Session, id));
+        ended.iter().for_each(|session| live.delete(Kind::ApiSession, &session.id));
+        if !services.is_empty() {
+            self.tell(SessionNotice::ServiceRemoved(services));
+        }
+        if !ended.is_empty() {
+            self.tell(SessionNotice::Removed(ended));
+        }
+    }
+
+    /// Ends the sessions of an identity.
+    pub(crate) fn end_of_identity(&self, identity: &Id) {
+        let ids: Vec<Id> = {
+            let tables = self.0.tables.read();
+            tables.of_identity(identity).iter().map(|it| it.base.id.clone()).collect()
+        };
+        self.end(&ids);
+    }
+
+    /// Ends the sessions of identities that are not known.
+    pub(crate) fn retain_identities(&self, known: impl Fn(&Id) -> bool) {
+        let ids: Vec<Id> = {
+            let tables = self.0.tables.read();
+            let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
+            let unknown = sessions.filter(|session| !known(&session.identity_id));
+            unknown.map(|session| session.base.id.clone()).collect()
+        };
+        self.end(&ids);
+    }
+
+    /// The service session for the same API session, type and service, if there is one.
+    pub(crate) fn find_service(
+        &self,
+        api_session: &Id,
+        session_type: PolicyType,
+        service: &Id,
+    ) -> Option<Arc<Session>> {
+        let tables = self.0.tables.read();
+        let found = tables.service.referring(0, api_session).filter_map(|it| it.get::<Session>());
+        let mut same =
+            found.filter(|it| it.session_type == session_type && it.service_id == *service);
+        same.next().cloned()
+    }
+
+    /// A service session by id.
+    pub fn service(&self, id: &str) -> Option<Arc<Session>> {
+        self.0.tables.read().service.get(&Id::new(id))?.get::<Session>().cloned()
+    }
+
+    /// The service sessions of an API session.
+    pub fn services_of(&self, api_session: &Id) -> Vec<Arc<Session>> {
+        let tables = self.0.tables.read();
+        let found = tables.service.referring(0, api_session);
+        let mut found: Vec<_> = found.filter_map(|it| it.get::<Session>().cloned()).collect();
+        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+        found
+    }
+
+    /// Keeps a service session.
+    pub(crate) fn put_service(&self, session: Session) {
+        let entity = Entity::from(session);
+        if let Err(error) = self.0.tables.write().service.put(entity.clone()) {
+            tracing::error!(%error, "a service session could not be kept");
+        }
+        self.0.store.live().put(entity);
+    }
+
+    /// Ends service sessions.
+    pub fn remove_services(&self, ids: &[Id]) {
+        let removed: Vec<Id> = {
+            let mut tables = self.0.tables.write();
+            ids.iter().filter(|id| tables.service.remove(id).is_some()).cloned().collect()
+        };
+        removed.iter().for_each(|id| self.0.store.live().delete(Kind::Session, id));
+        if !removed.is_empty() {
+            self.tell(SessionNotice::ServiceRemoved(removed));
+        }
+    }
+
+    /// Ends the service sessions that a test picks.
+    fn remove_services_where(&self, pick: impl Fn(&Session) -> bool) {
+        let ids: Vec<Id> = {
+            let tables = self.0.tables.read();
+            let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
+            all.filter(|session| pick(session)).map(|session| session.base.id.clone()).collect()
+        };
+        self.remove_services(&ids);
+    }
+
+    /// Remembers what a client told of itself, if it is something new.
+    pub(crate) fn put_told(&self, identity: &Id, told: Told) {
+        if told == Told::default() {
+            return;
+        }
+        {
+            let mut tables = self.0.tables.write();
+            if tables.told.get(identity).is_some_and(|known| **known == told) {
+                return;
+            }
+            tables.told.insert(identity.clone(), Arc::new(told.clone()));
+        }
+        if let Ok(note) = serde_json::to_vec(&told) {
+            self.0.store.live().put_note(TOLD, identity.as_str(), Some(Bytes::from(note)));
+        }
+    }
+
+    pub(crate) fn about_identity(&self, identity: &str) -> About {
+        let tables = self.0.tables.read();
+        let id = Id::new(identity);
+        let told = tables.told.get(&id);
+        About {
+            logged_in: tables.api.referring(0, &id).next().is_some(),
+            sdk_info: told.map(|told| told.sdk.clone()).unwrap_or_default(),
+            env_info: told.map(|told| told.env.clone()).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let tables = self.0.tables.read();
+        let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
+        Counts {
+            api_sessions: tables.api.len() as u64,
+            service_sessions: tables.service.len() as u64,
+            certificates: sessions.map(|session| session.certificates.len() as u64).sum(),
+        }
+    }
+
+    /// All sessions, ordered by id.
+    pub fn all(&self) -> Vec<Arc<ApiSession>> {
+        let tables = self.0.tables.read();
+        tables.api.iter().filter_map(|entity| entity.get::<ApiSession>().cloned()).collect()
+    }
+
+    /// Ends what has expired, and now and then stores the activity of the rest.
+    pub(crate) fn sweep(&self, now: Timestamp) {
+        self.end_expired(now);
+        let due = {
+            let mut tables = self.0.tables.write();
+            if now.since(tables.flushed) < self.0.flush {
+                return;
+            }
+            tables.flushed = now;
+            let active = std::mem::take(&mut tables.active);
+            let mut due = Vec::new();
+            for (id, at) in active {
+                let session = tables.api.get(&id).and_then(|entity| entity.get::<ApiSession>());
+                let Some(mut session) = session.map(|session| (**session).clone()) else {
+                    continue;
+                };
+                session.last_activity_at = at;
+                let entity = Entity::from(session);
+                if tables.api.put(entity.clone()).is_ok() {
+                    due.push(entity);
+                }
+            }
+            due
+        };
+        due.into_iter().for_each(|entity| self.0.store.live().put(entity));
+    }
+
+    fn end_expired(&self, now: Timestamp) {
+        loop {
+            let expired: Vec<Id> = {
+                let tables = self.0.tables.read();
+                let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
+                let expired = sessions.filter(|it| tables.is_expired(it, self.0.timeout, now));
+                expired.take(SWEEP_BATCH).map(|session| session.base.id.clone()).collect()
+            };
+            if expired.is_empty() {
+                return;
+            }
+            self.end(&expired);
+        }
+    }
+
+    fn forget(&self, identity: &Id) {
+        if self.0.tables.write().told.remove(identity).is_some() {
+            self.0.store.live().put_note(TOLD, identity.as_str(), None);
+        }
+    }
+}
+
+impl Controller {
+    /// Every fully authenticated session with an opaque token, ordered by id: what a router is
+    /// told when it connects (protocol: edge-control-plane 10.2).
+    pub fn legacy_sessions(&self) -> Vec<LegacySession> {
+        let snapshot = self.snapshot();
+        let now = self.now();
+        let sessions = self.sessions().all().into_iter();
+        let complete = sessions.filter(|it| super::resolve::is_complete(&snapshot, it));
+        complete.map(|session| for_router(&snapshot, &session, now)).collect()
+    }
+
+    /// A session as routers know it, with its certificates of this moment.
+    pub fn legacy_session(&self, session: &ApiSession) -> LegacySession {
+        for_router(&self.snapshot(), session, self.now())
+    }
+}
+
+fn for_router(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> LegacySession {
+    let own = snapshot.referring::<Authenticator>(0, &session.identity_id);
+    let own = own.filter_map(|it| Some(it.cert.as_ref()?.fingerprint.to_string()));
+    let valid = session.certificates.iter().filter(|it| it.not_after > now);
+    let mut fingerprints: Vec<String> =
+        own.chain(valid.map(|it| it.fingerprint.to_string())).collect();
+    fingerprints.sort_unstable();
+    fingerprints.dedup();
+    LegacySession {
+        id: session.base.id.clone(),
+        token: Arc::clone(&session.token),
+        identity: session.identity_id.clone(),
+        fingerprints,
+    }
+}
+
+/// Ends sessions when the model says so: identities deleted or disabled, services deleted; and
+/// tells of certificates that came or went.
+pub(crate) async fn follow_model(core: Weak<Core>) {
+    let Some((_, mut subscription)) = core.upgrade().map(|core| core.writer.subscribe()) else {
+        return;
+    };
+    while let Some(notice) = subscription.next().await {
+        let Some(core) = core.upgrade() else { return };
+        let (sessions, now) = (&core.sessions, core.settings.clock.now());
+        match notice {
+            Notice::Resync(snapshot) => {
+                core.service_changes.everybody(now);
+                resync(sessions, &snapshot, now);
+            }
+            Notice::Change(published) => {
+                core.service_changes.follow(&published, now);
+                let changes = published.changes.iter().flat_map(|set| &set.changes);
+                for change in changes {
+                    follow(sessions, &published.before, &published.after, change, now);
+                    if let Change::Delete(Kind::Identity | Kind::Router, id) = change {
+                        core.online.forget(id.as_str());
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
+    sessions.retain_identities(|id| {
+        snapshot.get::<Identity>(id).is_some_and(|identity| !identity.is_disabled(now))
+    });
+    sessions.remove_services_where(|it| snapshot.get::<Service>(&it.service_id).is_none());
+    sessions.tell(SessionNotice::Resync);
+}
+
+fn follow(
+    sessions: &Sessions,
+    before: &Snapshot,
+    after: &Snapshot,
+    change: &Change,
+    now: Timestamp,
+) {
+    match change {
+        Change::Delete(Kind::Identity, id) => {
+            sessions.end_of_identity(id);
+            sessions.forget(id);
+        }
+        Change::Delete(Kind::Service, id) => {
+            sessions.remove_services_where(|session| session.service_id == *id);
+        }
+        Change::Put(Entity::Identity(identity)) if identity.is_disabled(now) => {
+            sessions.end_of_identity(&identity.base.id);
+        }
+        Change::Put(Entity::Authenticator(authenticator)) => {
+            sessions.certificates_changed(&authenticator.identity_id);
+        }
+        Change::Delete(Kind::Authenticator, id) => {
+            if let Some(gone) = before.get::<Authenticator>(id) {
+                if after.get::<Identity>(&gone.identity_id).is_some() {
+                    sessions.certificates_changed(&gone.identity_id);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Sessions {
+    fn certificates_changed(&self, identity: &Id) {
+        let sessions = self.0.tables.read().of_identity(identity);
+        sessions.into_iter().for_each(|session| self.tell(SessionNotice::Updated(session)));
+    }
+}

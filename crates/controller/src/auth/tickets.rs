@@ -1,0 +1,89 @@
+//! Enrollment tickets: signed when somebody looks at them, never stored (protocol: auth 4).
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use weft_contract::resource::enrollment::{EnrollmentClaims, method};
+use weft_identity::token::TokenSigner;
+use weft_model::entity::Enrollment;
+
+use crate::{Addresses, Controller, Keys};
+
+/// Tickets kept so that two reads give the same text.
+const KEPT: usize = 4096;
+/// Audience of tickets that are for nobody in particular.
+const ENROLLER: &str = "openziti-enroller";
+
+/// Signs tickets with the certificate that a client meets at the API address.
+#[derive(Debug)]
+pub(crate) struct Tickets {
+    signer: TokenSigner,
+    kept: Mutex<HashMap<String, String>>,
+}
+
+impl Tickets {
+    pub(crate) fn new(keys: &Keys) -> Result<Self, weft_identity::Error> {
+        let signer = TokenSigner::new(&keys.enrollment)?;
+        Ok(Self { signer, kept: Mutex::default() })
+    }
+
+    /// The ticket of an enrollment; empty if it cannot be signed.
+    pub(crate) fn of(&self, enrollment: &Enrollment, addresses: &Addresses) -> String {
+        let key = format!("{} {}", enrollment.token, enrollment.expires_at.0);
+        if let Some(ticket) = self.kept.lock().get(&key) {
+            return ticket.clone();
+        }
+        let subject = enrollment.identity_id.as_ref().or(enrollment.router_id.as_ref());
+        let ticket = self.sign(&EnrollmentClaims {
+            iss: format!("https://{}", addresses.api),
+            sub: subject.map(|id| id.to_string()).unwrap_or_default(),
+            aud: vec![String::new()],
+            exp: Some(enrollment.expires_at.secs()),
+            jti: enrollment.token.to_string(),
+            em: enrollment.method.as_str().to_owned(),
+            ctrls: Some(addresses.ctrl.clone()),
+            ctrl: None,
+        });
+        let mut kept = self.kept.lock();
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(key, ticket.clone());
+        ticket
+    }
+
+    /// The ticket that lets anybody trust this network.
+    fn of_network(&self, address: &str, id: impl FnOnce() -> String) -> String {
+        const KEY: &str = "network";
+        if let Some(ticket) = self.kept.lock().get(KEY) {
+            return ticket.clone();
+        }
+        let issuer = format!("https://{address}/");
+        let ticket = self.sign(&EnrollmentClaims {
+            iss: issuer.clone(),
+            sub: issuer,
+            aud: vec![ENROLLER.to_owned()],
+            exp: None,
+            jti: id(),
+            em: method::NETWORK.to_owned(),
+            ctrls: None,
+            ctrl: None,
+        });
+        self.kept.lock().insert(KEY.to_owned(), ticket.clone());
+        ticket
+    }
+
+    fn sign(&self, claims: &EnrollmentClaims) -> String {
+        self.signer.sign(claims).unwrap_or_else(|error| {
+            tracing::error!(%error, "an enrollment ticket could not be signed");
+            String::new()
+        })
+    }
+}
+
+impl Controller {
+    /// The ticket that lets anybody trust this network.
+    pub(crate) fn network_jwt(&self) -> String {
+        let address = &self.settings().addresses.api;
+        self.0.tickets.of_network(address, || self.ids().token().to_string())
+    }
+}

@@ -1,0 +1,132 @@
+//! Who asks: the result of resolving a session, and what the gate decides on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weft_contract::{Action, Permission, Subject};
+use weft_identity::Certificate;
+
+use crate::failure::Challenge;
+
+/// The caller of an operation.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Who it is.
+    pub who: Who,
+    /// Where the request came from.
+    pub origin: Origin,
+}
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub enum Who {
+    /// Nobody that could be named, and what to ask for, if that helps.
+    Nobody(Option<Challenge>),
+    /// The controller itself or the operator at its socket.
+    System,
+    /// An identity with a session.
+    Identity(Arc<Login>),
+}
+
+/// An identity that has logged in.
+#[derive(Debug, Clone)]
+pub struct Login {
+    /// Id of the identity.
+    pub identity: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it is an administrator.
+    pub is_admin: bool,
+    /// What it was granted.
+    pub permissions: Vec<Permission>,
+    /// Whether every factor it needs was shown.
+    pub complete: bool,
+    /// The session it uses.
+    pub session: SessionRef,
+}
+
+/// The session behind a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRef {
+    /// Id of the API session.
+    pub id: String,
+    /// The token that was sent.
+    pub token: String,
+    /// Whether it is an opaque token kept by this controller, or a signed one.
+    pub legacy: bool,
+}
+
+/// Where a request came from.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The peer's address.
+    pub remote: Option<SocketAddr>,
+    /// The certificates it showed in TLS, leaf first. Only the leaf says who it is.
+    pub certificates: Vec<Certificate>,
+    /// The trace id it sent.
+    pub trace_id: Option<String>,
+}
+
+impl Caller {
+    /// Somebody without a session.
+    pub fn nobody(origin: Origin) -> Self {
+        Self { who: Who::Nobody(Some(Challenge::Missing)), origin }
+    }
+
+    /// The controller itself.
+    pub fn system() -> Self {
+        Self { who: Who::System, origin: Origin::default() }
+    }
+
+    /// The login, if there is one.
+    pub fn login(&self) -> Option<&Login> {
+        match &self.who {
+            Who::Identity(login) => Some(login),
+            _ => None,
+        }
+    }
+
+    /// Id of the identity, if there is one.
+    pub fn identity(&self) -> Option<&str> {
+        self.login().map(|login| login.identity.as_str())
+    }
+
+    /// Whether it may do everything.
+    pub fn is_admin(&self) -> bool {
+        match &self.who {
+            Who::Nobody(_) => false,
+            Who::System => true,
+            Who::Identity(login) => login.complete && login.is_admin,
+        }
+    }
+
+    /// Whether it is an administrator or holds a permission that allows this.
+    pub fn may(&self, subject: Subject, action: Action) -> bool {
+        let granted = |login: &Login| {
+            login.complete && login.permissions.iter().any(|own| own.allows(subject, action))
+        };
+        self.is_admin() || self.login().is_some_and(granted)
+    }
+
+    /// Whether it may read everything.
+    pub fn reads_all(&self) -> bool {
+        let granted = |login: &Login| {
+            login.complete && login.permissions.contains(&Permission::AdminReadOnly)
+        };
+        self.is_admin() || self.login().is_some_and(granted)
+    }
+
+    /// The leaf certificate it showed.
+    pub fn leaf(&self) -> Option<&Certificate> {
+        self.origin.certificates.first()
+    }
+
+    /// Who it is, for records: the id of an identity or a word.
+    pub fn author(&self) -> &str {
+        match &self.who {
+            Who::Nobody(_) => "nobody",
+            Who::System => "controller",
+            Who::Identity(login) => &login.identity,
+        }
+    }
+}

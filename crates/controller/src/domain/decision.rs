@@ -1,0 +1,191 @@
+//! The second half of an operation: what it changes, decided on the tip.
+//!
+//! A decision is made by a pure function that may run more than once. It reads the tip, says
+//! which rows are put and deleted, and refuses by returning a [`Failure`]. What the model itself
+//! holds to (unique names and values, references that exist) is checked when the change set is
+//! applied and comes back as the same kind of failure.
+
+use weft_contract::{Cause, ErrorCode};
+use weft_model::deletion::{self, DeletionError};
+use weft_model::entity::{Record, Service};
+use weft_model::{
+    ApplyError, Author, AuthorKind, Change, ChangeSet, Entity, Id, Kind, Snapshot, Timestamp,
+};
+
+use super::caller::{Caller, Who};
+use super::convert;
+use super::view::View;
+use crate::failure::Failure;
+
+/// A change set in the making.
+#[derive(Debug)]
+pub struct Decision<'a> {
+    tip: &'a Snapshot,
+    caller: &'a Caller,
+    now: Timestamp,
+    changes: Vec<Change>,
+    later: Vec<Change>,
+}
+
+impl<'a> Decision<'a> {
+    /// Nothing decided yet.
+    pub fn new(tip: &'a Snapshot, caller: &'a Caller, now: Timestamp) -> Self {
+        Self { tip, caller, now, changes: Vec::new(), later: Vec::new() }
+    }
+
+    /// The tip.
+    pub fn view(&self) -> View<'a> {
+        View::of(self.tip)
+    }
+
+    /// The snapshot of the tip.
+    pub fn tip(&self) -> &'a Snapshot {
+        self.tip
+    }
+
+    /// Who asks.
+    pub fn caller(&self) -> &'a Caller {
+        self.caller
+    }
+
+    /// When the operation was prepared: the same on every run.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Creates or replaces an entity.
+    pub fn put(&mut self, entity: impl Into<Entity>) {
+        self.changes.push(Change::Put(entity.into()));
+    }
+
+    /// The same, after everything else: an entity that refers to one put by the operation.
+    pub fn put_later(&mut self, entity: impl Into<Entity>) {
+        self.later.push(Change::Put(entity.into()));
+    }
+
+    /// Puts an entity after the rules that hold for every kind: a name, if it has one.
+    pub fn put_checked<T: Record>(&mut self, record: T) -> Result<(), Failure> {
+        if record.name().is_some_and(|name| name.trim().is_empty()) {
+            return Err(Failure::field("name", "name is required", ""));
+        }
+        self.put(record);
+        Ok(())
+    }
+
+    /// Deletes an entity with everything that goes with it, or says who needs it.
+    pub fn delete(&mut self, kind: Kind, id: &Id) -> Result<(), Failure> {
+        for change in deletion::plan(self.tip, kind, id, self.now)? {
+            let known = |own: &Change| own.kind() == change.kind() && own.id() == change.id();
+            let is_delete = matches!(change, Change::Delete(..));
+            // Two deletions may take the same entity along.
+            if is_delete
+                && self.changes.iter().any(|own| matches!(own, Change::Delete(..)) && known(own))
+            {
+                continue;
+            }
+            self.changes.push(change);
+        }
+        Ok(())
+    }
+
+    /// Deletes an entity if it is there.
+    pub fn delete_if_there(&mut self, kind: Kind, id: &Id) -> Result<(), Failure> {
+        if self.tip.contains(kind, id) { self.delete(kind, id) } else { Ok(()) }
+    }
+
+    /// The entity that a member of the body names.
+    pub fn require<T: Record>(
+        &self,
+        field: &str,
+        id: &Id,
+    ) -> Result<&'a std::sync::Arc<T>, Failure> {
+        self.tip.get::<T>(id).ok_or_else(|| missing(T::KIND, field, id.as_str()))
+    }
+
+    /// Services that a member of the body names; those of the fabric alone do not count.
+    pub fn require_services<'i>(
+        &self,
+        field: &str,
+        ids: impl IntoIterator<Item = &'i Id>,
+    ) -> Result<(), Failure> {
+        for id in ids {
+            if self.require::<Service>(field, id)?.is_fabric_only {
+                return Err(missing(Kind::Service, field, id.as_str()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The change set; empty if nothing changes.
+    pub fn finish(mut self) -> ChangeSet {
+        self.changes.append(&mut self.later);
+        let (kind, id, name) = match &self.caller.who {
+            Who::Identity(login) => {
+                (AuthorKind::Identity, Id::new(&login.identity), login.name.as_str())
+            }
+            Who::System | Who::Nobody(_) => (AuthorKind::Controller, Id::default(), ""),
+        };
+        let remote = self.caller.origin.remote.map(|remote| remote.to_string());
+        ChangeSet {
+            changes: self.changes,
+            author: Author { kind, id, name: name.into() },
+            cause: weft_model::Cause {
+                source_type: "rest".into(),
+                source_auth: "edge".into(),
+                remote: remote.unwrap_or_default().into(),
+                trace_id: self.caller.origin.trace_id.clone().unwrap_or_default().into(),
+                ..weft_model::Cause::default()
+            },
+            at: self.now,
+        }
+    }
+}
+
+/// An id in a body that names nothing.
+fn missing(kind: Kind, field: &str, id: &str) -> Failure {
+    Failure::field(field, format!("{kind} with id {id} not found"), id)
+}
+
+impl From<DeletionError> for Failure {
+    fn from(error: DeletionError) -> Self {
+        match error {
+            DeletionError::NotFound(kind, id) => Failure::not_found(kind.name(), id.as_str()),
+            DeletionError::InUse { kind, by, .. } => {
+                let first = by.first();
+                let field = first.map_or("id", |by| by.field);
+                let referrer = first.map_or("", |by| by.kind.name());
+                let ids: Vec<_> = by.iter().take(100).map(|by| by.id.to_string()).collect();
+                Failure::referenced(kind.name(), field, referrer, &ids)
+            }
+        }
+    }
+}
+
+/// A change set that breaks what the model holds to.
+impl From<ApplyError> for Failure {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::DuplicateName { name, .. } => {
+                Failure::field("name", "name must be unique", &*name)
+            }
+            ApplyError::DuplicateValue { field, value, .. } => {
+                let shown = if field == "token" { String::new() } else { value.to_string() };
+                Failure::field(field, format!("{field} must be unique"), shown)
+            }
+            ApplyError::MissingReference { field, to, target, .. } => {
+                missing(to, field, target.as_str())
+            }
+            ApplyError::StillReferenced { kind, by, referrer, field, .. } => Failure::referenced(
+                kind.name(),
+                field,
+                by.name(),
+                &[convert::ids(&[referrer]).join("")],
+            ),
+            ApplyError::NotFound { kind, id } => Failure::not_found(kind.name(), id.as_str()),
+            error @ (ApplyError::NoId(_) | ApplyError::NotInSnapshots(_)) => {
+                Failure::new(ErrorCode::Unhandled)
+                    .with_cause(Cause::error(ErrorCode::Unhandled, error.to_string()))
+            }
+        }
+    }
+}

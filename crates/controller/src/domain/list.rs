@@ -1,0 +1,162 @@
+//! Lists: filter, sort, paging, narrowing by role and by what the caller may see, in one place.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use weft_contract::envelope::Pagination;
+use weft_model::entity::Record;
+use weft_model::filter::{Audience, ListQuery, Listed, PageRules, Row, Selection, parse_param};
+use weft_model::role::{Roles, Semantic};
+
+use super::call::{Call, Query, Reply};
+use super::caller::Caller;
+use super::resource::{self, Readable};
+use super::view::Context;
+use crate::Controller;
+use crate::failure::Failure;
+
+/// Longer lists of candidates are filtered on the blocking pool.
+const INLINE: usize = 4096;
+
+/// The list of all entities of a resource.
+pub(crate) async fn collection<R: Readable>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let roles = role_filter(&call.query)?;
+    let count = context.view().count(R::Record::KIND);
+    run(count, move || {
+        let view = context.view();
+        let candidates = view.all::<R::Record>().filter(|record| has_roles(&roles, &***record));
+        page::<R>(&context, &caller, &call.query, candidates)
+    })
+    .await
+}
+
+/// A list below an entity: `members` names the entities of `Child` that belong to it.
+pub(crate) async fn nested<P: Readable, C: Readable>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+    members: fn(&Context, &P::Record, &Query) -> Result<Vec<Arc<C::Record>>, Failure>,
+) -> Result<Reply, Failure> {
+    let context = controller.context(&caller);
+    let Some(parent) = resource::find::<P>(context.view(), call.id(0)).cloned() else {
+        if call.row.statuses.contains(&404) {
+            return Err(Failure::not_found(P::KIND.name, call.id(0)));
+        }
+        return page::<C>(&context, &caller, &call.query, [].into_iter());
+    };
+    let mut found = members(&context, &parent, &call.query)?;
+    found.sort_unstable_by(|a, b| a.id().cmp(b.id()));
+    run(found.len(), move || page::<C>(&context, &caller, &call.query, found.iter())).await
+}
+
+/// A page of these candidates, which come in the order of their ids.
+pub(crate) fn page<'c, R: Readable>(
+    context: &'c Context,
+    caller: &Caller,
+    query: &Query,
+    candidates: impl Iterator<Item = &'c Arc<R::Record>>,
+) -> Result<Reply, Failure> {
+    let listed = select::<R>(context, caller, query, candidates)?;
+    let details: Vec<_> = listed.rows.iter().map(|row| R::detail(context, row.record())).collect();
+    reply::<R>(&listed, &details)
+}
+
+/// The records of a page.
+pub(crate) fn select<'c, R: Readable>(
+    context: &'c Context,
+    caller: &Caller,
+    query: &Query,
+    candidates: impl Iterator<Item = &'c Arc<R::Record>>,
+) -> Result<Listed<Row<'c, Context, R::Record>>, Failure> {
+    let selection = selection(query, R::SYMBOLS, &PageRules::LIST)?;
+    let rows = candidates
+        .filter(|record| R::belongs(record) && R::is_visible(caller, context.view(), record))
+        .map(|record| R::SYMBOLS.row(context, record));
+    Ok(selection.run_by_id(rows))
+}
+
+/// The answer made of a page and its details.
+pub(crate) fn reply<R: Readable>(
+    listed: &Listed<Row<'_, Context, R::Record>>,
+    details: &[impl Serialize],
+) -> Result<Reply, Failure> {
+    let pagination = Pagination {
+        limit: listed.page.stated_limit(),
+        offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
+        total_count: i64::try_from(listed.total).unwrap_or(i64::MAX),
+    };
+    let names = R::SYMBOLS.public_names().map(str::to_owned).collect();
+    Reply::list(details, pagination, names)
+}
+
+/// Filter, sort and page of a request.
+pub(crate) fn selection(
+    query: &Query,
+    schema: &dyn weft_model::filter::Schema,
+    rules: &PageRules,
+) -> Result<Selection, Failure> {
+    let number = |field| query.get(field).map(|text| parse_param(field, text)).transpose();
+    let (limit, offset) = match rules.parameters {
+        true => (number("limit")?, number("offset")?),
+        false => (None, None),
+    };
+    let request = ListQuery {
+        filter: query.get("filter").unwrap_or_default(),
+        sort: query.get("sort").unwrap_or_default(),
+        limit,
+        offset,
+    };
+    Ok(Selection::new(&request, schema, Audience::Caller, rules)?)
+}
+
+/// `roleFilter` and `roleSemantic` (protocol: management-api 2.6): none when not asked for.
+pub(crate) fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Failure> {
+    let mut roles = Roles::default();
+    let mut asked = false;
+    for role in query.all("roleFilter").filter(|role| !role.is_empty()) {
+        asked = true;
+        // `#all` is an attribute like any other here.
+        match role.strip_prefix('#') {
+            Some("") | None => {
+                let parsed = Roles::parse(&[role])
+                    .map_err(|error| Failure::field("roleFilter", error.to_string(), role))?;
+                roles.ids.extend(parsed.ids);
+            }
+            Some(attribute) => roles.attributes.push(attribute.into()),
+        }
+    }
+    roles.ids.sort_unstable();
+    let semantic = match query.get("roleSemantic") {
+        None | Some("") => Semantic::AllOf,
+        Some(text) => [Semantic::AllOf, Semantic::AnyOf]
+            .into_iter()
+            .find(|semantic| semantic.as_str().eq_ignore_ascii_case(text))
+            .ok_or_else(|| Failure::field("semantic", "must be AllOf or AnyOf", text))?,
+    };
+    Ok(asked.then_some((roles, semantic)))
+}
+
+/// Whether an entity is among those that `roleFilter` asks for.
+pub(crate) fn has_roles<T: Record>(wanted: &Option<(Roles, Semantic)>, record: &T) -> bool {
+    wanted.as_ref().is_none_or(|(roles, semantic)| {
+        roles.matches(*semantic, record.id(), record.attributes().unwrap_or_default())
+    })
+}
+
+/// Runs where it does not hold up others: in place when little is to be done.
+pub(crate) async fn run<T: Send + 'static>(
+    candidates: usize,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    if candidates <= INLINE {
+        return work();
+    }
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(Failure::unhandled(format!("the list failed: {error}"))))
+}

@@ -1,0 +1,24 @@
+//! Every operation on the model, behind one gate.
+//!
+//! - [`caller`], [`gate`]: who asks, and whether he may;
+//! - [`call`]: an operation and its reply without HTTP;
+//! - [`resource`], [`list`], [`resources`]: the machinery, and a file per subject;
+//! - [`decision`], [`writer`], [`subscription`]: how a change is decided, made durable and told;
+//! - [`terminators`]: what routers report of their terminators.
+
+pub mod call;
+pub mod caller;
+pub(crate) mod convert;
+pub mod decision;
+pub mod gate;
+pub(crate) mod list;
+pub(crate) mod registry;
+pub mod resource;
+pub(crate) mod resources;
+pub mod schema;
+pub mod seeds;
+pub mod subscription;
+pub(crate) mod symbols;
+pub mod terminators;
+pub mod view;
+pub mod writer;

@@ -1,0 +1,92 @@
+//! Which function answers which operation: the generic ones of every resource, and the actions
+//! that each subject adds. A new resource is one line here.
+
+use hashbrown::HashMap;
+use weft_contract::Api;
+
+use super::call::Handler;
+use super::resource::{AnyResource, Of, ReadOnly};
+use super::resources::{
+    advice, attributes, auth_policy::AuthPolicies, authenticator::Authenticators, config::Configs,
+    config_type::ConfigTypes, edge_router::EdgeRouters, enrollment::Enrollments, fixed,
+    identity::Identities, nested, overrides, policies, server, service::Services,
+    terminator::Terminators,
+};
+use crate::auth;
+
+/// Every resource with generic operations.
+static RESOURCES: &[&dyn AnyResource] = &[
+    &ReadOnly::<AuthPolicies>::NEW,
+    &Of::<Authenticators>::NEW,
+    &Of::<ConfigTypes>::NEW,
+    &Of::<Configs>::NEW,
+    &Of::<EdgeRouters>::NEW,
+    &Of::<policies::EdgeRouterPolicies>::NEW,
+    &Of::<Enrollments>::NEW,
+    &Of::<Identities>::NEW,
+    &Of::<Services>::NEW,
+    &Of::<policies::ServiceEdgeRouterPolicies>::NEW,
+    &Of::<policies::ServicePolicies>::NEW,
+    &Of::<Terminators>::NEW,
+];
+
+/// Operations of their own, by subject.
+const OWN: &[&[(Api, &str, Handler)]] = &[
+    nested::HANDLERS,
+    advice::HANDLERS,
+    attributes::HANDLERS,
+    fixed::HANDLERS,
+    overrides::HANDLERS,
+    server::HANDLERS,
+    super::resources::authenticator::HANDLERS,
+    super::resources::edge_router::HANDLERS,
+    super::resources::enrollment::HANDLERS,
+    super::resources::identity_state::HANDLERS,
+    auth::login::HANDLERS,
+    auth::current::HANDLERS,
+    auth::own_authenticators::HANDLERS,
+    auth::client_services::HANDLERS,
+    auth::service_session::HANDLERS,
+    auth::enroll::HANDLERS,
+];
+
+/// The table of handlers.
+#[derive(Debug)]
+pub(crate) struct Registry(HashMap<(Api, &'static str), Handler>);
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        let generic = RESOURCES.iter().flat_map(|resource| resource.handlers());
+        let own = OWN.iter().flat_map(|handlers| handlers.iter().copied());
+        Self(generic.chain(own).map(|(api, id, handler)| ((api, id), handler)).collect())
+    }
+
+    /// The function that answers an operation.
+    pub(crate) fn handler(&self, api: Api, operation: &str) -> Option<Handler> {
+        self.0.get(&(api, operation)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_contract::resource;
+
+    use super::*;
+
+    #[test]
+    fn every_operation_of_the_contract_has_a_handler() {
+        let registry = Registry::new();
+        for api in [Api::Management, Api::Client] {
+            for row in resource::operations(api) {
+                assert!(registry.handler(api, row.id).is_some(), "{api} {}", row.id);
+            }
+        }
+    }
+
+    #[test]
+    fn every_handler_is_an_operation_of_the_contract() {
+        for (api, id) in Registry::new().0.keys() {
+            assert!(resource::operation(*api, id).is_some(), "{api} {id}");
+        }
+    }
+}

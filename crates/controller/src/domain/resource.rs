@@ -1,0 +1,274 @@
+//! The resource machinery: what a kind of entity says about itself, and the generic operations
+//! made of it. A new resource is one file that implements [`Resource`] and one line in
+//! [`super::registry`].
+//!
+//! An operation has two halves. *Prepare* runs on the caller's task and does what is slow or
+//! random. *Decide* ([`Resource::merge`], [`Resource::validate`], [`Resource::on_delete`]) is pure
+//! and repeatable: the writer runs it on the tip, perhaps more than once.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde::Serialize;
+use weft_contract::{Api, Body, ErrorCode, Kind as ContractKind, Verb};
+use weft_model::Id;
+use weft_model::entity::{Base, Record};
+use weft_model::filter::Table;
+
+use super::call::{Answer, Call, Handler, Reply};
+use super::caller::Caller;
+use super::convert;
+use super::decision::Decision;
+use super::list;
+use super::view::{Context, View};
+use crate::Controller;
+use crate::failure::Failure;
+
+/// A kind of entity as the APIs show it.
+pub trait Readable: Sized + Send + Sync + 'static {
+    /// The entity in the model.
+    type Record: Record + PartialEq + Send + Sync + 'static;
+    /// The answer to read.
+    type Detail: Serialize;
+
+    /// Its operations, names and links in the contract.
+    const KIND: &'static ContractKind;
+    /// Its symbols in filters.
+    const SYMBOLS: &'static Table<Context, Self::Record>;
+
+    /// Whether an entity of the model's kind belongs to this resource at all.
+    fn belongs(_record: &Self::Record) -> bool {
+        true
+    }
+
+    /// Whether this caller sees the record; lists leave out what he does not, reads refuse.
+    fn is_visible(_caller: &Caller, _view: View<'_>, _record: &Self::Record) -> bool {
+        true
+    }
+
+    /// The record as the API shows it.
+    fn detail(context: &Context, record: &Self::Record) -> Self::Detail;
+}
+
+/// A kind of entity that can be made and changed.
+pub trait Resource: Readable {
+    /// The body of create, replace and patch.
+    type Body: Body + Clone + Send + Sync + 'static;
+    /// What is made before an operation is decided.
+    type Prepared: Send + Sync + 'static;
+
+    /// Does what is slow or random for create, replace and patch.
+    fn prepare<'a>(
+        controller: &'a Controller,
+        caller: &'a Caller,
+        body: &'a Self::Body,
+        verb: Verb,
+        id: &'a Id,
+    ) -> BoxFuture<'a, Result<Self::Prepared, Failure>>;
+
+    /// Takes over what a replace cannot change.
+    fn keep(_current: &Self::Record, _fresh: &mut Self::Record) {}
+
+    /// Puts what the body says into the record. Members that are absent stay as they are:
+    /// default in a fresh record, current in a patched one.
+    fn merge(
+        record: &mut Self::Record,
+        body: &Self::Body,
+        prepared: &Self::Prepared,
+        verb: Verb,
+    ) -> Result<(), Failure>;
+
+    /// Checks the merged record, and puts what comes with it into the decision.
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&Self::Record>,
+        after: &mut Self::Record,
+        prepared: &Self::Prepared,
+    ) -> Result<(), Failure>;
+
+    /// Refuses a delete, or puts what goes with it (beyond what references say) into the decision.
+    fn on_delete(_decision: &mut Decision<'_>, _record: &Self::Record) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The record with this id, if it belongs to the resource.
+pub(crate) fn find<'v, R: Readable>(view: View<'v>, id: &str) -> Option<&'v Arc<R::Record>> {
+    view.get::<R::Record>(id).filter(|record| R::belongs(record))
+}
+
+/// The same for an id in a path.
+pub(crate) fn require<'v, R: Readable>(
+    view: View<'v>,
+    id: &str,
+) -> Result<&'v Arc<R::Record>, Failure> {
+    find::<R>(view, id).ok_or_else(|| Failure::not_found(R::KIND.name, id))
+}
+
+/// The base of a detail of this resource.
+pub(crate) fn detail_base<R: Readable>(base: &Base) -> weft_contract::Base {
+    convert::base(R::KIND.plural, base, R::KIND.links)
+}
+
+/// POST to the collection.
+pub(crate) fn create<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: R::Body = call.decode(Verb::Create)?;
+        let id = controller.ids().entity();
+        let prepared = R::prepare(&controller, &caller, &body, Verb::Create, &id).await?;
+        let answer = Reply::created(R::KIND.plural, id.as_str());
+        controller
+            .decide(&caller, move |decision| {
+                let mut record = R::Record::default();
+                *record.base_mut() = Base::new(id.clone(), decision.now());
+                R::merge(&mut record, &body, &prepared, Verb::Create)?;
+                finish::<R>(decision, None, record, &prepared)
+            })
+            .await?;
+        answer
+    }
+    .boxed()
+}
+
+/// PUT to an entity.
+pub(crate) fn replace<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move { change::<R>(controller, caller, call, Verb::Replace).await }.boxed()
+}
+
+/// PATCH of an entity.
+pub(crate) fn patch<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move { change::<R>(controller, caller, call, Verb::Patch).await }.boxed()
+}
+
+async fn change<R: Resource>(
+    controller: Controller,
+    caller: Caller,
+    call: Call,
+    verb: Verb,
+) -> Result<Reply, Failure> {
+    let id = Id::parse(call.id(0)).map_err(|_| Failure::not_found(R::KIND.name, call.id(0)))?;
+    require::<R>(View::of(&controller.snapshot()), id.as_str())?;
+    let body: R::Body = call.decode(verb)?;
+    let prepared = R::prepare(&controller, &caller, &body, verb, &id).await?;
+    controller
+        .decide(&caller, move |decision| {
+            let current = Arc::clone(require::<R>(decision.view(), id.as_str())?);
+            if current.base().is_system {
+                return Err(ErrorCode::EntityCanNotBeUpdated.into());
+            }
+            let mut record = match verb {
+                Verb::Patch => (*current).clone(),
+                _ => {
+                    let mut fresh = R::Record::default();
+                    let base = Base::new(id.clone(), decision.now());
+                    *fresh.base_mut() = Base { created_at: current.base().created_at, ..base };
+                    R::keep(&current, &mut fresh);
+                    fresh
+                }
+            };
+            R::merge(&mut record, &body, &prepared, verb)?;
+            if verb == Verb::Patch && record == *current {
+                return Ok(());
+            }
+            record.base_mut().updated_at = decision.now();
+            finish::<R>(decision, Some(&current), record, &prepared)
+        })
+        .await?;
+    Reply::empty()
+}
+
+/// The rules of every kind, then those of the resource, then the put.
+fn finish<R: Resource>(
+    decision: &mut Decision<'_>,
+    before: Option<&R::Record>,
+    mut record: R::Record,
+    prepared: &R::Prepared,
+) -> Result<(), Failure> {
+    R::validate(decision, before, &mut record, prepared)?;
+    decision.put_checked(record)
+}
+
+/// DELETE of an entity.
+pub(crate) fn delete<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let id = call.id(0).to_owned();
+        controller
+            .decide(&caller, move |decision| {
+                let record = Arc::clone(require::<R>(decision.view(), &id)?);
+                if record.base().is_system && R::Record::KIND != weft_model::Kind::Terminator {
+                    return Err(ErrorCode::EntityCanNotBeDeleted.into());
+                }
+                R::on_delete(decision, &record)?;
+                decision.delete(R::Record::KIND, record.id())
+            })
+            .await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// GET of an entity.
+pub(crate) fn detail<R: Readable>(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let record = require::<R>(context.view(), call.id(0))?;
+        if !R::is_visible(&caller, context.view(), record) {
+            return Err(Failure::unauthorized("the entity is not for this caller"));
+        }
+        Reply::detail(&R::detail(&context, record))
+    }
+    .boxed()
+}
+
+/// GET of the collection.
+pub(crate) fn list<R: Readable>(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move { list::collection::<R>(controller, caller, call).await }.boxed()
+}
+
+/// The operations of a resource, ready for the table of handlers.
+pub(crate) trait AnyResource: Send + Sync {
+    /// API, operation and handler of everything that is generic.
+    fn handlers(&self) -> Vec<(Api, &'static str, Handler)>;
+}
+
+/// [`AnyResource`] out of a [`Resource`].
+pub(crate) struct Of<R>(std::marker::PhantomData<fn() -> R>);
+
+/// [`AnyResource`] out of a [`Readable`].
+pub(crate) struct ReadOnly<R>(std::marker::PhantomData<fn() -> R>);
+
+impl<R> Of<R> {
+    pub(crate) const NEW: Self = Self(std::marker::PhantomData);
+}
+
+impl<R> ReadOnly<R> {
+    pub(crate) const NEW: Self = Self(std::marker::PhantomData);
+}
+
+type Row = Option<&'static weft_contract::Operation>;
+
+fn rows(rows: impl IntoIterator<Item = (Row, Handler)>) -> Vec<(Api, &'static str, Handler)> {
+    let known = rows.into_iter().filter_map(|(row, handler)| Some((row?, handler)));
+    known.map(|(row, handler)| (Api::Management, row.id, handler)).collect()
+}
+
+impl<R: Readable> AnyResource for ReadOnly<R> {
+    fn handlers(&self) -> Vec<(Api, &'static str, Handler)> {
+        rows([(R::KIND.list(), list::<R> as Handler), (R::KIND.detail(), detail::<R>)])
+    }
+}
+
+impl<R: Resource> AnyResource for Of<R> {
+    fn handlers(&self) -> Vec<(Api, &'static str, Handler)> {
+        let kind = R::KIND;
+        rows([
+            (kind.list(), list::<R> as Handler),
+            (kind.create(), create::<R>),
+            (kind.detail(), detail::<R>),
+            (kind.replace(), replace::<R>),
+            (kind.patch(), patch::<R>),
+            (kind.delete(), delete::<R>),
+        ])
+    }
+}

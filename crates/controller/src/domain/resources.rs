@@ -1,0 +1,19 @@
+//! The resources, a file per subject.
+
+pub(crate) mod advice;
+pub(crate) mod attributes;
+pub(crate) mod auth_policy;
+pub(crate) mod authenticator;
+pub(crate) mod config;
+pub(crate) mod config_type;
+pub(crate) mod edge_router;
+pub(crate) mod enrollment;
+pub(crate) mod fixed;
+pub(crate) mod identity;
+pub(crate) mod identity_state;
+pub(crate) mod nested;
+pub(crate) mod overrides;
+pub(crate) mod policies;
+pub(crate) mod server;
+pub(crate) mod service;
+pub(crate) mod terminator;

@@ -1,0 +1,49 @@
+//! Policy advice: whether and why an identity may use a service (protocol: management-api 7.1).
+
+use futures::FutureExt as _;
+use weft_contract::resource::edge_router::COLLECTION as ROUTERS;
+use weft_contract::resource::identity::{COLLECTION as IDENTITIES, PolicyAdvice, RouterRef};
+use weft_contract::resource::service::COLLECTION as SERVICES;
+use weft_contract::{Api, EntityRef};
+use weft_model::entity::Router;
+
+use super::identity::Identities;
+use super::service::Services;
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::resource::require;
+
+/// The operation.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Management, "getIdentityPolicyAdvice", advice)];
+
+fn advice(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let view = context.view();
+        let identity = require::<Identities>(view, call.id(0))?;
+        let service = require::<Services>(view, call.id(1))?;
+        let advice = view.snapshot().advice(&identity.base.id, &service.base.id);
+        let routers = view.snapshot().entities::<Router>(&advice.common_routers);
+        let common_routers = routers.map(|router| {
+            let id = router.base.id.as_str();
+            RouterRef {
+                entity: EntityRef::new(ROUTERS, id, &router.name),
+                is_online: context.online().is_online(id),
+            }
+        });
+        Reply::detail(&PolicyAdvice {
+            common_routers: common_routers.collect(),
+            identity: EntityRef::new(IDENTITIES, identity.base.id.as_str(), &identity.name),
+            identity_id: identity.base.id.to_string(),
+            identity_router_count: advice.identity_routers.len() as i64,
+            is_bind_allowed: advice.is_bind_allowed,
+            is_dial_allowed: advice.is_dial_allowed,
+            service: EntityRef::new(SERVICES, service.base.id.as_str(), &service.name),
+            service_id: service.base.id.to_string(),
+            service_router_count: advice.service_routers.len() as i64,
+        })
+    }
+    .boxed()
+}

@@ -1,0 +1,398 @@
+//! Authenticators (protocol: auth 7; management-api 7.7): one per method and identity.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::resource::authenticator::{
+    self as contract, AuthenticatorBody, AuthenticatorDetail, ReEnrollBody, RequestExtendBody,
+    method,
+};
+use weft_contract::resource::identity::COLLECTION as IDENTITIES;
+use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
+use weft_identity::{Certificate, Usage, Verify};
+use weft_model::entity::{
+    AuthPolicy, Authenticator, CertCredential, Enrollment, EnrollmentMethod, Identity,
+    IdentityType, UpdbCredential, UpdbRules,
+};
+use weft_model::filter::{Table, Type, Value};
+use weft_model::{Id, Kind, Snapshot};
+
+use crate::Controller;
+use crate::auth::password::Hashed;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::resource::{Readable, Resource, detail_base, require};
+use crate::domain::symbols::symbols;
+use crate::domain::view::{Context, View};
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct Authenticators;
+
+/// What is ready before an authenticator is decided.
+pub(crate) struct Prepared {
+    /// The hash of the password in the body, and the password for the rules of the policy.
+    password: Option<(Hashed, String)>,
+    /// The certificate in the body.
+    certificate: Option<Certificate>,
+    /// Of a new authenticator.
+    method: Option<String>,
+}
+
+fn cert<T>(it: &Authenticator, get: impl Fn(&CertCredential) -> T) -> Option<T> {
+    it.cert.as_ref().map(get)
+}
+
+fn flag<'a>(it: &Authenticator, get: impl Fn(&CertCredential) -> bool) -> Value<'a> {
+    cert(it, get).map_or(Value::Null, Value::Bool)
+}
+
+static SYMBOLS: Table<Context, Authenticator> = symbols!("authenticators", Authenticator {
+    Column::one("method", Type::String, |_, it| Value::text(it.method())).public(),
+    Column::one("identity", Type::String, |_, it| Value::text(it.identity_id.as_str())).public(),
+    Column::one("certFingerprint", Type::String, |_, it| {
+        it.cert.as_ref().map_or(Value::Null, |cert| Value::text(&cert.fingerprint))
+    })
+    .public(),
+    Column::one("certPem", Type::String, |_, it| {
+        it.cert.as_ref().map_or(Value::Null, |cert| Value::text(&cert.cert_pem))
+    })
+    .public(),
+    Column::one("updbUsername", Type::String, |_, it| {
+        it.updb.as_ref().map_or(Value::Null, |updb| Value::text(&updb.username))
+    })
+    .public(),
+    Column::one("isIssuedByNetwork", Type::Bool, |_, it| flag(it, |c| c.is_issued_by_network))
+        .public(),
+    Column::one("isExtendRequested", Type::Bool, |_, it| flag(it, |c| c.is_extend_requested))
+        .public(),
+    Column::one("isKeyRollRequested", Type::Bool, |_, it| flag(it, |c| c.is_key_roll_requested))
+        .public(),
+});
+
+impl Readable for Authenticators {
+    type Record = Authenticator;
+    type Detail = AuthenticatorDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, Authenticator> = &SYMBOLS;
+
+    fn detail(context: &Context, record: &Authenticator) -> AuthenticatorDetail {
+        shown(context, record)
+    }
+}
+
+/// An authenticator as the APIs show it; never its hash.
+pub(crate) fn shown(context: &Context, record: &Authenticator) -> AuthenticatorDetail {
+    let identity = convert::mention::<Identity>(context.view(), IDENTITIES, &record.identity_id);
+    let mut base = detail_base::<Authenticators>(&record.base);
+    if let Some(link) = identity.links.get("self") {
+        base.links.insert("identities".into(), link.clone());
+    }
+    let none = CertCredential::default();
+    let cert = record.cert.as_ref().unwrap_or(&none);
+    AuthenticatorDetail {
+        base,
+        cert_pem: cert.cert_pem.clone(),
+        extend_requested_at: cert.extend_requested_at.map(convert::time),
+        fingerprint: cert.fingerprint.to_string(),
+        identity,
+        identity_id: record.identity_id.to_string(),
+        is_extend_requested: cert.is_extend_requested,
+        is_issued_by_network: cert.is_issued_by_network,
+        is_key_roll_requested: cert.is_key_roll_requested,
+        last_auth_resolved_to_root: cert.last_auth_resolved_to_root,
+        last_extend_rolled_keys: cert.last_extend_rolled_keys,
+        method: record.method().to_owned(),
+        username: record.updb.as_ref().map(|it| it.username.to_string()).unwrap_or_default(),
+    }
+}
+
+impl Resource for Authenticators {
+    type Body = AuthenticatorBody;
+    type Prepared = Prepared;
+
+    fn prepare<'a>(
+        controller: &'a Controller,
+        _caller: &'a Caller,
+        body: &'a AuthenticatorBody,
+        verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
+        async move {
+            let password = match &body.password {
+                Some(password) => Some(hash(controller, password.expose()).await?),
+                None => None,
+            };
+            let certificate = match (&body.cert_pem, verb) {
+                (Some(pem), Verb::Create) => Some(one_certificate(controller, pem)?),
+                _ => None,
+            };
+            let method = (verb == Verb::Create).then(|| body.method.clone()).flatten();
+            Ok(Prepared { password, certificate, method })
+        }
+        .boxed()
+    }
+
+    fn keep(current: &Authenticator, fresh: &mut Authenticator) {
+        fresh.identity_id = current.identity_id.clone();
+        fresh.updb.clone_from(&current.updb);
+        fresh.cert.clone_from(&current.cert);
+    }
+
+    fn merge(
+        record: &mut Authenticator,
+        body: &AuthenticatorBody,
+        prepared: &Prepared,
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        let username = body.username.as_ref().map(|name| name.as_str());
+        if verb != Verb::Create {
+            return set_password(record, username, prepared.password.as_ref());
+        }
+        record.identity_id =
+            convert::id_field("identityId", body.identity_id.as_deref().unwrap_or_default())?;
+        match prepared.method.as_deref() {
+            Some(method::UPDB) => {
+                let required = |field| Failure::field(field, format!("{field} is required"), "");
+                let username = username.ok_or_else(|| required("username"))?;
+                let (hashed, _) = prepared.password.as_ref().ok_or_else(|| required("password"))?;
+                record.updb = Some(UpdbCredential {
+                    username: username.into(),
+                    password: hashed.password.clone(),
+                    salt: hashed.salt.clone(),
+                });
+            }
+            Some(method::CERT) => {
+                let certificate = prepared.certificate.as_ref();
+                let certificate = certificate
+                    .ok_or_else(|| Failure::field("certPem", "certPem is required", ""))?;
+                record.cert = Some(credential(certificate, &certificate.to_pem(), false));
+            }
+            other => {
+                let reason = "method must be updb or cert";
+                return Err(Failure::field("method", reason, other.unwrap_or_default()));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&Authenticator>,
+        after: &mut Authenticator,
+        prepared: &Prepared,
+    ) -> Result<(), Failure> {
+        let identity = decision.require::<Identity>("identityId", &after.identity_id)?;
+        if let Some((_, password)) = &prepared.password {
+            check_password(decision.tip(), identity, password)?;
+        }
+        if before.is_some() {
+            return Ok(());
+        }
+        if identity.identity_type == IdentityType::Router {
+            let reason = "identities of routers cannot have authenticators";
+            return Err(Failure::field("identityId", reason, after.identity_id.as_str()));
+        }
+        let same = decision
+            .tip()
+            .referring::<Authenticator>(0, &after.identity_id)
+            .any(|other| other.method() == after.method());
+        if same {
+            return Err(Failure::coded_field(
+                ErrorCode::MaxAuthenticatorMethodsReached,
+                "method",
+                "the identity has an authenticator of this method",
+                after.method(),
+            )
+            .with_status(400));
+        }
+        Ok(())
+    }
+}
+
+/// Hashes a new password; the text goes along for the rules of the policy.
+pub(crate) async fn hash(
+    controller: &Controller,
+    password: &str,
+) -> Result<(Hashed, String), Failure> {
+    let hashed = controller.hasher().hash(password, controller.ids().bytes()).await?;
+    Ok((hashed, password.to_owned()))
+}
+
+/// Changes name and password of a password authenticator; others have none.
+pub(crate) fn set_password(
+    record: &mut Authenticator,
+    username: Option<&str>,
+    password: Option<&(Hashed, String)>,
+) -> Result<(), Failure> {
+    let Some(updb) = &mut record.updb else {
+        if username.is_none() && password.is_none() {
+            return Ok(());
+        }
+        return Err(Failure::because(
+            ErrorCode::CanNotUpdateAuthenticator,
+            "only authenticators of the method updb have a name and password",
+        )
+        .with_status(400));
+    };
+    if let Some(username) = username {
+        updb.username = username.into();
+    }
+    if let Some((hashed, _)) = password {
+        updb.password.clone_from(&hashed.password);
+        updb.salt.clone_from(&hashed.salt);
+    }
+    Ok(())
+}
+
+/// Checks a new password against the policy of its identity (protocol: auth 7.3).
+pub(crate) fn check_password(
+    snapshot: &Snapshot,
+    identity: &Identity,
+    password: &str,
+) -> Result<(), Failure> {
+    let policy = snapshot.get::<AuthPolicy>(&identity.auth_policy_id);
+    let rules = policy.map(|policy| policy.updb.clone()).unwrap_or_default();
+    match broken_rule(&rules, password) {
+        Some(reason) => Err(Failure::field("password", reason, "")),
+        None => Ok(()),
+    }
+}
+
+fn broken_rule(rules: &UpdbRules, password: &str) -> Option<String> {
+    let least = rules.min_password_length.max(AuthPolicy::MIN_PASSWORD_LENGTH);
+    let has = |test: fn(char) -> bool| password.chars().any(test);
+    if password.chars().count() < least as usize {
+        return Some(format!("must be at least {least} characters long"));
+    }
+    if rules.require_mixed_case && !(has(char::is_uppercase) && has(char::is_lowercase)) {
+        return Some("must have upper and lower case letters".into());
+    }
+    if rules.require_number_char && !has(char::is_numeric) {
+        return Some("must have a digit".into());
+    }
+    if rules.require_special_char && !has(|c| !c.is_alphanumeric()) {
+        return Some("must have a special character".into());
+    }
+    None
+}
+
+/// Exactly one certificate that leads to the CA bundle, at the beginning of its own life.
+fn one_certificate(controller: &Controller, pem: &str) -> Result<Certificate, Failure> {
+    let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
+    let [certificate] = parsed.as_slice() else {
+        return Err(Failure::coded_field(
+            ErrorCode::CouldNotParsePemBlock,
+            "certPem",
+            "must hold exactly one certificate",
+            "",
+        ));
+    };
+    let how = Verify { usage: Usage::Any, ..Verify::default() };
+    let bundle = &controller.settings().keys.bundle;
+    bundle.verify_leaf(certificate, how, certificate.not_before()).map_err(|error| {
+        Failure::field("certPem", format!("no known CA issued it: {error}"), "")
+    })?;
+    Ok(certificate.clone())
+}
+
+/// A certificate as an authenticator keeps it.
+pub(crate) fn credential(
+    certificate: &Certificate,
+    pem: &str,
+    is_issued_by_network: bool,
+) -> CertCredential {
+    CertCredential {
+        fingerprint: certificate.fingerprint().into(),
+        cert_pem: pem.to_owned(),
+        is_issued_by_network,
+        public_key_print: certificate.public_key().map(|key| key.print()).unwrap_or_default(),
+        ..CertCredential::default()
+    }
+}
+
+/// The actions on authenticators.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "reEnrollAuthenticator", re_enroll),
+    (Api::Management, "requestExtendAuthenticator", request_extend),
+];
+
+/// Turns an authenticator back into an enrollment (protocol: auth 7.6).
+fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: ReEnrollBody = call.decode(Verb::Create)?;
+        let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
+        if expires_at <= controller.now() {
+            return Err(Failure::field(
+                "expiresAt",
+                "must be in the future",
+                expires_at.to_string(),
+            ));
+        }
+        let enrollment =
+            Enrollment { expires_at, ..controller.new_enrollment(EnrollmentMethod::Ott) };
+        let answer = Reply::created(super::enrollment::COLLECTION, enrollment.base.id.as_str());
+        let id = call.id(0).to_owned();
+        controller
+            .decide(&caller, move |decision| {
+                let record = Arc::clone(require::<Authenticators>(decision.view(), &id)?);
+                let ca_id = record.cert.as_ref().and_then(|cert| cert.ca_id.clone());
+                let enrollment = Enrollment {
+                    method: match (&record.updb, &ca_id) {
+                        (Some(_), _) => EnrollmentMethod::Updb,
+                        (None, Some(_)) => EnrollmentMethod::Ottca,
+                        (None, None) => EnrollmentMethod::Ott,
+                    },
+                    username: record.updb.as_ref().map(|updb| updb.username.clone()),
+                    identity_id: Some(record.identity_id.clone()),
+                    ca_id,
+                    ..enrollment.clone()
+                };
+                super::enrollment::check_outstanding(decision, &enrollment)?;
+                decision.put(enrollment);
+                decision.delete(Kind::Authenticator, &record.base.id)
+            })
+            .await?;
+        answer
+    }
+    .boxed()
+}
+
+fn request_extend(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: RequestExtendBody = call.decode_optional(Verb::Create)?;
+        let roll = body.roll_keys.unwrap_or(false);
+        let id = call.id(0).to_owned();
+        controller
+            .decide(&caller, move |decision| {
+                let mut record = (**require::<Authenticators>(decision.view(), &id)?).clone();
+                let now = decision.now();
+                let Some(cert) = record.cert.as_mut().filter(|cert| cert.is_issued_by_network)
+                else {
+                    let reason = "only certificates issued by the network can be extended";
+                    return Err(Failure::unauthorized(reason));
+                };
+                cert.is_extend_requested = true;
+                cert.is_key_roll_requested = roll;
+                cert.extend_requested_at = Some(now);
+                record.base.updated_at = now;
+                decision.put(record);
+                Ok(())
+            })
+            .await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// The authenticators of an identity, in the order they were made.
+pub(crate) fn of_identity<'v>(view: View<'v>, identity: &str) -> Vec<&'v Arc<Authenticator>> {
+    view.referring::<Authenticator>(0, identity)
+}

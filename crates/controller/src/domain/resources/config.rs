@@ -1,0 +1,156 @@
+//! Configs (protocol: management-api 7.3).
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::json::narrow_numbers;
+use weft_contract::resource::config::{
+    CONFIG_KIND, CONFIG_TYPE_COLLECTION, ConfigBody, ConfigDetail,
+};
+use weft_contract::{Kind as ContractKind, Verb};
+use weft_model::entity::{Config, ConfigType, Service};
+use weft_model::filter::{Table, Type, Value};
+use weft_model::{Id, JsonMap};
+
+use crate::Controller;
+use crate::domain::call::Query;
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::schema::Schema;
+use crate::domain::symbols::symbols;
+use crate::domain::view::{Context, View};
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct Configs;
+
+/// The schema of the config's type, compiled before the operation is decided.
+pub(crate) struct Prepared {
+    of: JsonMap,
+    schema: Option<Schema>,
+}
+
+static SYMBOLS: Table<Context, Config> = symbols!("configs", Config {
+    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
+    Column::one("type", Type::String, |_, it| Value::text(it.config_type_id.as_str())).public(),
+});
+
+impl Readable for Configs {
+    type Record = Config;
+    type Detail = ConfigDetail;
+
+    const KIND: &'static ContractKind = &CONFIG_KIND;
+    const SYMBOLS: &'static Table<Context, Config> = &SYMBOLS;
+
+    fn detail(context: &Context, record: &Config) -> ConfigDetail {
+        ConfigDetail {
+            base: detail_base::<Self>(&record.base),
+            config_type: convert::mention::<ConfigType>(
+                context.view(),
+                CONFIG_TYPE_COLLECTION,
+                &record.config_type_id,
+            ),
+            config_type_id: record.config_type_id.to_string(),
+            data: convert::json(&record.data),
+            name: record.name.to_string(),
+        }
+    }
+}
+
+impl Resource for Configs {
+    type Body = ConfigBody;
+    type Prepared = Prepared;
+
+    fn prepare<'a>(
+        controller: &'a Controller,
+        _caller: &'a Caller,
+        body: &'a ConfigBody,
+        verb: Verb,
+        id: &'a Id,
+    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
+        let snapshot = controller.snapshot();
+        let view = View::of(&snapshot);
+        let type_id = match verb {
+            Verb::Create => body.config_type_id.as_deref().unwrap_or_default().to_owned(),
+            _ => view
+                .get::<Config>(id.as_str())
+                .map_or_else(String::new, |config| config.config_type_id.to_string()),
+        };
+        let of = view.get::<ConfigType>(&type_id).map(|t| t.schema.clone()).unwrap_or_default();
+        async move {
+            let schema = Schema::compile(&of.to_value()).ok();
+            Ok(Prepared { of, schema })
+        }
+        .boxed()
+    }
+
+    fn keep(current: &Config, fresh: &mut Config) {
+        fresh.config_type_id = current.config_type_id.clone();
+    }
+
+    fn merge(
+        record: &mut Config,
+        body: &ConfigBody,
+        _prepared: &Prepared,
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        if let Some(name) = &body.name {
+            record.name = name.as_str().into();
+        }
+        if let (Some(id), Verb::Create) = (&body.config_type_id, verb) {
+            record.config_type_id = convert::id_field("type", id)?;
+        }
+        if let Some(data) = &body.data {
+            let mut data = data.clone();
+            data.values_mut().for_each(narrow_numbers);
+            record.data = data.into();
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        Ok(())
+    }
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&Config>,
+        after: &mut Config,
+        prepared: &Prepared,
+    ) -> Result<(), Failure> {
+        let of_type = decision.require::<ConfigType>("type", &after.config_type_id)?;
+        if before.is_some_and(|before| before.data == after.data) {
+            return Ok(());
+        }
+        let data = after.data.to_value();
+        match &prepared.schema {
+            Some(schema) if prepared.of == of_type.schema => schema.check(&data),
+            // The type was changed since: compile anew, which gives the same on every run.
+            _ => Schema::compile(&of_type.schema.to_value())
+                .map_err(|reason| Failure::field("type", reason, of_type.name.to_string()))?
+                .check(&data),
+        }
+    }
+}
+
+/// The configs of a config type.
+pub(crate) fn of_type(
+    context: &Context,
+    config_type: &ConfigType,
+    _query: &Query,
+) -> Result<Vec<Arc<Config>>, Failure> {
+    let found = context.view().referring::<Config>(0, config_type.base.id.as_str());
+    Ok(found.into_iter().cloned().collect())
+}
+
+/// The services that carry a config.
+pub(crate) fn services(
+    context: &Context,
+    config: &Config,
+    _query: &Query,
+) -> Result<Vec<Arc<Service>>, Failure> {
+    let found = context.view().referring::<Service>(0, config.base.id.as_str());
+    Ok(found.into_iter().cloned().collect())
+}

@@ -1,0 +1,322 @@
+//! Edge routers (protocol: management-api 7.5). A router with a tunneler has an identity and a
+//! system policy of the same id, made, renamed and deleted with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::resource::edge_router::{
+    self as contract, EdgeRouterBody, EdgeRouterCommon, EdgeRouterDetail, VersionInfo,
+};
+use weft_contract::{Api, Kind as ContractKind, Verb};
+use weft_model::entity::{
+    AuthPolicy, ConfigTarget, CtrlListener, EdgeRouterPolicy, Enrollment, EnrollmentMethod,
+    Identity, IdentityType, Router,
+};
+use weft_model::filter::{Table, Type, Value};
+use weft_model::{Base, Id, Kind, Roles, Semantic};
+
+use super::config_type::check_configs;
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::resource::{Readable, Resource, detail_base, require};
+use crate::domain::symbols::{each, maybe, symbols};
+use crate::domain::view::{Context, View};
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct EdgeRouters;
+
+static SYMBOLS: Table<Context, Router> = symbols!("edge-routers", Router {
+    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
+    Column::one("fingerprint", Type::String, |_, it| maybe(&it.fingerprint)).public(),
+    Column::one("cost", Type::Int, |_, it| Value::Int(it.cost.into())).public(),
+    Column::one("noTraversal", Type::Bool, |_, it| Value::Bool(it.no_traversal)).public(),
+    Column::one("disabled", Type::Bool, |_, it| Value::Bool(it.disabled)).public(),
+    Column::one("isVerified", Type::Bool, |_, it| Value::Bool(it.is_verified)).public(),
+    Column::one("isTunnelerEnabled", Type::Bool, |_, it| Value::Bool(it.is_tunneler_enabled))
+        .public(),
+    Column::one("isOnline", Type::Bool, |context, it| {
+        Value::Bool(context.online().is_online(it.base.id.as_str()))
+    })
+    .public(),
+    Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
+        .public(),
+    Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit)).public(),
+});
+
+impl Readable for EdgeRouters {
+    type Record = Router;
+    type Detail = EdgeRouterDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, Router> = &SYMBOLS;
+
+    fn belongs(record: &Router) -> bool {
+        record.is_edge
+    }
+
+    fn detail(context: &Context, record: &Router) -> EdgeRouterDetail {
+        let common = common(context, record);
+        let facts = context.online().router(record.base.id.as_str());
+        let enrollment = match record.is_verified {
+            true => None,
+            false => outstanding(context.view(), &record.base.id),
+        };
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        EdgeRouterDetail {
+            base: detail_base::<Self>(&record.base),
+            app_data: common.app_data,
+            capabilities: common.capabilities,
+            cert_pem: text(&record.cert_pem),
+            configs: convert::ids(&record.configs),
+            cost: record.cost,
+            ctrl_chan_listeners: record
+                .ctrl_chan_listeners
+                .iter()
+                .map(|(address, listener)| (address.clone(), listener.groups.clone()))
+                .collect(),
+            disabled: record.disabled,
+            enrollment_created_at: enrollment.map(|it| convert::time(it.base.created_at)),
+            enrollment_expires_at: enrollment.map(|it| convert::time(it.expires_at)),
+            enrollment_jwt: enrollment.map(|it| context.jwt(it)),
+            enrollment_token: enrollment.map(|it| it.token.to_string()),
+            fingerprint: record.fingerprint.as_deref().map(str::to_owned),
+            hostname: common.hostname,
+            interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default(),
+            is_online: facts.is_some(),
+            is_tunneler_enabled: record.is_tunneler_enabled,
+            is_verified: record.is_verified,
+            name: record.name.to_string(),
+            no_traversal: record.no_traversal,
+            role_attributes: convert::strings(&record.role_attributes),
+            supported_protocols: common.supported_protocols,
+            sync_status: common.sync_status,
+            unverified_cert_pem: text(&record.unverified_cert_pem),
+            unverified_fingerprint: record.unverified_fingerprint.as_deref().map(str::to_owned),
+            version_info: facts.as_ref().map(|facts| VersionInfo {
+                arch: facts.version.arch.clone(),
+                build_date: facts.version.build_date.clone(),
+                os: facts.version.os.clone(),
+                revision: facts.version.revision.clone(),
+                version: facts.version.version.clone(),
+            }),
+        }
+    }
+}
+
+impl Resource for EdgeRouters {
+    type Body = EdgeRouterBody;
+    /// The enrollment of a new router.
+    type Prepared = Option<Enrollment>;
+
+    fn prepare<'a>(
+        controller: &'a Controller,
+        _caller: &'a Caller,
+        _body: &'a EdgeRouterBody,
+        verb: Verb,
+        id: &'a Id,
+    ) -> BoxFuture<'a, Result<Self::Prepared, Failure>> {
+        async move {
+            Ok((verb == Verb::Create).then(|| Enrollment {
+                router_id: Some(id.clone()),
+                ..controller.new_enrollment(EnrollmentMethod::Erott)
+            }))
+        }
+        .boxed()
+    }
+
+    fn keep(current: &Router, fresh: &mut Router) {
+        fresh.fingerprint.clone_from(&current.fingerprint);
+        fresh.cert_pem.clone_from(&current.cert_pem);
+        fresh.is_verified = current.is_verified;
+        fresh.unverified_cert_pem.clone_from(&current.unverified_cert_pem);
+        fresh.unverified_fingerprint.clone_from(&current.unverified_fingerprint);
+    }
+
+    fn merge(
+        record: &mut Router,
+        body: &EdgeRouterBody,
+        _prepared: &Self::Prepared,
+        _verb: Verb,
+    ) -> Result<(), Failure> {
+        record.is_edge = true;
+        if let Some(name) = &body.name {
+            record.name = name.as_str().into();
+        }
+        if let Some(cost) = body.cost {
+            record.cost = cost;
+        }
+        if let Some(disabled) = body.disabled {
+            record.disabled = disabled;
+        }
+        if let Some(no_traversal) = body.no_traversal {
+            record.no_traversal = no_traversal;
+        }
+        if let Some(enabled) = body.is_tunneler_enabled {
+            record.is_tunneler_enabled = enabled;
+        }
+        if let Some(attributes) = &body.role_attributes {
+            record.role_attributes = convert::attributes(attributes)?;
+        }
+        if let Some(data) = &body.app_data {
+            record.app_data = data.clone().into();
+        }
+        if let Some(configs) = &body.configs {
+            record.configs = convert::id_set("configs", configs)?;
+        }
+        if let Some(listeners) = &body.ctrl_chan_listeners {
+            let listeners = listeners.iter().map(|(address, groups)| {
+                (address.clone(), CtrlListener { groups: groups.clone() })
+            });
+            record.ctrl_chan_listeners = listeners.collect();
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        Ok(())
+    }
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&Router>,
+        after: &mut Router,
+        prepared: &Self::Prepared,
+    ) -> Result<(), Failure> {
+        if before.is_none_or(|before| before.configs != after.configs) {
+            check_configs(decision, ConfigTarget::Router, &after.configs)?;
+        }
+        if let Some(enrollment) = prepared {
+            decision.put_later(enrollment.clone());
+        }
+        let had_tunneler = before.is_some_and(|before| before.is_tunneler_enabled);
+        match (had_tunneler, after.is_tunneler_enabled) {
+            (true, false) => delete_tunneler(decision, &after.base.id),
+            (_, true) => put_tunneler(decision, after),
+            (false, false) => Ok(()),
+        }
+    }
+
+    fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<(), Failure> {
+        match record.is_tunneler_enabled {
+            true => delete_tunneler(decision, &record.base.id),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Names of capability bits in bit order (protocol: management-api 6).
+const CAPABILITIES: &[(u32, &str)] = &[
+    (1, "MULTI_CHANNEL"),
+    (2, "CONNECT_V2"),
+    (4, "SERVICE_SUBSCRIPTIONS"),
+    (5, "POSTURE_CHECKS"),
+    (6, "BIND_SUCCESS"),
+];
+
+/// What everybody may know of a router.
+pub(crate) fn common(context: &Context, record: &Router) -> EdgeRouterCommon {
+    let id = record.base.id.as_str();
+    let facts = context.online().router(id);
+    let bits = facts.as_ref().map_or(0, |facts| facts.capabilities);
+    let capabilities = CAPABILITIES.iter().filter(|(bit, _)| bits & (1 << bit) != 0);
+    EdgeRouterCommon {
+        app_data: convert::json(&record.app_data),
+        capabilities: capabilities.map(|(_, name)| (*name).to_owned()).collect(),
+        cost: record.cost,
+        disabled: record.disabled,
+        hostname: facts.as_ref().map(|it| it.hostname.clone()).unwrap_or_default(),
+        is_online: facts.is_some(),
+        name: record.name.to_string(),
+        no_traversal: record.no_traversal,
+        supported_protocols: facts.as_ref().map_or_else(BTreeMap::new, |it| it.protocols.clone()),
+        sync_status: context.online().sync_status(id),
+        version: facts.as_ref().map(|it| it.version.version.clone()).unwrap_or_default(),
+    }
+}
+
+/// The outstanding enrollment of a router.
+pub(crate) fn outstanding<'v>(view: View<'v>, router: &Id) -> Option<&'v Arc<Enrollment>> {
+    view.referring::<Enrollment>(1, router.as_str()).into_iter().next()
+}
+
+/// Puts the identity and the policy of a router's tunneler, as far as they are not there or the
+/// router has a new name.
+fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Result<(), Failure> {
+    let id = &router.base.id;
+    let view = decision.view();
+    let now = decision.now();
+    let identity = match view.get::<Identity>(id.as_str()) {
+        Some(identity) if identity.name == router.name && identity.app_data == router.app_data => {
+            None
+        }
+        Some(identity) => Some((**identity).clone()),
+        None => Some(Identity {
+            base: Base::new(id.clone(), now),
+            identity_type: IdentityType::Router,
+            auth_policy_id: Id::new(AuthPolicy::DEFAULT_ID),
+            ..Identity::default()
+        }),
+    };
+    if let Some(mut identity) = identity {
+        identity.name = router.name.clone();
+        identity.app_data = router.app_data.clone();
+        identity.base.updated_at = now;
+        decision.put_later(identity);
+    }
+    if !decision.tip().contains(Kind::EdgeRouterPolicy, id) {
+        let own = Roles { ids: vec![id.clone()], ..Roles::default() };
+        decision.put_later(EdgeRouterPolicy {
+            base: Base { is_system: true, ..Base::new(id.clone(), now) },
+            name: format!("edge-router-{id}-system").into(),
+            semantic: Semantic::AnyOf,
+            identity_roles: own.clone(),
+            edge_router_roles: own,
+        });
+    }
+    Ok(())
+}
+
+fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
+    decision.delete_if_there(Kind::EdgeRouterPolicy, id)?;
+    decision.delete_if_there(Kind::Identity, id)
+}
+
+/// The actions on edge routers.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Management, "reEnrollEdgeRouter", re_enroll)];
+
+/// The certificate is refused from now on, and a new
+/// enrollment takes the place of the old one.
+fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let id = call.id(0).to_owned();
+        let enrollment = Enrollment {
+            router_id: Some(Id::new(&id)),
+            ..controller.new_enrollment(EnrollmentMethod::Erott)
+        };
+        controller
+            .decide(&caller, move |decision| {
+                let mut router = (**require::<EdgeRouters>(decision.view(), &id)?).clone();
+                for old in decision.view().referring::<Enrollment>(1, &id) {
+                    decision.delete(Kind::Enrollment, &old.base.id)?;
+                }
+                router.fingerprint = None;
+                router.cert_pem.clear();
+                router.unverified_fingerprint = None;
+                router.unverified_cert_pem.clear();
+                router.is_verified = false;
+                router.base.updated_at = decision.now();
+                decision.put(router);
+                decision.put_later(enrollment.clone());
+                Ok(())
+            })
+            .await?;
+        Reply::empty()
+    }
+    .boxed()
+}

@@ -1,0 +1,242 @@
+//! Enrollments: made, read, refreshed and deleted (protocol: auth 4.3; management-api 7.7). How
+//! they are used is the subject of [`crate::auth::enroll`].
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::resource::edge_router::COLLECTION as EDGE_ROUTERS;
+pub(crate) use weft_contract::resource::enrollment::COLLECTION;
+use weft_contract::resource::enrollment::{
+    self as contract, EnrollmentBody, EnrollmentDetail, RefreshBody,
+};
+use weft_contract::resource::identity::COLLECTION as IDENTITIES;
+use weft_contract::{Api, EntityRef, ErrorCode, Kind as ContractKind, Verb};
+use weft_model::Id;
+use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
+use weft_model::filter::{Table, Type, Value};
+
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::resource::{Readable, Resource, detail_base, require};
+use crate::domain::symbols::{maybe, symbols};
+use crate::domain::view::{Context, View};
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct Enrollments;
+
+static SYMBOLS: Table<Context, Enrollment> = symbols!("enrollments", Enrollment {
+    Column::one("method", Type::String, |_, it| Value::text(it.method.as_str())).public(),
+    Column::one("identity", Type::String, |_, it| maybe(&it.identity_id)).public(),
+    Column::one("edgeRouter", Type::String, |_, it| maybe(&it.router_id)).public(),
+    Column::one("transitRouter", Type::String, |context, it| match &it.router_id {
+        Some(id) if context.view().get::<Router>(id.as_str()).is_some_and(|r| !r.is_edge) => {
+            Value::text(id.as_str())
+        }
+        _ => Value::Null,
+    })
+    .public(),
+    Column::one("caId", Type::String, |_, it| maybe(&it.ca_id)).public(),
+    Column::one("expiresAt", Type::Time, |_, it| Value::unix_millis(it.expires_at.0)).public(),
+});
+
+impl Readable for Enrollments {
+    type Record = Enrollment;
+    type Detail = EnrollmentDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, Enrollment> = &SYMBOLS;
+
+    fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -> bool {
+        is_visible(caller, view, record)
+    }
+
+    fn detail(context: &Context, record: &Enrollment) -> EnrollmentDetail {
+        let view = context.view();
+        let router = record.router_id.as_ref().map(|id| {
+            let found = view.get::<Router>(id.as_str());
+            let name = found.map(|router| router.name.to_string()).unwrap_or_default();
+            (EntityRef::new(EDGE_ROUTERS, id.as_str(), &name), found.is_none_or(|r| r.is_edge))
+        });
+        let (edge, transit) = match router {
+            Some((router, true)) => (Some(router), None),
+            Some((router, false)) => (None, Some(router)),
+            None => (None, None),
+        };
+        let id_of = |router: &Option<EntityRef>| {
+            router.as_ref().map(|router| router.id.clone()).unwrap_or_default()
+        };
+        let identity = record.identity_id.as_ref().map(|id| {
+            let name = view.get::<Identity>(id.as_str()).map(|it| it.name.to_string());
+            EntityRef::short(IDENTITIES, id.as_str(), &name.unwrap_or_default())
+        });
+        EnrollmentDetail {
+            base: detail_base::<Self>(&record.base),
+            ca: record.ca_id.as_ref().map(|id| convert::mention::<Ca>(view, "cas", id)),
+            ca_id: record.ca_id.as_ref().map(Id::to_string),
+            edge_router_id: id_of(&edge),
+            edge_router: edge,
+            expires_at: convert::time(record.expires_at),
+            identity_id: record.identity_id.as_ref().map(Id::to_string).unwrap_or_default(),
+            identity,
+            jwt: context.jwt(record),
+            method: record.method.as_str().to_owned(),
+            token: record.token.to_string(),
+            transit_router_id: id_of(&transit),
+            transit_router: transit,
+            username: record.username.as_deref().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// Enrollments of administrators are for administrators: who holds one becomes the identity
+/// (protocol: management-api 4).
+pub(crate) fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -> bool {
+    caller.is_admin() || !is_of_admin(view, record.identity_id.as_ref())
+}
+
+fn is_of_admin(view: View<'_>, identity: Option<&Id>) -> bool {
+    let identity = identity.and_then(|id| view.get::<Identity>(id.as_str()));
+    identity.is_some_and(|identity| identity.is_admin || identity.is_default_admin)
+}
+
+impl Resource for Enrollments {
+    type Body = EnrollmentBody;
+    /// Token and times.
+    type Prepared = Enrollment;
+
+    fn prepare<'a>(
+        controller: &'a Controller,
+        _caller: &'a Caller,
+        body: &'a EnrollmentBody,
+        _verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<Enrollment, Failure>> {
+        async move {
+            let word = body.method.as_deref().unwrap_or_default();
+            let method = EnrollmentMethod::parse(word)
+                .filter(|_| contract::method::FOR_IDENTITIES.contains(&word))
+                .ok_or_else(|| {
+                    let all = contract::method::FOR_IDENTITIES.join(", ");
+                    Failure::field("method", format!("must be one of {all}"), word)
+                })?;
+            let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
+            if expires_at <= controller.now() {
+                let reason = "must be in the future";
+                return Err(Failure::field("expiresAt", reason, expires_at.to_string()));
+            }
+            Ok(Enrollment { expires_at, ..controller.new_enrollment(method) })
+        }
+        .boxed()
+    }
+
+    fn merge(
+        record: &mut Enrollment,
+        body: &EnrollmentBody,
+        prepared: &Enrollment,
+        _verb: Verb,
+    ) -> Result<(), Failure> {
+        let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        *record = Enrollment { base: record.base.clone(), ..prepared.clone() };
+        let identity = body.identity_id.as_deref().unwrap_or_default();
+        record.identity_id = Some(convert::id_field("identityId", identity)?);
+        let required = |field: &str| Failure::field(field, format!("{field} is required"), "");
+        match record.method {
+            EnrollmentMethod::Ottca => {
+                let ca = set(&body.ca_id).ok_or_else(|| required("caId"))?;
+                record.ca_id = Some(convert::id_field("caId", &ca)?);
+            }
+            EnrollmentMethod::Updb => {
+                let username = set(&body.username).ok_or_else(|| required("username"))?;
+                record.username = Some(username.as_str().into());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        _before: Option<&Enrollment>,
+        after: &mut Enrollment,
+        _prepared: &Enrollment,
+    ) -> Result<(), Failure> {
+        let id = after.identity_id.clone().unwrap_or_default();
+        let identity = decision.require::<Identity>("identityId", &id)?;
+        if identity.identity_type == IdentityType::Router {
+            let reason = "identities of routers cannot be enrolled";
+            return Err(Failure::field("identityId", reason, id.as_str()));
+        }
+        guard(decision, after)?;
+        if let Some(ca) = &after.ca_id {
+            let ca = decision.require::<Ca>("caId", ca)?;
+            if !ca.is_verified {
+                return Err(Failure::because(
+                    ErrorCode::EnrollmentCaNotValid,
+                    "the CA is not verified",
+                ));
+            }
+        }
+        check_outstanding(decision, after)
+    }
+
+    fn on_delete(decision: &mut Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
+        guard(decision, record)
+    }
+}
+
+fn guard(decision: &Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
+    if is_visible(decision.caller(), decision.view(), record) {
+        return Ok(());
+    }
+    Err(Failure::unauthorized("enrollments of administrators are for administrators"))
+}
+
+/// One outstanding enrollment per identity and method.
+pub(crate) fn check_outstanding(
+    decision: &Decision<'_>,
+    enrollment: &Enrollment,
+) -> Result<(), Failure> {
+    let identity = enrollment.identity_id.clone().unwrap_or_default();
+    let mut others = decision.tip().referring::<Enrollment>(0, &identity);
+    if others.any(|other| other.method == enrollment.method) {
+        let word = enrollment.method.as_str();
+        let reason = format!("the identity has an outstanding enrollment of method {word}");
+        return Err(Failure::coded_field(ErrorCode::EnrollmentExists, "method", reason, word));
+    }
+    Ok(())
+}
+
+/// The actions on enrollments.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Management, "refreshEnrollment", refresh)];
+
+/// A new token and more time; the id stays (protocol: management-api 5, notes).
+fn refresh(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: RefreshBody = call.decode(Verb::Create)?;
+        let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
+        if expires_at <= controller.now() {
+            let reason = "must be in the future";
+            return Err(Failure::field("expiresAt", reason, expires_at.to_string()));
+        }
+        let token = controller.ids().token();
+        let id = call.id(0).to_owned();
+        let answer = Reply::created(COLLECTION, &id)?.with_status(200);
+        controller
+            .decide(&caller, move |decision| {
+                let mut record = (**require::<Enrollments>(decision.view(), &id)?).clone();
+                guard(decision, &record)?;
+                record.token = token.as_str().into();
+                record.expires_at = expires_at;
+                record.base.updated_at = decision.now();
+                decision.put(record);
+                Ok(())
+            })
+            .await?;
+        Ok(answer)
+    }
+    .boxed()
+}

@@ -1,0 +1,98 @@
+//! Disabling and enabling identities (protocol: management-api 7.1).
+
+use futures::FutureExt as _;
+use weft_contract::resource::identity::DisableBody;
+use weft_contract::{Api, Verb};
+use weft_model::entity::{Identity, Revocation, RevocationType};
+use weft_model::{Base, Id};
+
+use super::identity::{Identities, disabled};
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::decision::Decision;
+use crate::domain::resource::require;
+use crate::failure::Failure;
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Management, "disableIdentity", disable), (Api::Management, "enableIdentity", enable)];
+
+fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: DisableBody = call.decode(Verb::Create)?;
+        let minutes = body.duration_minutes.unwrap_or(0);
+        let id = call.id(0).to_owned();
+        let longest = controller.settings().durations.longest_token;
+        controller
+            .decide(&caller, move |decision| {
+                let identity = require::<Identities>(decision.view(), &id)?;
+                guard(decision, identity)?;
+                disable_in(decision, identity, minutes, longest);
+                Ok(())
+            })
+            .await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// Disables an identity and refuses its tokens, in one change. Its sessions end when the change
+/// is published.
+pub(crate) fn disable_in(
+    decision: &mut Decision<'_>,
+    identity: &Identity,
+    minutes: i64,
+    longest_token: std::time::Duration,
+) {
+    let now = decision.now();
+    decision.put(disabled(identity, minutes, now));
+    decision.put(revocation(decision, &identity.base.id, longest_token));
+}
+
+/// A revocation of everything issued to an identity until now.
+pub(crate) fn revocation(
+    decision: &Decision<'_>,
+    identity: &Id,
+    longest_token: std::time::Duration,
+) -> Revocation {
+    let now = decision.now();
+    let base = match decision.tip().get::<Revocation>(identity) {
+        Some(old) => Base { updated_at: now, ..old.base.clone() },
+        None => Base::new(identity.clone(), now),
+    };
+    Revocation {
+        base,
+        revocation_type: RevocationType::Identity,
+        expires_at: now.plus(longest_token),
+        issued_before: Some(now),
+    }
+}
+
+fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let id = call.id(0).to_owned();
+        controller
+            .decide(&caller, move |decision| {
+                let mut identity = (**require::<Identities>(decision.view(), &id)?).clone();
+                guard(decision, &identity)?;
+                identity.disabled_at = None;
+                identity.disabled_until = None;
+                identity.base.updated_at = decision.now();
+                decision.put(identity);
+                Ok(())
+            })
+            .await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// Administrators are left alone by who is none.
+fn guard(decision: &Decision<'_>, identity: &Identity) -> Result<(), Failure> {
+    let kept = identity.is_admin || identity.is_default_admin;
+    if kept && !decision.caller().is_admin() {
+        return Err(Failure::unauthorized("only administrators may change administrators"));
+    }
+    Ok(())
+}

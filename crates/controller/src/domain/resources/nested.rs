@@ -1,0 +1,179 @@
+//! Lists below an entity: what belongs to it by reference or by policy.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use roaring::RoaringBitmap;
+use weft_contract::Api;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::identity::policy_type;
+use weft_model::entity::{
+    Authenticator, Config, EdgeRouterPolicy, Enrollment, Identity, PolicyType, Record, Router,
+    Service, ServiceEdgeRouterPolicy, ServicePolicy, Terminator,
+};
+use weft_model::{Id, Kind, Snapshot};
+
+use super::authenticator::Authenticators;
+use super::config::{self, Configs};
+use super::config_type::ConfigTypes;
+use super::edge_router::EdgeRouters;
+use super::enrollment::Enrollments;
+use super::identity::Identities;
+use super::policies::{EdgeRouterPolicies, ServiceEdgeRouterPolicies, ServicePolicies};
+use super::service::Services;
+use super::terminator::Terminators;
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Query};
+use crate::domain::caller::Caller;
+use crate::domain::list;
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+type Found<T> = Result<Vec<Arc<T>>, Failure>;
+
+/// A row of the table below: `P` is the kind of the parent, `C` that of the members.
+macro_rules! nested {
+    ($id:literal, $parent:ident => $child:ident, $members:expr) => {
+        (Api::Management, $id, {
+            fn handler(controller: Controller, caller: Caller, call: Call) -> Answer {
+                list::nested::<$parent, $child>(controller, caller, call, $members).boxed()
+            }
+            handler
+        })
+    };
+}
+
+/// The nested lists of the management API.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    nested!("getIdentityAuthenticators", Identities => Authenticators, |context, parent, _| {
+        Ok(referring::<Authenticator>(context, 0, &parent.base.id))
+    }),
+    nested!("getIdentityEnrollments", Identities => Enrollments, |context, parent, _| {
+        Ok(referring::<Enrollment>(context, 0, &parent.base.id))
+    }),
+    nested!("listIdentitysEdgeRouterPolicies", Identities => EdgeRouterPolicies,
+    |context, parent, _| {
+        Ok(holding::<EdgeRouterPolicy>(context, EdgeRouterPolicy::IDENTITIES, &parent.base.id))
+    }),
+    nested!("listIdentityServicePolicies", Identities => ServicePolicies, |context, parent, _| {
+        Ok(holding::<ServicePolicy>(context, ServicePolicy::IDENTITIES, &parent.base.id))
+    }),
+    nested!("listIdentityEdgeRouters", Identities => EdgeRouters, |context, parent, _| {
+        let snapshot = context.snapshot();
+        Ok(entities::<Router>(snapshot, &snapshot.routers_of_identity(&parent.base.id)))
+    }),
+    nested!("listIdentityServices", Identities => Services, |context, parent, query| {
+        let snapshot = context.snapshot();
+        by_type::<Service>(snapshot, query, |of| snapshot.services_of(&parent.base.id, of))
+    }),
+    nested!("listConfigServices", Configs => Services, config::services),
+    nested!("listConfigsForConfigType", ConfigTypes => Configs, config::of_type),
+    nested!("listEdgeRouterEdgeRouterPolicies", EdgeRouters => EdgeRouterPolicies,
+    |context, parent, _| {
+        let side = EdgeRouterPolicy::EDGE_ROUTERS;
+        Ok(holding::<EdgeRouterPolicy>(context, side, &parent.base.id))
+    }),
+    nested!("listEdgeRouterServiceEdgeRouterPolicies", EdgeRouters => ServiceEdgeRouterPolicies,
+    |context, parent, _| {
+        let side = ServiceEdgeRouterPolicy::EDGE_ROUTERS;
+        Ok(holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id))
+    }),
+    nested!("listEdgeRouterServicePolicies", EdgeRouters => ServicePolicies,
+        |context, parent, _| Ok(policies_over_router(context, &parent.base.id))),
+    nested!("listEdgeRouterIdentities", EdgeRouters => Identities, |context, parent, _| {
+        let snapshot = context.snapshot();
+        Ok(entities::<Identity>(snapshot, &snapshot.identities_of_router(&parent.base.id)))
+    }),
+    nested!("listEdgeRouterServices", EdgeRouters => Services, |context, parent, _| {
+        let snapshot = context.snapshot();
+        Ok(entities::<Service>(snapshot, &snapshot.services_of_router(&parent.base.id)))
+    }),
+    nested!("listEdgeRouterPolicyEdgeRouters", EdgeRouterPolicies => EdgeRouters,
+        |context, parent, _| Ok(members(context, parent, EdgeRouterPolicy::EDGE_ROUTERS))),
+    nested!("listEdgeRouterPolicyIdentities", EdgeRouterPolicies => Identities,
+        |context, parent, _| Ok(members(context, parent, EdgeRouterPolicy::IDENTITIES))),
+    nested!("listServiceEdgeRouterPolicyEdgeRouters", ServiceEdgeRouterPolicies => EdgeRouters,
+        |context, parent, _| Ok(members(context, parent, ServiceEdgeRouterPolicy::EDGE_ROUTERS))),
+    nested!("listServiceEdgeRouterPolicyServices", ServiceEdgeRouterPolicies => Services,
+        |context, parent, _| Ok(members(context, parent, ServiceEdgeRouterPolicy::SERVICES))),
+    nested!("listServicePolicyIdentities", ServicePolicies => Identities,
+        |context, parent, _| Ok(members(context, parent, ServicePolicy::IDENTITIES))),
+    nested!("listServicePolicyServices", ServicePolicies => Services,
+        |context, parent, _| Ok(members(context, parent, ServicePolicy::SERVICES))),
+    nested!("listServiceConfig", Services => Configs, |context, parent, _| {
+        let configs = parent.configs.iter();
+        Ok(configs.filter_map(|id| context.snapshot().get::<Config>(id).cloned()).collect())
+    }),
+    nested!("listServiceEdgeRouters", Services => EdgeRouters, |context, parent, _| {
+        let snapshot = context.snapshot();
+        Ok(entities::<Router>(snapshot, &snapshot.routers_of_service(&parent.base.id)))
+    }),
+    nested!("listServiceIdentities", Services => Identities, |context, parent, query| {
+        let snapshot = context.snapshot();
+        by_type::<Identity>(snapshot, query, |of| snapshot.identities_of(&parent.base.id, of))
+    }),
+    nested!("listServiceServiceEdgeRouterPolicies", Services => ServiceEdgeRouterPolicies,
+    |context, parent, _| {
+        let side = ServiceEdgeRouterPolicy::SERVICES;
+        Ok(holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id))
+    }),
+    nested!("listServiceServicePolicies", Services => ServicePolicies, |context, parent, _| {
+        Ok(holding::<ServicePolicy>(context, ServicePolicy::SERVICES, &parent.base.id))
+    }),
+    nested!("listServiceTerminators", Services => Terminators, |context, parent, _| {
+        Ok(referring::<Terminator>(context, Terminator::SERVICE, &parent.base.id))
+    }),
+];
+
+/// The entities that name `target` by a link.
+fn referring<T: Record>(context: &Context, link: usize, target: &Id) -> Vec<Arc<T>> {
+    context.snapshot().referring::<T>(link, target).cloned().collect()
+}
+
+/// The policies one side of which means an entity.
+fn holding<P: Record>(context: &Context, side: usize, id: &Id) -> Vec<Arc<P>> {
+    context.snapshot().policies_holding::<P>(side, id).into_iter().cloned().collect()
+}
+
+/// The entities that a side of a policy means.
+fn members<P: Record, T: Record>(context: &Context, policy: &P, side: usize) -> Vec<Arc<T>> {
+    let found = context.snapshot().members_of::<P>(policy.id(), side);
+    found.into_iter().filter_map(|entity| entity.get::<T>().cloned()).collect()
+}
+
+fn entities<T: Record>(snapshot: &Snapshot, ordinals: &RoaringBitmap) -> Vec<Arc<T>> {
+    snapshot.entities::<T>(ordinals).cloned().collect()
+}
+
+/// What `policyType` asks for: to dial, to host, or either when it is absent.
+fn by_type<T: Record>(
+    snapshot: &Snapshot,
+    query: &Query,
+    of: impl Fn(PolicyType) -> RoaringBitmap,
+) -> Found<T> {
+    let wanted = match query.get("policyType") {
+        None | Some("") => of(PolicyType::Dial) | of(PolicyType::Bind),
+        Some(text) => match policy_type(text) {
+            Some(DialBind::Dial) => of(PolicyType::Dial),
+            Some(DialBind::Bind) => of(PolicyType::Bind),
+            _ => return Err(Failure::field("policyType", "must be dial or bind", text)),
+        },
+    };
+    Ok(entities(snapshot, &wanted))
+}
+
+/// The service policies that let an identity of this router use a service over it.
+fn policies_over_router(context: &Context, router: &Id) -> Vec<Arc<ServicePolicy>> {
+    let snapshot = context.snapshot();
+    let identities = snapshot.identities_of_router(router);
+    let services = snapshot.services_of_router(router);
+    let table = snapshot.table(Kind::ServicePolicy);
+    let meets = |policy: &&Arc<ServicePolicy>| {
+        table.ordinal(&policy.base.id).is_some_and(|ordinal| {
+            let side = |side| snapshot.members(Kind::ServicePolicy, ordinal, side);
+            !side(ServicePolicy::IDENTITIES).is_disjoint(&identities)
+                && !side(ServicePolicy::SERVICES).is_disjoint(&services)
+        })
+    };
+    snapshot.list::<ServicePolicy>().filter(meets).cloned().collect()
+}

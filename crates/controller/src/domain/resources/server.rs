@@ -1,0 +1,173 @@
+//! What the controller says about itself: version, protocols, CA certificates, capabilities, the
+//! network's ticket, controllers, counts (protocol: auth 17.1, 17.2, 17.9; management-api 7.10).
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt as _;
+use weft_contract::entity::{Base, links};
+use weft_contract::envelope::Pagination;
+use weft_contract::resource::controller::{ApiAddress, COLLECTION, ControllerDetail};
+use weft_contract::resource::server::{
+    ApiVersion, ApiVersions, CAPABILITIES, NetworkJwt, OIDC_AUTH, OIDC_AUTH_WITH_CSR, Protocol,
+    Protocols, Summary, Version,
+};
+use weft_contract::{Action, Api, Subject, headers};
+use weft_identity::{to_pem, write_ca_store};
+use weft_model::Kind;
+use weft_model::entity::Router;
+
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::failure::Failure;
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "listRoot", version),
+    (Api::Client, "listRoot", version),
+    (Api::Management, "listVersion", version),
+    (Api::Client, "listVersion", version),
+    (Api::Management, "listWellKnownCas", ca_store),
+    (Api::Client, "listWellKnownCas", ca_store),
+    (Api::Management, "listEnumeratedCapabilities", capabilities),
+    (Api::Client, "listEnumeratedCapabilities", capabilities),
+    (Api::Management, "listNetworkJWTs", network_jwts),
+    (Api::Client, "listNetworkJWTs", network_jwts),
+    (Api::Management, "listControllers", controllers),
+    (Api::Client, "listControllers", controllers),
+    (Api::Management, "listSummary", summary),
+    (Api::Client, "listProtocols", protocols),
+    (Api::Client, "listExternalJwtSigners", external_signers),
+];
+
+fn ready(reply: Result<Reply, Failure>) -> Answer {
+    async move { reply }.boxed()
+}
+
+fn version(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    let settings = controller.settings();
+    let mut versions = ApiVersions::new();
+    for (api, urls) in &settings.addresses.apis {
+        let version = ApiVersion { api_base_urls: urls.clone(), path: api.base().to_owned() };
+        let versioned = BTreeMap::from([("v1".to_owned(), version)]);
+        if *api == Api::Client {
+            versions.insert("edge".to_owned(), versioned.clone());
+        }
+        versions.insert(api.as_str().to_owned(), versioned);
+    }
+    let capabilities = match settings.addresses.apis.contains_key(&Api::Oidc) {
+        true => vec![OIDC_AUTH.to_owned(), OIDC_AUTH_WITH_CSR.to_owned()],
+        false => Vec::new(),
+    };
+    ready(Reply::detail(&Version {
+        api_versions: versions,
+        build_date: settings.build.build_date.clone(),
+        capabilities,
+        revision: settings.build.revision.clone(),
+        runtime_version: settings.build.runtime.clone(),
+        version: settings.build.version.clone(),
+    }))
+}
+
+fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    let body = write_ca_store(controller.settings().keys.bundle.certificates());
+    let reply = Reply::raw(headers::PKCS7, body);
+    ready(Ok(reply.with_header("content-transfer-encoding", "base64")))
+}
+
+fn capabilities(_controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    ready(Reply::detail(&CAPABILITIES))
+}
+
+fn network_jwts(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    let token = controller.network_jwt();
+    ready(Reply::detail(&[NetworkJwt { name: "default".into(), token }]))
+}
+
+fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    let address = controller.settings().addresses.api.clone();
+    ready(Reply::detail(&Protocols::from([("https".to_owned(), Protocol { address })])))
+}
+
+/// No signers can be made yet, so none are listed; clients page through the list before login.
+fn external_signers(_controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    let pagination = Pagination { limit: 10, offset: 0, total_count: 0 };
+    ready(Reply::list(&[(); 0], pagination, vec!["id".into(), "name".into()]))
+}
+
+fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
+    if call.api == Api::Management && !caller.may(Subject::Controllers, Action::Read) {
+        let reason = "the operation needs the permission controllers.read";
+        return ready(Err(Failure::unauthorized(reason)));
+    }
+    let pagination = Pagination { limit: 10, offset: 0, total_count: 1 };
+    let names = vec!["id".into(), "name".into()];
+    ready(Reply::list(&[shown(&controller, call.api)], pagination, names))
+}
+
+/// This controller, as the list of controllers shows it.
+pub(crate) fn shown(controller: &Controller, api: Api) -> ControllerDetail {
+    let settings = controller.settings();
+    let at = convert::time(controller.started());
+    let leaf = settings.keys.session.leaf();
+    let addresses = settings.addresses.apis.iter().map(|(api, urls)| {
+        let address = |url: &String| ApiAddress { url: url.clone(), version: "v1".into() };
+        (api.as_str().to_owned(), urls.iter().map(address).collect())
+    });
+    ControllerDetail {
+        base: Base {
+            links: links(COLLECTION, &settings.id, &[]),
+            created_at: at,
+            id: settings.id.clone(),
+            updated_at: at,
+            ..Base::default()
+        },
+        api_addresses: addresses.collect(),
+        cert_pem: to_pem([leaf]),
+        ctrl_address: settings.addresses.ctrl.first().filter(|_| api != Api::Client).cloned(),
+        fingerprint: leaf.fingerprint().to_owned(),
+        is_online: true,
+        is_preferred_leader: None,
+        last_joined_at: at,
+        name: settings.id.clone(),
+    }
+}
+
+fn summary(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    let snapshot = controller.snapshot();
+    let count = |kind: Kind| snapshot.table(kind).len() as u64;
+    let sessions = controller.sessions().counts();
+    let edge = snapshot.list::<Router>().filter(|router| router.is_edge).count() as u64;
+    let types = crate::domain::seeds::IDENTITY_TYPES.len() as u64;
+    let checks = crate::domain::seeds::POSTURE_CHECK_TYPES.len() as u64;
+    let counts = [
+        ("apiSessionCertificates", sessions.certificates),
+        ("apiSessions", sessions.api_sessions),
+        ("authPolicies", count(Kind::AuthPolicy)),
+        ("authenticators", count(Kind::Authenticator)),
+        ("cas", count(Kind::Ca)),
+        ("configTypes", count(Kind::ConfigType)),
+        ("configs", count(Kind::Config)),
+        ("controllers", 1),
+        ("edgeRouterPolicies", count(Kind::EdgeRouterPolicy)),
+        ("enrollments", count(Kind::Enrollment)),
+        ("eventualEvents", 0),
+        ("externalJwtSigners", count(Kind::ExtJwtSigner)),
+        ("identities", count(Kind::Identity)),
+        ("identityTypes", types),
+        ("mfas", count(Kind::Mfa)),
+        ("postureCheckTypes", checks),
+        ("postureChecks", count(Kind::PostureCheck)),
+        ("revocations", count(Kind::Revocation)),
+        ("routers", count(Kind::Router)),
+        ("routers.edge", edge),
+        ("serviceEdgeRouterPolicies", count(Kind::ServiceEdgeRouterPolicy)),
+        ("servicePolicies", count(Kind::ServicePolicy)),
+        ("services", count(Kind::Service)),
+        ("sessions", sessions.service_sessions),
+        ("terminators", count(Kind::Terminator)),
+    ];
+    let summary: Summary = counts.into_iter().map(|(key, count)| (key.to_owned(), count)).collect();
+    ready(Reply::detail(&summary))
+}

@@ -1,0 +1,275 @@
+//! Services (protocol: management-api 7.2; auth 17.6).
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::service::{
+    self as contract, ALL_CONFIG_TYPES, DEFAULT_STRATEGY, PostureQueries, STRATEGIES, ServiceBody,
+    ServiceDetail,
+};
+use weft_contract::{JsonMap, Kind as ContractKind, Verb};
+use weft_model::Id;
+use weft_model::entity::{
+    Config, ConfigTarget, ConfigType, Identity, PolicyType, Service, TerminatorStrategy,
+};
+use weft_model::filter::{Table, Type, Value};
+
+use super::config_type::check_configs;
+use crate::Controller;
+use crate::domain::call::Query;
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::symbols::{each, symbols};
+use crate::domain::view::{Context, View};
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct Services;
+
+static SYMBOLS: Table<Context, Service> = symbols!("services", Service {
+    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
+    Column::one("terminatorStrategy", Type::String, |_, it| {
+        Value::text(it.terminator_strategy.as_str())
+    })
+    .public(),
+    Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
+        .public(),
+    Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit)).public(),
+    Column::one("isFabricOnly", Type::Bool, |_, it| Value::Bool(it.is_fabric_only)).public(),
+});
+
+impl Readable for Services {
+    type Record = Service;
+    type Detail = ServiceDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, Service> = &SYMBOLS;
+
+    fn belongs(record: &Service) -> bool {
+        !record.is_fabric_only
+    }
+
+    fn detail(context: &Context, record: &Service) -> ServiceDetail {
+        let identity = context.caller().identity().unwrap_or_default();
+        let permissions = permissions(context.view(), identity, &record.base.id);
+        shown(context, record, permissions, BTreeMap::new())
+    }
+}
+
+impl Resource for Services {
+    type Body = ServiceBody;
+    type Prepared = ();
+
+    fn prepare<'a>(
+        _controller: &'a Controller,
+        _caller: &'a Caller,
+        _body: &'a ServiceBody,
+        _verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn merge(
+        record: &mut Service,
+        body: &ServiceBody,
+        _prepared: &(),
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        if let Some(name) = &body.name {
+            record.name = name.as_str().into();
+        }
+        if let (Some(required), Verb::Create | Verb::Replace) = (body.encryption_required, verb) {
+            record.encryption_required = required;
+        }
+        if let Some(millis) = body.max_idle_time_millis {
+            if millis < 0 {
+                let reason = "must be 0 or more";
+                return Err(Failure::field("maxIdleTimeMillis", reason, millis.to_string()));
+            }
+            record.max_idle_millis = millis;
+        }
+        if let Some(attributes) = &body.role_attributes {
+            record.role_attributes = convert::attributes(attributes)?;
+        }
+        if let Some(configs) = &body.configs {
+            record.configs = convert::id_set("configs", configs)?;
+        }
+        if let Some(strategy) = &body.terminator_strategy {
+            let word = if strategy.is_empty() { DEFAULT_STRATEGY } else { strategy };
+            record.terminator_strategy = TerminatorStrategy::parse(word).ok_or_else(|| {
+                let reason = format!("must be one of {}", STRATEGIES.join(", "));
+                Failure::field("terminatorStrategy", reason, word)
+            })?;
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        Ok(())
+    }
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&Service>,
+        after: &mut Service,
+        _prepared: &(),
+    ) -> Result<(), Failure> {
+        if before.is_some_and(|before| before.configs == after.configs) {
+            return Ok(());
+        }
+        check_configs(decision, ConfigTarget::Service, &after.configs)
+    }
+}
+
+/// What an identity may do with a service by the policies; never empty, SDKs depend on it.
+pub(crate) fn permissions(view: View<'_>, identity: &str, service: &Id) -> Vec<DialBind> {
+    let between = view.snapshot().service_policies_between(&Id::new(identity), service);
+    let has = |wanted| between.iter().any(|(_, policy)| policy.policy_type == wanted);
+    let mut words = Vec::new();
+    if has(PolicyType::Bind) {
+        words.push(DialBind::Bind);
+    }
+    if has(PolicyType::Dial) {
+        words.push(DialBind::Dial);
+    }
+    if words.is_empty() {
+        words.push(DialBind::Invalid);
+    }
+    words
+}
+
+/// A service with what depends on who looks at it.
+pub(crate) fn shown(
+    context: &Context,
+    record: &Service,
+    permissions: Vec<DialBind>,
+    config: BTreeMap<String, JsonMap>,
+) -> ServiceDetail {
+    let granted = permissions.iter().filter(|word| **word != DialBind::Invalid);
+    let posture_queries = match context.caller().identity() {
+        Some(identity) if context.view().count(weft_model::Kind::PostureCheck) > 0 => {
+            posture_queries(context, identity, &record.base.id)
+        }
+        _ => granted.map(|word| PostureQueries::none(*word)).collect(),
+    };
+    ServiceDetail {
+        base: detail_base::<Services>(&record.base),
+        config,
+        configs: convert::ids(&record.configs),
+        encryption_required: record.encryption_required,
+        max_idle_time_millis: record.max_idle_millis,
+        name: record.name.to_string(),
+        permissions,
+        posture_queries,
+        role_attributes: convert::strings(&record.role_attributes),
+        terminator_strategy: record.terminator_strategy.as_str().to_owned(),
+    }
+}
+
+/// One entry for each policy that links identity and service, passing when it has no checks. A
+/// check passes only once posture data says so, of which there is none here.
+fn posture_queries(context: &Context, identity: &str, service: &Id) -> Vec<PostureQueries> {
+    use weft_contract::resource::service::PostureQuery;
+    use weft_model::entity::{PostureCheck, ServicePolicy};
+
+    let snapshot = context.snapshot();
+    let between = snapshot.service_policies_between(&Id::new(identity), service);
+    let of_policy = |(ordinal, policy): (u32, &std::sync::Arc<ServicePolicy>)| {
+        let checks = snapshot.members(
+            weft_model::Kind::ServicePolicy,
+            ordinal,
+            ServicePolicy::POSTURE_CHECKS,
+        );
+        let queries: Vec<_> = snapshot
+            .entities::<PostureCheck>(&checks)
+            .map(|check| PostureQuery {
+                base: convert::base("posture-checks", &check.base, &[]),
+                query_type: check.check_type.as_str().to_owned(),
+                timeout: -1,
+                timeout_remaining: -1,
+                ..PostureQuery::default()
+            })
+            .collect();
+        PostureQueries {
+            is_passing: queries.is_empty(),
+            policy_id: policy.base.id.to_string(),
+            policy_type: convert::policy_type(policy.policy_type),
+            posture_queries: queries,
+        }
+    };
+    between.into_iter().map(of_policy).collect()
+}
+
+/// Config types that a request or session asks for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WantedConfigs {
+    all: bool,
+    types: Vec<Id>,
+}
+
+impl WantedConfigs {
+    /// From ids and names; unknown ones are ignored, `all` is every type (protocol: auth 9.1).
+    pub(crate) fn of<'t>(view: View<'_>, texts: impl IntoIterator<Item = &'t str>) -> Self {
+        let mut wanted = Self::default();
+        for text in texts.into_iter().flat_map(|text| text.split(',')).map(str::trim) {
+            if text == ALL_CONFIG_TYPES {
+                wanted.all = true;
+            } else if let Some(found) = view.snapshot().by_id_or_name::<ConfigType>(text) {
+                wanted.types.push(found.base.id.clone());
+            }
+        }
+        wanted
+    }
+
+    /// From the query, or else from the session.
+    pub(crate) fn of_request(context: &Context, query: &Query) -> Self {
+        if query.get("configTypes").is_some() {
+            return Self::of(context.view(), query.all("configTypes"));
+        }
+        let session = context.caller().login().map(|login| login.session.id.as_str());
+        let types = session.and_then(|id| context.sessions().config_types(id)).unwrap_or_default();
+        let all = types.iter().any(|id| *id == ALL_CONFIG_TYPES);
+        Self { all, types }
+    }
+
+    fn wants(&self, of: &Id) -> bool {
+        self.all || self.types.contains(of)
+    }
+
+    /// The ids, as a session keeps them; `all` stays a word.
+    pub(crate) fn into_ids(self) -> Vec<Id> {
+        if self.all { vec![Id::new(ALL_CONFIG_TYPES)] } else { self.types }
+    }
+
+    /// The config data that an identity sees of a service, by name of the config type: the
+    /// service's own, replaced type by type by the identity's overrides.
+    pub(crate) fn data(
+        &self,
+        view: View<'_>,
+        identity: Option<&Identity>,
+        service: &Service,
+    ) -> BTreeMap<String, JsonMap> {
+        if !self.all && self.types.is_empty() {
+            return BTreeMap::new();
+        }
+        let overrides = identity.and_then(|identity| {
+            identity.service_configs.get(service.base.id.as_str()).map(|own| &own.configs)
+        });
+        let overrides = overrides.into_iter().flat_map(|configs| configs.values());
+        let mut found = BTreeMap::new();
+        for id in service.configs.iter().chain(overrides) {
+            let Some(config) = view.get::<Config>(id.as_str()) else { continue };
+            if !self.wants(&config.config_type_id) {
+                continue;
+            }
+            if let Some(of_type) = view.get::<ConfigType>(config.config_type_id.as_str()) {
+                found.insert(of_type.name.to_string(), convert::json(&config.data));
+            }
+        }
+        found
+    }
+}

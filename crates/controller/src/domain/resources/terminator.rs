@@ -1,0 +1,155 @@
+//! Terminators made through the API (protocol: management-api 7.8). Those that routers report
+//! come by [`crate::domain::terminators`].
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::resource::edge_router::ROUTER_COLLECTION;
+use weft_contract::resource::service::COLLECTION as SERVICES;
+use weft_contract::resource::terminator::{self as contract, TerminatorBody, TerminatorDetail};
+use weft_contract::{Kind as ContractKind, Verb};
+use weft_model::Id;
+use weft_model::entity::{Router, Service, Terminator};
+use weft_model::filter::{Table, Type, Value};
+
+use crate::Controller;
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::symbols::symbols;
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct Terminators;
+
+static SYMBOLS: Table<Context, Terminator> = symbols!("terminators", Terminator {
+    Column::one("binding", Type::String, |_, it| Value::text(&it.binding)).public(),
+    Column::one("address", Type::String, |_, it| Value::text(&it.address)).public(),
+    Column::one("instanceId", Type::String, |_, it| Value::text(&it.instance_id)).public(),
+    Column::one("hostId", Type::String, |_, it| Value::text(it.host_id.as_str())).public(),
+    Column::one("sourceCtrl", Type::String, |_, it| Value::text(&it.source_ctrl)).public(),
+    Column::one("service", Type::String, |_, it| Value::text(it.service_id.as_str())).public(),
+    Column::one("router", Type::String, |_, it| Value::text(it.router_id.as_str())).public(),
+    Column::one("service.name", Type::String, |context, it| {
+        let service = context.view().get::<Service>(it.service_id.as_str());
+        service.map_or(Value::Null, |service| Value::text(&service.name))
+    })
+    .public(),
+    Column::one("router.name", Type::String, |context, it| {
+        let router = context.view().get::<Router>(it.router_id.as_str());
+        router.map_or(Value::Null, |router| Value::text(&router.name))
+    })
+    .public(),
+});
+
+impl Readable for Terminators {
+    type Record = Terminator;
+    type Detail = TerminatorDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, Terminator> = &SYMBOLS;
+
+    fn detail(context: &Context, record: &Terminator) -> TerminatorDetail {
+        let view = context.view();
+        TerminatorDetail {
+            base: detail_base::<Self>(&record.base),
+            address: record.address.to_string(),
+            binding: record.binding.to_string(),
+            cost: record.cost,
+            dynamic_cost: context.controller().dynamic_cost(record),
+            identity: record.instance_id.to_string(),
+            precedence: convert::precedence(record.precedence),
+            router: convert::mention::<Router>(view, ROUTER_COLLECTION, &record.router_id),
+            router_id: record.router_id.to_string(),
+            service: convert::mention::<Service>(view, SERVICES, &record.service_id),
+            service_id: record.service_id.to_string(),
+        }
+    }
+}
+
+impl Resource for Terminators {
+    type Body = TerminatorBody;
+    type Prepared = ();
+
+    fn prepare<'a>(
+        _controller: &'a Controller,
+        _caller: &'a Caller,
+        _body: &'a TerminatorBody,
+        _verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn keep(current: &Terminator, fresh: &mut Terminator) {
+        fresh.service_id = current.service_id.clone();
+        fresh.instance_id = current.instance_id.clone();
+        fresh.instance_secret = current.instance_secret.clone();
+        fresh.peer_data = current.peer_data.clone();
+        fresh.host_id = current.host_id.clone();
+        fresh.source_ctrl = current.source_ctrl.clone();
+    }
+
+    fn merge(
+        record: &mut Terminator,
+        body: &TerminatorBody,
+        _prepared: &(),
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        if let Some(address) = &body.address {
+            record.address = address.as_str().into();
+        }
+        if let Some(binding) = &body.binding {
+            record.binding = binding.as_str().into();
+        }
+        if record.binding.is_empty() {
+            let udp = record.address.starts_with("udp:");
+            record.binding = if udp { "udp" } else { "transport" }.into();
+        }
+        if let Some(cost) = body.cost {
+            record.cost = cost;
+        }
+        if let Some(precedence) = body.precedence {
+            record.precedence = convert::from_precedence(precedence);
+        }
+        if let Some(router) = &body.router {
+            record.router_id = convert::id_field("router", router)?;
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        if verb != Verb::Create {
+            return Ok(());
+        }
+        if let Some(service) = &body.service {
+            record.service_id = convert::id_field("service", service)?;
+        }
+        if let Some(instance) = &body.identity {
+            record.instance_id = instance.as_str().into();
+        }
+        if let Some(secret) = &body.identity_secret {
+            let decoded = STANDARD.decode(secret);
+            let decoded =
+                decoded.map_err(|_| Failure::field("identitySecret", "must be base64", ""))?;
+            record.instance_secret = decoded.into();
+        }
+        Ok(())
+    }
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        _before: Option<&Terminator>,
+        after: &mut Terminator,
+        _prepared: &(),
+    ) -> Result<(), Failure> {
+        if after.address.trim().is_empty() {
+            return Err(Failure::field("address", "address is required", ""));
+        }
+        decision.require_services("service", [&after.service_id])?;
+        decision.require::<Router>("router", &after.router_id)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Config types are JSON Schemas; config data is checked against them (protocol: management-api
+//! 7.3, 8).
+//!
+//! Schemas are read as draft 7. `idn-hostname` is only "not empty": addresses in configs are also
+//! IP addresses, CIDRs and wildcards. References to other documents are never fetched.
+
+use jsonschema::{Draft, Validator};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// A compiled schema.
+#[derive(Debug)]
+pub struct Schema(Validator);
+
+impl Schema {
+    /// Compiles a schema. Its root must say `"type": "object"`; `{}` and null allow any object.
+    pub fn compile(schema: &Value) -> Result<Self, String> {
+        let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
+        let is_empty = schema.is_null() || schema.as_object().is_some_and(|map| map.is_empty());
+        if !is_object && !is_empty {
+            return Err("the root of the schema must have \"type\": \"object\"".into());
+        }
+        let any = Value::Bool(true);
+        jsonschema::options()
+            .with_draft(Draft::Draft7)
+            .should_validate_formats(true)
+            .with_format("idn-hostname", |text: &str| !text.is_empty())
+            .build(if is_empty { &any } else { schema })
+            .map(Self)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Checks config data; the failure names the first place that is wrong, in `data`.
+    pub fn check(&self, data: &Value) -> Result<(), Failure> {
+        let Some(error) = self.0.iter_errors(data).next() else { return Ok(()) };
+        let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
+        let field = if path.is_empty() { "(root)".to_owned() } else { path };
+        let mut value = error.instance().to_string();
+        if value.len() > 256 {
+            let end = (0..=256).rev().find(|at| value.is_char_boundary(*at)).unwrap_or(0);
+            value.truncate(end);
+            value.push_str("...");
+        }
+        Err(Failure::field(&field, error.to_string(), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::seeds;
+
+    fn seeded(name: &str) -> Schema {
+        let seed = seeds::CONFIG_TYPES.iter().find(|seed| seed.name == name).unwrap();
+        Schema::compile(&serde_json::from_str(seed.schema).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_seeded_schema_compiles_and_has_its_id() {
+        for seed in seeds::CONFIG_TYPES {
+            let schema: Value = serde_json::from_str(seed.schema).unwrap();
+            Schema::compile(&schema).unwrap_or_else(|error| panic!("{}: {error}", seed.name));
+            assert!(schema["$id"].as_str().unwrap().contains(seed.name), "{}", seed.name);
+        }
+    }
+
+    #[test]
+    fn intercept_takes_names_addresses_and_wildcards() {
+        let schema = seeded("intercept.v1");
+        let mut data = json!({"protocols": ["tcp"], "portRanges": [{"low": 80, "high": 81}],
+            "addresses": ["web.ziti", "*.example", "10.0.0.0/8", "::1"]});
+        schema.check(&data).unwrap();
+        data["addresses"][1] = json!("");
+        assert_eq!(schema.check(&data).unwrap_err().field_name(), Some("addresses.1"));
+        data["addresses"] = json!([]);
+        assert_eq!(schema.check(&data).unwrap_err().field_name(), Some("addresses"));
+    }
+
+    #[test]
+    fn host_needs_the_plain_or_the_forwarded_value() {
+        let schema = seeded("host.v1");
+        schema.check(&json!({"protocol": "tcp", "address": "localhost", "port": 80})).unwrap();
+        let forwarded = json!({"forwardProtocol": true, "allowedProtocols": ["tcp"],
+            "address": "localhost", "forwardPort": true,
+            "allowedPortRanges": [{"low": 1, "high": 2}],
+            "listenOptions": {"connectTimeout": "5s", "precedence": "required"}});
+        schema.check(&forwarded).unwrap();
+        assert!(schema.check(&json!({"protocol": "tcp", "address": "x"})).is_err());
+        let missing = json!({"forwardProtocol": true, "address": "localhost", "port": 1});
+        assert!(schema.check(&missing).is_err());
+        let unknown = json!({"protocol": "tcp", "address": "x", "port": 80, "extra": 1});
+        assert!(schema.check(&unknown).is_err());
+    }
+
+    #[test]
+    fn roots_are_objects() {
+        assert!(Schema::compile(&json!({"type": "string"})).is_err());
+        assert!(Schema::compile(&json!({"type": "object", "properties": 5})).is_err());
+        assert!(Schema::compile(&json!({"$ref": "http://example.com/x"})).is_err());
+        Schema::compile(&json!({})).unwrap().check(&json!({"any": 1})).unwrap();
+    }
+}

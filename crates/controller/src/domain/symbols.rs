@@ -1,0 +1,80 @@
+//! Tables of symbols for the filter language: the columns every kind has, and short ways to write
+//! the others (protocol: management-api 2.5).
+
+use std::ops::ControlFlow;
+
+use serde_json::Value as Json;
+use weft_model::Timestamp;
+use weft_model::entity::Base;
+use weft_model::filter::Value;
+
+/// The value of a tag.
+pub(crate) fn tag<'a>(base: &'a Base, key: &str) -> Value<'a> {
+    match base.tags.get(key) {
+        Some(Json::Bool(value)) => Value::Bool(*value),
+        Some(Json::String(text)) => Value::text(text),
+        Some(Json::Number(number)) => match number.as_i64() {
+            Some(value) => Value::Int(value),
+            None => number.as_f64().map_or(Value::Null, Value::Float),
+        },
+        _ => Value::Null,
+    }
+}
+
+/// A point in time.
+pub(crate) fn at<'a>(at: Timestamp) -> Value<'a> {
+    Value::unix_millis(at.0)
+}
+
+/// A text that may be absent.
+pub(crate) fn maybe<S: AsRef<str>>(text: &Option<S>) -> Value<'_> {
+    text.as_ref().map_or(Value::Null, |text| Value::text(text.as_ref()))
+}
+
+/// Shows the elements of a set of texts.
+pub(crate) fn each<'t, S: AsRef<str> + 't>(
+    texts: impl IntoIterator<Item = &'t S>,
+    visit: &mut dyn FnMut(Value<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    texts.into_iter().try_for_each(|text| visit(Value::text(text.as_ref())))
+}
+
+/// Shows the entries of a role list as they are written.
+pub(crate) fn each_role(
+    roles: &weft_model::role::Roles,
+    visit: &mut dyn FnMut(Value<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    roles.to_strings().iter().try_for_each(|role| visit(Value::text(role)))
+}
+
+/// A table with the columns of every kind before the ones given.
+macro_rules! symbols {
+    ($kind:literal, $record:ty { $($column:expr,)* }) => {{
+        // The columns are written without their types.
+        #[allow(dead_code)]
+        type Column =
+            weft_model::filter::Column<$crate::domain::view::Context, $record>;
+        weft_model::filter::Table {
+            kind: $kind,
+            id: |record: &$record| record.base.id.as_str(),
+            columns: &[
+                Column::one("id", Type::String, |_, it| Value::text(it.base.id.as_str())).public(),
+                Column::one("createdAt", Type::Time, |_, it| {
+                    $crate::domain::symbols::at(it.base.created_at)
+                })
+                .public(),
+                Column::one("updatedAt", Type::Time, |_, it| {
+                    $crate::domain::symbols::at(it.base.updated_at)
+                })
+                .public(),
+                Column::one("isSystem", Type::Bool, |_, it| Value::Bool(it.base.is_system))
+                    .public(),
+                Column::map("tags", |_, it, key| $crate::domain::symbols::tag(&it.base, key))
+                    .public(),
+                $($column,)*
+            ],
+        }
+    }};
+}
+
+pub(crate) use symbols;

@@ -1,0 +1,114 @@
+//! What an operation looks at: a snapshot, and what is beside it in memory.
+
+use std::sync::Arc;
+
+use weft_model::entity::{Enrollment, Record};
+use weft_model::{Id, Kind, Snapshot, Timestamp};
+
+use super::caller::Caller;
+use crate::Controller;
+use crate::auth::sessions::Sessions;
+use crate::online::Online;
+
+/// A snapshot, looked at by the ids that requests give.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a>(&'a Snapshot);
+
+impl<'a> View<'a> {
+    /// A view of a snapshot.
+    pub fn of(snapshot: &'a Snapshot) -> Self {
+        Self(snapshot)
+    }
+
+    /// The snapshot itself.
+    pub fn snapshot(self) -> &'a Snapshot {
+        self.0
+    }
+
+    /// An entity by id.
+    pub fn get<T: Record>(self, id: &str) -> Option<&'a Arc<T>> {
+        self.0.get(&Id::new(id))
+    }
+
+    /// An entity by a unique value; the index is that into [`Record::UNIQUE`].
+    pub fn unique<T: Record>(self, index: usize, value: &str) -> Option<&'a Arc<T>> {
+        self.0.by_unique(index, value)
+    }
+
+    /// All entities of a kind, ordered by id.
+    pub fn all<T: Record>(self) -> impl DoubleEndedIterator<Item = &'a Arc<T>> {
+        self.0.list::<T>()
+    }
+
+    /// The entities of a kind that name `target` by a link, ordered as they were made.
+    pub fn referring<T: Record>(self, link: usize, target: &str) -> Vec<&'a Arc<T>> {
+        self.0.referring::<T>(link, &Id::new(target)).collect()
+    }
+
+    /// How many entities of a kind there are.
+    pub fn count(self, kind: Kind) -> usize {
+        self.0.table(kind).len()
+    }
+}
+
+/// What a read sees: one snapshot, one moment, one caller.
+#[derive(Clone)]
+pub struct Context {
+    controller: Controller,
+    snapshot: Arc<Snapshot>,
+    caller: Caller,
+    now: Timestamp,
+}
+
+impl Context {
+    pub(crate) fn new(controller: Controller, caller: Caller) -> Self {
+        let (snapshot, now) = (controller.snapshot(), controller.now());
+        Self { controller, snapshot, caller, now }
+    }
+
+    /// The snapshot.
+    pub fn view(&self) -> View<'_> {
+        View(&self.snapshot)
+    }
+
+    /// The same, to be kept.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// Who asks.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// When.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Who is connected.
+    pub fn online(&self) -> &Online {
+        self.controller.online()
+    }
+
+    /// Who is logged in with an opaque token.
+    pub fn sessions(&self) -> &Sessions {
+        self.controller.sessions()
+    }
+
+    /// The controller.
+    pub fn controller(&self) -> &Controller {
+        &self.controller
+    }
+
+    /// The signed ticket of an enrollment, made when it is first looked at.
+    pub fn jwt(&self, enrollment: &Enrollment) -> String {
+        self.controller.enrollment_jwt(enrollment)
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Context({:?})", self.snapshot)
+    }
+}

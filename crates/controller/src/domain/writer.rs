@@ -1,0 +1,398 @@
+//! The one writer of the model.
+//!
+//! Operations are decided one after the other on the *tip*: the published snapshot plus the
+//! change sets that are not durable yet. While one batch is made durable the next is decided.
+//! When a batch is durable its snapshot is published, its callers are answered, its subscribers
+//! told, in this order; nobody reads what is not durable. If the store refuses a batch, the tip is
+//! thrown away and the same functions are decided again on what the store has.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::sync::{mpsc, oneshot};
+use weft_contract::ErrorCode;
+use weft_model::{ChangeSet, Revision, Snapshot};
+use weft_store::{BatchId, CommitError, Store};
+
+use super::subscription::{Published, Subscribers, Subscription};
+use crate::failure::Failure;
+
+/// Decides what an operation changes, looking at nothing but the tip. It may run again on another
+/// tip, and must then decide anew.
+pub type Decide = Box<dyn Fn(&Snapshot) -> Result<ChangeSet, Failure> + Send + Sync>;
+
+/// Operations that may wait to be decided; above that the answer is "busy".
+const QUEUE: usize = 1024;
+/// Operations and bytes in one batch.
+const BATCH_OPERATIONS: usize = 100;
+const BATCH_BYTES: usize = 1024 * 1024;
+/// How long a caller waits for his answer.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long the store may take for one batch. A batch given up later finds the head moved, or
+/// moves it and is caught up with.
+const COMMIT_DEADLINE: Duration = Duration::from_secs(30);
+/// Waits between questions about the outcome of a batch.
+const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+/// How often the outcome is asked for before callers are told that it is not known.
+const SETTLE_TRIES: u32 = 50;
+
+/// An operation that is durable and visible.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// Its revision; the one it was decided on if it changed nothing.
+    pub revision: Revision,
+    /// A snapshot that contains it.
+    pub snapshot: Arc<Snapshot>,
+}
+
+/// How writing goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// The last batch was written.
+    Fine,
+    /// The last batch was not written; the next is tried.
+    Failing(String),
+    /// Nothing is written any more.
+    Stopped(String),
+}
+
+struct Submission {
+    decide: Decide,
+    answer: oneshot::Sender<Result<Done, Failure>>,
+}
+
+/// What others have of the writer.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    queue: mpsc::Sender<Submission>,
+    published: Arc<ArcSwap<Snapshot>>,
+    subscribers: Subscribers,
+    health: Arc<ArcSwap<Health>>,
+}
+
+impl Writer {
+    /// Starts writing onto a snapshot that was loaded from the store.
+    pub(crate) fn start(store: Arc<dyn Store>, snapshot: Snapshot) -> Self {
+        let (queue, submissions) = mpsc::channel(QUEUE);
+        let snapshot = Arc::new(snapshot);
+        let writer = Self {
+            queue,
+            published: Arc::new(ArcSwap::new(Arc::clone(&snapshot))),
+            subscribers: Subscribers::default(),
+            health: Arc::new(ArcSwap::from_pointee(Health::Fine)),
+        };
+        let work = Work {
+            store,
+            submissions,
+            published: Arc::clone(&writer.published),
+            subscribers: writer.subscribers.clone(),
+            health: Arc::clone(&writer.health),
+            tip: snapshot,
+            again: VecDeque::new(),
+            open: Batch::default(),
+        };
+        tokio::spawn(work.run());
+        writer
+    }
+
+    /// What is durable now.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.published.load_full()
+    }
+
+    /// Follows what is published after the returned snapshot.
+    pub(crate) fn subscribe(&self) -> (Arc<Snapshot>, Subscription) {
+        self.subscribers.join(&self.published)
+    }
+
+    /// How writing goes.
+    pub(crate) fn health(&self) -> Health {
+        (**self.health.load()).clone()
+    }
+
+    /// Has an operation decided and made durable. A caller that stops waiting does not undo it.
+    pub(crate) async fn submit(&self, decide: Decide) -> Result<Done, Failure> {
+        if let Health::Stopped(cause) = &**self.health.load() {
+            return Err(unavailable(cause));
+        }
+        let (answer, answered) = oneshot::channel();
+        self.queue.try_send(Submission { decide, answer }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => ErrorCode::ServerTooManyRequests.into(),
+            mpsc::error::TrySendError::Closed(_) => unavailable("the controller is stopping"),
+        })?;
+        match tokio::time::timeout(DEADLINE, answered).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(unavailable("the controller is stopping")),
+            Err(_) => Err(ErrorCode::Timeout.into()),
+        }
+    }
+}
+
+/// 503 with its cause.
+fn unavailable(cause: &str) -> Failure {
+    Failure::because(ErrorCode::Unhandled, cause).with_status(503)
+}
+
+/// An operation that was decided on the tip.
+struct Decided {
+    submission: Submission,
+    change: Arc<ChangeSet>,
+    after: Arc<Snapshot>,
+}
+
+#[derive(Default)]
+struct Batch {
+    operations: Vec<Decided>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.operations.len() >= BATCH_OPERATIONS || self.bytes >= BATCH_BYTES
+    }
+
+    /// What there is to write; operations that change nothing only wait for those before them.
+    fn changes(&self) -> Vec<Arc<ChangeSet>> {
+        let changes = self.operations.iter().map(|decided| &decided.change);
+        changes.filter(|change| !change.is_empty()).cloned().collect()
+    }
+}
+
+struct Work {
+    store: Arc<dyn Store>,
+    submissions: mpsc::Receiver<Submission>,
+    published: Arc<ArcSwap<Snapshot>>,
+    subscribers: Subscribers,
+    health: Arc<ArcSwap<Health>>,
+    tip: Arc<Snapshot>,
+    /// Operations to be decided again before new ones.
+    again: VecDeque<Submission>,
+    /// Operations decided since the batch in flight was closed.
+    open: Batch,
+}
+
+impl Work {
+    async fn run(mut self) {
+        while self.fill().await {
+            let batch = std::mem::take(&mut self.open);
+            let result = self.write(&batch).await;
+            self.settle(batch, result).await;
+        }
+        self.subscribers.close();
+    }
+
+    /// Decides what is waiting, until there is a batch to write. False at the end.
+    async fn fill(&mut self) -> bool {
+        loop {
+            while !self.open.is_full() {
+                let next = self.again.pop_front().or_else(|| self.submissions.try_recv().ok());
+                let Some(submission) = next else { break };
+                self.decide(submission);
+            }
+            if !self.open.operations.is_empty() {
+                return true;
+            }
+            match self.submissions.recv().await {
+                Some(submission) => self.decide(submission),
+                None => return false,
+            }
+        }
+    }
+
+    /// Decides one operation on the tip. A refusal is answered at once.
+    fn decide(&mut self, submission: Submission) {
+        if let Health::Stopped(cause) = &**self.health.load() {
+            let _ = submission.answer.send(Err(unavailable(cause)));
+            return;
+        }
+        let tip = Arc::clone(&self.tip);
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            let change = (submission.decide)(&tip)?;
+            let after = if change.is_empty() { None } else { Some(tip.apply(&change)?) };
+            Ok::<_, Failure>((change, after))
+        }));
+        let decided = decided.unwrap_or_else(|panic| Err(fault(&*panic)));
+        match decided {
+            Ok((change, after)) => {
+                if let Some(after) = after {
+                    self.tip = Arc::new(after);
+                    self.open.bytes += change.to_bytes().len();
+                }
+                let after = Arc::clone(&self.tip);
+                self.open.operations.push(Decided { submission, change: Arc::new(change), after });
+            }
+            Err(failure) => {
+                let _ = submission.answer.send(Err(failure));
+            }
+        }
+    }
+
+    /// Makes a batch durable, and decides the next one meanwhile.
+    async fn write(&mut self, batch: &Batch) -> Result<(), CommitError> {
+        let changes = batch.changes();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let base = self.published.load().revision();
+        let mut commit = Box::pin(commit(Arc::clone(&self.store), base, changes).fuse());
+        loop {
+            let room = !self.open.is_full();
+            tokio::select! {
+                biased;
+                result = &mut commit => return result,
+                next = self.submissions.recv(), if room && !self.submissions.is_closed() => {
+                    if let Some(submission) = next {
+                        self.decide(submission);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Draws the consequences of a batch.
+    async fn settle(&mut self, batch: Batch, result: Result<(), CommitError>) {
+        match result {
+            Ok(()) => {
+                self.health.store(Arc::new(Health::Fine));
+                self.publish(batch);
+            }
+            Err(CommitError::Stale { head }) => {
+                tracing::warn!(%head, "the store was changed by somebody else, deciding again");
+                self.catch_up(batch, head).await;
+            }
+            Err(error @ CommitError::Damaged(_)) => {
+                tracing::error!(%error, "writing has stopped");
+                self.health.store(Arc::new(Health::Stopped(error.to_string())));
+                self.give_up(batch, &error);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a batch was not written");
+                self.health.store(Arc::new(Health::Failing(error.to_string())));
+                self.give_up(batch, &error);
+            }
+        }
+    }
+
+    /// Publishes, answers, tells.
+    fn publish(&mut self, batch: Batch) {
+        let before = self.published.load_full();
+        let changes = batch.changes();
+        let Some(after) = batch.operations.last().map(|last| Arc::clone(&last.after)) else {
+            return;
+        };
+        if !changes.is_empty() {
+            self.published.store(Arc::clone(&after));
+        }
+        for decided in batch.operations {
+            let done = Done { revision: decided.after.revision(), snapshot: Arc::clone(&after) };
+            let _ = decided.submission.answer.send(Ok(done));
+        }
+        if !changes.is_empty() {
+            let revision = after.revision();
+            self.subscribers.tell(&Arc::new(Published { before, after, changes, revision }));
+        }
+    }
+
+    /// Takes over what somebody else committed, and decides everything again on top of it.
+    async fn catch_up(&mut self, batch: Batch, head: Revision) {
+        let open = std::mem::take(&mut self.open);
+        let decided = batch.operations.into_iter().chain(open.operations);
+        let mut waiting: VecDeque<_> = decided.map(|decided| decided.submission).collect();
+        waiting.append(&mut self.again);
+        self.again = waiting;
+        if let Err(cause) = self.follow(head).await {
+            tracing::error!(%cause, "the store cannot be followed, writing has stopped");
+            self.health.store(Arc::new(Health::Stopped(cause)));
+            // What waits is answered with the cause when its turn comes.
+        }
+        self.tip = self.published.load_full();
+    }
+
+    async fn follow(&mut self, head: Revision) -> Result<(), String> {
+        let before = self.published.load_full();
+        let mut after = Arc::clone(&before);
+        let mut changes = Vec::new();
+        let mut log = self.store.follow(before.revision());
+        while after.revision() < head {
+            let next = tokio::time::timeout(COMMIT_DEADLINE, log.next()).await;
+            let next = next.map_err(|_| "the log of the store does not answer".to_owned())?;
+            let next = next.ok_or("the log of the store has ended")?;
+            let committed = next.map_err(|error| error.to_string())?;
+            let applied = after.apply(&committed.change_set).map_err(|error| error.to_string())?;
+            after = Arc::new(applied);
+            changes.push(committed.change_set);
+        }
+        if !changes.is_empty() {
+            self.published.store(Arc::clone(&after));
+            let revision = after.revision();
+            self.subscribers.tell(&Arc::new(Published { before, after, changes, revision }));
+        }
+        Ok(())
+    }
+
+    /// Tells everybody who was decided that it did not happen, and drops the tip.
+    fn give_up(&mut self, batch: Batch, error: &CommitError) {
+        let open = std::mem::take(&mut self.open);
+        for decided in batch.operations.into_iter().chain(open.operations) {
+            let failure = match error {
+                CommitError::Busy => ErrorCode::ServerTooManyRequests.into(),
+                error => unavailable(&error.to_string()),
+            };
+            let _ = decided.submission.answer.send(Err(failure));
+        }
+        self.tip = self.published.load_full();
+    }
+}
+
+/// Gives a batch to the store until its outcome is known.
+async fn commit(
+    store: Arc<dyn Store>,
+    base: Revision,
+    changes: Vec<Arc<ChangeSet>>,
+) -> Result<(), CommitError> {
+    loop {
+        let written = tokio::time::timeout(COMMIT_DEADLINE, store.commit(base, changes.clone()));
+        match written.await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(CommitError::Unknown { batch, reason })) => {
+                tracing::warn!(%batch, reason, "the outcome of a batch is not known, asking");
+                if outcome(&*store, batch).await? {
+                    return Ok(());
+                }
+                // It did not happen and never will: once more.
+            }
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(CommitError::Unavailable("the store does not answer".into())),
+        }
+    }
+}
+
+/// Whether a batch happened.
+async fn outcome(store: &dyn Store, batch: BatchId) -> Result<bool, CommitError> {
+    for _ in 0..SETTLE_TRIES {
+        match store.settle(batch).await {
+            Ok(revision) => return Ok(revision.is_some()),
+            Err(error @ CommitError::Damaged(_)) => return Err(error),
+            Err(error) => tracing::warn!(%batch, %error, "the store does not tell the outcome"),
+        }
+        tokio::time::sleep(SETTLE_PAUSE).await;
+    }
+    // Later commits find out by the head: it moved, or it did not.
+    Err(CommitError::Unavailable("the outcome of the write is not known".into()))
+}
+
+/// A decide function that panicked is a fault of ours, not the end of writing.
+fn fault(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(panic = text, "an operation failed while it was decided");
+    Failure::unhandled("the operation failed while it was decided")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Why an operation was refused: a code of the API and its cause. Every rule of the controller
+//! answers with this; the API crate only puts it into its envelope.
+
+use std::time::Duration;
+
+use weft_contract::{Cause, ErrorBody, ErrorCode};
+
+/// An operation that was not done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure(Box<Inner>);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Inner {
+    code: ErrorCode,
+    status: u16,
+    message: Option<String>,
+    cause: Option<Cause>,
+    challenges: Vec<Challenge>,
+    retry_after: Option<Duration>,
+}
+
+/// One item of `WWW-Authenticate` (protocol: auth 1.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Challenge {
+    /// No token was sent: both kinds are asked for.
+    Missing,
+    /// The session token is not known.
+    InvalidSession,
+    /// The access token is not valid.
+    InvalidBearer,
+    /// The access token is past its time.
+    ExpiredBearer,
+}
+
+impl Challenge {
+    /// The text of the item.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Missing => {
+                "zt-session realm=\"zt-session\" error=\"missing\" \
+                 error_description=\"no matching token was provided\",\
+                 Bearer realm=\"openziti-oidc\" error=\"missing\" \
+                 error_description=\"no matching token was provided\""
+            }
+            Self::InvalidSession => {
+                "zt-session realm=\"zt-session\" error=\"invalid\" \
+                 error_description=\"token is invalid\""
+            }
+            Self::InvalidBearer => {
+                "Bearer realm=\"openziti-oidc\" error=\"invalid\" \
+                 error_description=\"token is invalid\""
+            }
+            Self::ExpiredBearer => {
+                "Bearer realm=\"openziti-oidc\" error=\"expired\" \
+                 error_description=\"token expired\""
+            }
+        }
+    }
+}
+
+impl Failure {
+    /// A failure with this code and its own message.
+    pub fn new(code: ErrorCode) -> Self {
+        Self(Box::new(Inner {
+            code,
+            status: code.status(),
+            message: None,
+            cause: None,
+            challenges: Vec::new(),
+            retry_after: (code.status() == 429).then_some(Duration::from_secs(1)),
+        }))
+    }
+
+    /// A failure whose cause is this text.
+    pub fn because(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self::new(code).with_cause(Cause::error(ErrorCode::Unhandled, text))
+    }
+
+    /// A field that does not hold what it must: 400 `COULD_NOT_VALIDATE`.
+    pub fn field(field: &str, reason: impl Into<String>, value: impl Into<String>) -> Self {
+        Self::new(ErrorCode::CouldNotValidate).with_cause(Cause::field(field, reason, value))
+    }
+
+    /// The same with another code, for fields whose rule has one.
+    pub fn coded_field(
+        code: ErrorCode,
+        field: &str,
+        reason: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Self {
+        Self::new(code).with_cause(Cause::field(field, reason, value))
+    }
+
+    /// 404 for an entity that the path names.
+    pub fn not_found(entity: &str, id: &str) -> Self {
+        Self::because(ErrorCode::NotFound, format!("{entity} with id {id} not found"))
+    }
+
+    /// 401: the caller may not.
+    pub fn unauthorized(reason: impl Into<String>) -> Self {
+        Self::because(ErrorCode::Unauthorized, reason)
+    }
+
+    /// 500 for what nobody foresaw.
+    pub fn unhandled(text: impl Into<String>) -> Self {
+        Self::because(ErrorCode::Unhandled, text)
+    }
+
+    /// 409: others still name the entity. `field` is where, `ids` are who.
+    pub fn referenced(entity: &str, field: &str, by: &str, ids: &[String]) -> Self {
+        let ids = ids.join(", ");
+        Self::coded_field(
+            ErrorCode::CanNotDeleteReferencedEntity,
+            field,
+            format!("entity type {entity} referenced by {by}: [{ids}]"),
+            ids,
+        )
+    }
+
+    /// With this cause.
+    #[must_use]
+    pub fn with_cause(mut self, cause: Cause) -> Self {
+        self.0.cause = Some(cause);
+        self
+    }
+
+    /// With another status than the code's own.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.0.status = status;
+        self
+    }
+
+    /// With an item of `WWW-Authenticate`.
+    #[must_use]
+    pub fn with_challenge(mut self, challenge: Challenge) -> Self {
+        self.0.challenges.push(challenge);
+        self
+    }
+
+    /// The code on the wire.
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.0.status
+    }
+
+    /// The cause, if there is one.
+    pub fn cause(&self) -> Option<&Cause> {
+        self.0.cause.as_ref()
+    }
+
+    /// The name of the field that is wrong, if it is about one.
+    pub fn field_name(&self) -> Option<&str> {
+        self.cause()?.field.as_deref()
+    }
+
+    /// The value of `WWW-Authenticate`, if it has one.
+    pub fn challenge(&self) -> Option<String> {
+        let items: Vec<_> = self.0.challenges.iter().map(|challenge| challenge.text()).collect();
+        (!items.is_empty()).then(|| items.join(","))
+    }
+
+    /// When to try again, for 429.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// The body of the answer.
+    pub fn body(&self, request_id: &str) -> ErrorBody {
+        let mut body = ErrorBody::new(self.0.code, request_id);
+        if let Some(message) = &self.0.message {
+            body.message.clone_from(message);
+        }
+        match &self.0.cause {
+            Some(cause) => body.because(cause.clone()),
+            None => body,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.code.as_str())?;
+        let Some(cause) = &self.0.cause else { return Ok(()) };
+        if let Some(field) = &cause.field {
+            write!(f, ": field {field}")?;
+        }
+        if let Some(reason) = cause.reason.as_ref().or(cause.message.as_ref()) {
+            write!(f, ": {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<ErrorCode> for Failure {
+    fn from(code: ErrorCode) -> Self {
+        Self::new(code)
+    }
+}

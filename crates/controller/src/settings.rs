@@ -1,0 +1,144 @@
+//! What a controller is started with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_contract::Api;
+use weft_identity::{Authority, KeyedChain, TrustBundle};
+use weft_store::Store;
+
+use crate::clock::{Clock, SystemClock};
+use crate::random::{Random, SystemRandom};
+
+/// What a controller is started with.
+#[derive(Clone)]
+pub struct Settings {
+    /// Id of this controller: the common name of its certificate.
+    pub id: String,
+    /// Where the model is kept.
+    pub store: Arc<dyn Store>,
+    /// Keys and certificates.
+    pub keys: Keys,
+    /// Where it can be reached.
+    pub addresses: Addresses,
+    /// How long things last.
+    pub durations: Durations,
+    /// Which program this is.
+    pub build: Build,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where random bytes come from.
+    pub random: Arc<dyn Random>,
+}
+
+impl Settings {
+    /// Settings with the documented durations and the clock and randomness of the machine.
+    pub fn new(
+        id: impl Into<String>,
+        store: Arc<dyn Store>,
+        keys: Keys,
+        addresses: Addresses,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            store,
+            keys,
+            addresses,
+            durations: Durations::default(),
+            build: Build::default(),
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+        }
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("id", &self.id)
+            .field("addresses", &self.addresses)
+            .field("durations", &self.durations)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keys and certificates (protocol: auth 2.1).
+#[derive(Debug, Clone)]
+pub struct Keys {
+    /// The root identity's server certificate: signs session tokens, and routers verify them with
+    /// its public key.
+    pub session: KeyedChain,
+    /// The certificate that a client meets at the API address: signs enrollment tickets, which
+    /// clients verify with it (protocol: auth 4.2).
+    pub enrollment: KeyedChain,
+    /// The edge signer: issues the certificates of identities, routers and sessions.
+    pub authority: Authority,
+    /// The CA bundle: what clients and routers are told to trust.
+    pub bundle: TrustBundle,
+    /// The trust domain of SPIFFE ids, without scheme.
+    pub trust_domain: String,
+}
+
+/// Where a controller can be reached.
+#[derive(Debug, Clone, Default)]
+pub struct Addresses {
+    /// `host:port` of the client API.
+    pub api: String,
+    /// Addresses of the control plane, such as `tls:host:port`.
+    pub ctrl: Vec<String>,
+    /// The APIs that are served, each with its full addresses.
+    pub apis: BTreeMap<Api, Vec<String>>,
+}
+
+/// How long things last (protocol: auth 4.3, 10.3).
+#[derive(Debug, Clone)]
+pub struct Durations {
+    /// An API session without activity.
+    pub session: Duration,
+    /// Enrollment of an identity.
+    pub identity_enrollment: Duration,
+    /// Enrollment of a router.
+    pub router_enrollment: Duration,
+    /// How often the last activity of sessions is stored.
+    pub activity_flush: Duration,
+    /// The longest life of any token: how long revocations are kept.
+    pub longest_token: Duration,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        Self {
+            session: minutes(30),
+            identity_enrollment: minutes(180),
+            router_enrollment: minutes(180),
+            activity_flush: Duration::from_secs(90),
+            longest_token: minutes(24 * 60),
+        }
+    }
+}
+
+/// Which program this is. Clients compare the version to choose features (protocol: auth 17.2).
+#[derive(Debug, Clone)]
+pub struct Build {
+    /// `vX.Y.Z` of the line that weft is compatible with.
+    pub version: String,
+    /// Revision of the source.
+    pub revision: String,
+    /// When it was built.
+    pub build_date: String,
+    /// Version of the language runtime.
+    pub runtime: String,
+}
+
+impl Default for Build {
+    fn default() -> Self {
+        Self {
+            version: "v2.0.0".into(),
+            revision: "unknown".into(),
+            build_date: "1970-01-01T00:00:00Z".into(),
+            runtime: "rust".into(),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Starting a controller: load and check the rows, seed what every network has, load the sessions
+//! of before, and only then be there for routers and clients.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use weft_contract::ErrorCode;
+use weft_model::entity::{
+    AuthPolicy, Authenticator, ConfigTarget, ConfigType, Identity, UpdbCredential,
+};
+use weft_model::{ApplyError, Base, Id, JsonMap, Snapshot};
+use weft_store::{OpenError, ReadError};
+
+use crate::auth::password::Hasher;
+use crate::auth::sessions::Sessions;
+use crate::auth::tickets::Tickets;
+use crate::domain::registry::Registry;
+use crate::domain::seeds;
+use crate::domain::writer::Writer;
+use crate::online::Online;
+use crate::random::Ids;
+use crate::{Caller, Controller, Core, Failure, Settings};
+
+/// How often sessions are looked at for their end (protocol: auth 10.3).
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// Why a controller cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The rows cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The sessions of before cannot be read.
+    #[error("sessions of the last run: {0}")]
+    Live(#[from] ReadError),
+    /// Two rows contradict each other.
+    #[error("the store is damaged: {0}; keep a copy of the file and restore the last backup")]
+    Contradiction(#[from] ApplyError),
+    /// The seeds could not be written.
+    #[error("the first entities could not be written: {0}")]
+    Seed(Failure),
+    /// A key cannot sign.
+    #[error("the signing key: {0}")]
+    Key(#[from] weft_identity::Error),
+    /// The runtime is going down.
+    #[error("the controller was stopped while it started")]
+    Stopped,
+}
+
+impl Controller {
+    /// Loads the model and starts. Returns when reads and writes are possible.
+    pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        let store = Arc::clone(&settings.store);
+        let snapshot = tokio::task::spawn_blocking(move || load(&*store))
+            .await
+            .map_err(|_| StartError::Stopped)??;
+        let is_new = snapshot.get::<AuthPolicy>(&Id::new(AuthPolicy::DEFAULT_ID)).is_none();
+        let now = settings.clock.now();
+        let sessions = Sessions::load(Arc::clone(&settings.store), &settings.durations, now)?;
+        let controller = Self(Arc::new(Core {
+            writer: Writer::start(Arc::clone(&settings.store), snapshot),
+            registry: Registry::new(),
+            ids: Ids::new(Arc::clone(&settings.random)),
+            online: Online::default(),
+            sessions,
+            hasher: Hasher::default(),
+            lockouts: crate::auth::lockout::Lockouts::default(),
+            tickets: Tickets::new(&settings.keys)?,
+            service_changes: crate::auth::service_changes::ServiceChanges::default(),
+            costs: arc_swap::ArcSwapOption::empty(),
+            started: now,
+            settings,
+        }));
+        if is_new {
+            controller.seed().await.map_err(StartError::Seed)?;
+        }
+        controller.drop_orphaned_sessions();
+        tokio::spawn(crate::auth::sessions::follow_model(controller.clone().weak()));
+        tokio::spawn(sweep(controller.clone().weak()));
+        Ok(controller)
+    }
+
+    /// A handle that does not keep the controller alive.
+    pub(crate) fn weak(self) -> Weak<Core> {
+        Arc::downgrade(&self.0)
+    }
+
+    /// The default auth policy and the built-in config types (protocol: management-api 8).
+    async fn seed(&self) -> Result<(), Failure> {
+        let mut types = Vec::new();
+        for seed in seeds::CONFIG_TYPES {
+            let schema = JsonMap::from_text(seed.schema)
+                .ok_or_else(|| Failure::unhandled(format!("schema of {}", seed.name)))?;
+            types.push((seed, schema));
+        }
+        let now = self.now();
+        self.decide(&Caller::system(), move |decision| {
+            decision.put(AuthPolicy::default_policy(now));
+            for (seed, schema) in &types {
+                decision.put(ConfigType {
+                    base: Base::new(Id::new(seed.id), now),
+                    name: seed.name.into(),
+                    schema: schema.clone(),
+                    target: ConfigTarget::parse(seed.target).unwrap_or_default(),
+                });
+            }
+            Ok(())
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Whether somebody is the default admin already.
+    pub fn has_default_admin(&self) -> bool {
+        self.snapshot().list::<Identity>().any(|identity| identity.is_default_admin)
+    }
+
+    /// Makes the default admin, once (protocol: auth 3). Returns the id of the identity.
+    pub async fn init_admin(
+        &self,
+        name: &str,
+        username: &str,
+        password: &str,
+    ) -> Result<Id, Failure> {
+        for (field, text, least) in
+            [("name", name, 4), ("username", username, 4), ("password", password, 5)]
+        {
+            let length = text.chars().count();
+            if !(least..=100).contains(&length) {
+                let reason = format!("must be {least} to 100 characters long");
+                return Err(Failure::field(field, reason, ""));
+            }
+        }
+        let now = self.now();
+        let hashed = self.hasher().hash(password, self.ids().bytes()).await?;
+        let identity = Identity {
+            base: Base::new(self.ids().entity(), now),
+            name: name.into(),
+            auth_policy_id: Id::new(AuthPolicy::DEFAULT_ID),
+            is_admin: true,
+            is_default_admin: true,
+            ..Identity::default()
+        };
+        let id = identity.base.id.clone();
+        let authenticator = Authenticator {
+            base: Base::new(self.ids().entity(), now),
+            identity_id: id.clone(),
+            updb: Some(UpdbCredential {
+                username: username.into(),
+                password: hashed.password,
+                salt: hashed.salt,
+            }),
+            cert: None,
+        };
+        self.decide(&Caller::system(), move |decision| {
+            if decision.view().all::<Identity>().any(|identity| identity.is_default_admin) {
+                return Err(Failure::because(
+                    ErrorCode::CouldNotValidate,
+                    "a default admin exists already",
+                ));
+            }
+            decision.put(identity.clone());
+            decision.put(authenticator.clone());
+            Ok(())
+        })
+        .await?;
+        Ok(id)
+    }
+
+    /// Ends sessions whose identity is gone: the last run may have ended between the two.
+    fn drop_orphaned_sessions(&self) {
+        let snapshot = self.snapshot();
+        let known = |id: &Id| snapshot.get::<Identity>(id).is_some();
+        self.sessions().retain_identities(known);
+    }
+}
+
+fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
+    let mut rows = Vec::new();
+    let head = store.load(&mut |entity| rows.push(entity))?;
+    let mut loader = Snapshot::loader(head.timeline, head.revision);
+    for entity in rows {
+        loader.put(entity)?;
+    }
+    let snapshot = loader.finish();
+    match snapshot.check().into_iter().next() {
+        Some(wrong) => Err(wrong.into()),
+        None => Ok(snapshot),
+    }
+}
+
+/// Ends sessions without activity, and stores the activity of the others now and then.
+async fn sweep(core: Weak<Core>) {
+    let mut ticks = tokio::time::interval(SWEEP);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(core) = core.upgrade() else { return };
+        core.sessions.sweep(core.settings.clock.now());
+    }
+}
