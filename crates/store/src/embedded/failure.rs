@@ -1,0 +1,136 @@
+//! What redb and the disk answer, in terms of this crate.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+use weft_model::{Revision, RowError};
+
+use crate::{BatchId, CommitError, Damage, OpenError, ReadError, codec::RowFault, head::FORMAT};
+
+/// Everything that can go wrong with the file.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Damaged(Damage),
+    Full,
+    /// The file cannot be read or written.
+    Unavailable(String),
+    InUse,
+    Newer(u32),
+    Row(RowError),
+    Stale(Revision),
+    Unknown(BatchId, String),
+}
+
+/// Runs work on the file; a panic of redb over damaged data becomes an error.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it stopped");
+        Err(Failure::Damaged(Damage::new("the storage engine", text)))
+    })
+}
+
+impl Failure {
+    /// Whether the file has to be opened again before it is used.
+    pub(crate) fn breaks(&self) -> bool {
+        matches!(self, Self::Full | Self::Unavailable(_))
+    }
+
+    fn io(error: &io::Error) -> Self {
+        use io::ErrorKind::{FileTooLarge, InvalidData, QuotaExceeded, StorageFull, UnexpectedEof};
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Self::Full,
+            InvalidData | UnexpectedEof => Self::Damaged(Damage::new("the file", error)),
+            _ => Self::Unavailable(error.to_string()),
+        }
+    }
+
+    pub(crate) fn redb(error: redb::Error) -> Self {
+        match error {
+            redb::Error::Io(error) => Self::io(&error),
+            redb::Error::DatabaseAlreadyOpen => Self::InUse,
+            redb::Error::PreviousIo => Self::Unavailable("an I/O error happened before".into()),
+            redb::Error::Corrupted(text) => Self::Damaged(Damage::new("the file", text)),
+            error @ (redb::Error::TableTypeMismatch { .. }
+            | redb::Error::TableDoesNotExist(_)
+            | redb::Error::TypeDefinitionChanged { .. }
+            | redb::Error::RepairAborted
+            | redb::Error::UpgradeRequired(_)) => Self::Damaged(Damage::new("the file", error)),
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+
+    /// As the answer to opening or loading.
+    pub(crate) fn open(self, path: &Path) -> OpenError {
+        let io = |error| OpenError::Io { path: path.to_owned(), error };
+        match self {
+            Self::Damaged(damage) => OpenError::Damaged(damage),
+            Self::InUse => OpenError::InUse(path.to_owned()),
+            Self::Newer(found) => OpenError::Newer { found, known: FORMAT },
+            Self::Row(error) => OpenError::Row(error),
+            Self::Full => io(io::ErrorKind::StorageFull.into()),
+            other => io(io::Error::other(ReadError::from(other).to_string())),
+        }
+    }
+}
+
+macro_rules! from_redb {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::redb(error.into())
+            }
+        }
+    )*};
+}
+
+from_redb!(
+    redb::DatabaseError,
+    redb::TransactionError,
+    redb::TableError,
+    redb::StorageError,
+    redb::CommitError
+);
+
+impl From<Damage> for Failure {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
+impl From<RowFault> for Failure {
+    fn from(fault: RowFault) -> Self {
+        match fault {
+            RowFault::Damaged(damage) => Self::Damaged(damage),
+            RowFault::Row(error) => Self::Row(error),
+        }
+    }
+}
+
+impl From<Failure> for CommitError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Damaged(damage) => Self::Damaged(damage),
+            Failure::Full => Self::Full,
+            Failure::Unavailable(reason) => Self::Unavailable(reason),
+            Failure::InUse => Self::Unavailable("another process has the file open".into()),
+            Failure::Newer(format) => Self::Unavailable(format!("the file has format {format}")),
+            Failure::Row(error) => Self::Unavailable(error.to_string()),
+            Failure::Stale(head) => Self::Stale { head },
+            Failure::Unknown(batch, reason) => Self::Unknown { batch, reason },
+        }
+    }
+}
+
+impl From<Failure> for ReadError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Damaged(damage) => Self::Damaged(damage),
+            Failure::Row(error) => Self::Row(error),
+            other => Self::Unavailable(CommitError::from(other).to_string()),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The file: opening, opening again after an error, making private files, backup and restore.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, WriteTransaction};
+use tokio::sync::watch;
+use weft_model::{ColdField, Entity, Id, Kind, Revision};
+
+use super::{
+    COLD, HEAD, LIVE, META, NOTES, Options, ROWS, TALLIES,
+    failure::{Failure, guarded},
+    load,
+};
+use crate::{BackupError, Head, OpenError, Space, codec};
+
+/// How the file is opened, and opened again.
+pub(crate) type Opener = Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send + Sync>;
+
+/// The open file.
+pub(crate) struct Shared {
+    path: PathBuf,
+    pub(super) options: Options,
+    open: Opener,
+    database: RwLock<Option<Database>>,
+    /// Whether an error makes it necessary to open the file again.
+    broken: AtomicBool,
+    pub(super) heads: watch::Sender<Revision>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Embedded({})", self.path.display())
+    }
+}
+
+impl Shared {
+    /// Opens the file, and begins a timeline if it is new.
+    pub(super) fn open(path: &Path, options: Options, open: Opener) -> Result<Self, OpenError> {
+        let opened = guarded(|| {
+            let database = open()?;
+            if read_head(&database.begin_read()?)?.is_none() {
+                initialise(&database, &Head::new(Head::new_timeline()))?;
+            }
+            let head = read_head(&database.begin_read()?)?;
+            Ok((database, head.map(|head| head.revision).unwrap_or_default()))
+        });
+        let (database, revision) = opened.map_err(|failure| failure.open(path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            options,
+            open,
+            database: RwLock::new(Some(database)),
+            broken: AtomicBool::new(false),
+            heads: watch::Sender::new(revision),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Works with the file, opened again if an earlier error makes that necessary.
+    pub(super) fn with<T>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if self.broken.load(Ordering::Acquire) {
+            self.reopen()?;
+        }
+        let database = self.database.read();
+        let Some(database) = database.as_ref() else {
+            return Err(Failure::Unavailable("the file is not open".into()));
+        };
+        let done = guarded(|| work(database));
+        if done.as_ref().is_err_and(Failure::breaks) {
+            self.broken.store(true, Ordering::Release);
+        }
+        done
+    }
+
+    pub(super) fn mark_broken(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+
+    fn reopen(&self) -> Result<(), Failure> {
+        let mut database = self.database.write();
+        if !self.broken.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        tracing::warn!(file = %self.path.display(), "opening the store again after an error");
+        drop(database.take());
+        *database = Some(guarded(|| Ok((self.open)()?))?);
+        self.broken.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn head(&self) -> Result<Head, Failure> {
+        self.with(|database| load::required_head(&database.begin_read()?))
+    }
+
+    /// Copies everything but the log to a new file, from one read transaction.
+    pub(super) fn backup(&self, to: &Path) -> Result<Revision, BackupError> {
+        let read = |failure: Failure| BackupError::Read(failure.into());
+        let (transaction, head) = self
+            .with(|database| {
+                let transaction = database.begin_read()?;
+                let head = load::required_head(&transaction)?;
+                Ok((transaction, head))
+            })
+            .map_err(read)?;
+        copy(&transaction, &head, to).map_err(BackupError::Write)?;
+        Ok(head.revision)
+    }
+}
+
+pub(super) fn read_head(transaction: &ReadTransaction) -> Result<Option<Head>, Failure> {
+    let meta = match transaction.open_table(META) {
+        Ok(meta) => meta,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let Some(sealed) = meta.get(HEAD)? else { return Ok(None) };
+    let head = Head::from_bytes(codec::unseal("head", HEAD.as_bytes(), sealed.value())?)?;
+    if head.format > crate::FORMAT {
+        return Err(Failure::Newer(head.format));
+    }
+    Ok(Some(head))
+}
+
+pub(super) fn write_head(
+    meta: &mut Table<'_, &'static str, &'static [u8]>,
+    head: &Head,
+) -> Result<(), Failure> {
+    meta.insert(HEAD, codec::seal(HEAD.as_bytes(), &head.to_bytes()).as_slice())?;
+    Ok(())
+}
+
+/// Makes all tables of a new file.
+fn initialise(database: &Database, head: &Head) -> Result<(), Failure> {
+    let transaction = begin(database)?;
+    fill(&transaction, head, |_| Ok(()))?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Begins a write that is repaired quickly if it is cut off.
+pub(super) fn begin(database: &Database) -> Result<WriteTransaction, Failure> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_quick_repair(true);
+    Ok(transaction)
+}
+
+type Bytewise<'t> = Table<'t, &'static [u8], &'static [u8]>;
+
+/// The tables of a file that is being written as a whole.
+struct Tables<'t> {
+    rows: Bytewise<'t>,
+    tallies: Table<'t, u16, &'static [u8]>,
+    cold: Bytewise<'t>,
+    live: Bytewise<'t>,
+    notes: Bytewise<'t>,
+}
+
+fn fill(
+    transaction: &WriteTransaction,
+    head: &Head,
+    work: impl FnOnce(&mut Tables<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    write_head(&mut transaction.open_table(META)?, head)?;
+    transaction.open_table(super::LOG)?;
+    work(&mut Tables {
+        rows: transaction.open_table(ROWS)?,
+        tallies: transaction.open_table(TALLIES)?,
+        cold: transaction.open_table(COLD)?,
+        live: transaction.open_table(LIVE)?,
+        notes: transaction.open_table(NOTES)?,
+    })
+}
+
+/// Makes an empty file of mode 0600 if there is none.
+pub(super) fn create_private(path: &Path) -> Result<(), OpenError> {
+    match private(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(OpenError::Io { path: path.to_owned(), error }),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Writes a file as a whole: under another name first, so that it is complete when it appears.
+fn write_file(
+    path: &Path,
+    head: &Head,
+    work: impl FnOnce(&mut Tables<'_>) -> Result<(), Failure>,
+) -> Result<(), OpenError> {
+    if path.exists() {
+        return Err(OpenError::Exists(path.to_owned()));
+    }
+    let io = |error| OpenError::Io { path: path.to_owned(), error };
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    if part.exists() {
+        fs::remove_file(&part).map_err(io)?;
+    }
+    private(&part).map_err(io)?;
+    let written = guarded(|| {
+        let database = Database::create(&part)?;
+        let transaction = begin(&database)?;
+        fill(&transaction, head, work)?;
+        transaction.commit()?;
+        Ok(())
+    });
+    if let Err(failure) = written {
+        drop(fs::remove_file(&part));
+        return Err(failure.open(path));
+    }
+    fs::rename(&part, path).map_err(io)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(io)
+}
+
+/// Copies the rows, cold fields, live state and notes that a transaction sees to a new file.
+fn copy(from: &ReadTransaction, head: &Head, to: &Path) -> Result<(), OpenError> {
+    write_file(to, head, |into| {
+        for entry in from.open_table(ROWS)?.iter()? {
+            let (key, value) = entry?;
+            codec::unseal("row", key.value(), value.value())?;
+            into.rows.insert(key.value(), value.value())?;
+        }
+        for entry in from.open_table(TALLIES)?.iter()? {
+            let (key, value) = entry?;
+            into.tallies.insert(key.value(), value.value())?;
+        }
+        let copies = [(COLD, &mut into.cold), (LIVE, &mut into.live), (NOTES, &mut into.notes)];
+        for (table, into) in copies {
+            for entry in from.open_table(table)?.iter()? {
+                let (key, value) = entry?;
+                codec::unseal("entry", key.value(), value.value())?;
+                into.insert(key.value(), value.value())?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What a store consists of, when it does not lie in a file.
+pub(crate) struct Content {
+    pub(crate) head: Head,
+    pub(crate) rows: Vec<Entity>,
+    pub(crate) cold: Vec<(Kind, Id, ColdField, Bytes)>,
+    pub(crate) live: Vec<Entity>,
+    pub(crate) notes: Vec<(Space, String, Bytes)>,
+}
+
+/// Writes a new file.
+pub(crate) fn write_new(path: &Path, content: Content) -> Result<(), OpenError> {
+    write_file(path, &content.head, |into| {
+        let mut tallies = std::collections::BTreeMap::<u16, codec::Tally>::new();
+        for entity in &content.rows {
+            let key = codec::row_key(entity.kind(), entity.id());
+            let sealed = codec::seal_row(&key, entity);
+            tallies.entry(entity.kind().code()).or_default().add(&key, &sealed);
+            into.rows.insert(key.as_slice(), sealed.as_slice())?;
+        }
+        for (code, tally) in tallies {
+            into.tallies.insert(code, tally.to_bytes().as_slice())?;
+        }
+        for entity in &content.live {
+            let key = codec::row_key(entity.kind(), entity.id());
+            into.live.insert(key.as_slice(), codec::seal_row(&key, entity).as_slice())?;
+        }
+        for (kind, id, field, value) in &content.cold {
+            let key = codec::cold_key(*kind, id, field.code());
+            into.cold.insert(key.as_slice(), codec::seal(&key, value).as_slice())?;
+        }
+        for (space, key, value) in &content.notes {
+            let key = codec::note_key(space.0, key);
+            into.notes.insert(key.as_slice(), codec::seal(&key, value).as_slice())?;
+        }
+        Ok(())
+    })
+}
+
+/// Makes a new store from a backup: the same rows at the same revision, on a new timeline.
+///
+/// The backup is checked as a whole first; `into` must not exist.
+pub fn restore(from: &Path, into: &Path) -> Result<Head, OpenError> {
+    if !from.exists() {
+        let error = io::ErrorKind::NotFound.into();
+        return Err(OpenError::Io { path: from.to_owned(), error });
+    }
+    let checked = guarded(|| {
+        let transaction = match redb::ReadOnlyDatabase::open(from) {
+            Ok(database) => database.begin_read()?,
+            Err(redb::DatabaseError::RepairAborted) => Database::open(from)?.begin_read()?,
+            Err(error) => return Err(error.into()),
+        };
+        let head = load::load(&transaction, &mut |_| {})?;
+        Ok((transaction, head))
+    });
+    let (transaction, head) = checked.map_err(|failure| failure.open(from))?;
+    let head = Head { revision: head.revision, ..Head::new(Head::new_timeline()) };
+    copy(&transaction, &head, into)?;
+    Ok(head)
+}

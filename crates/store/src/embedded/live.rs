@@ -1,0 +1,279 @@
+//! State that is not in the log: kept in memory until a thread has written it, within 250 ms.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use parking_lot::{Condvar, Mutex};
+use redb::{ReadableDatabase, TableDefinition};
+use tokio::sync::watch;
+use weft_model::{Entity, Id, Kind};
+
+use super::{
+    LIVE, NOTES,
+    failure::Failure,
+    file::{self, Shared},
+};
+use crate::{CommitError, Live, OpenError, ReadError, Space, codec};
+
+/// How long a write may wait.
+const DELAY: Duration = Duration::from_millis(250);
+/// How long to wait after a write that failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Sealed values by key; `None` removes.
+type Values = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// What is not on the disk yet.
+#[derive(Debug, Default)]
+struct Pending {
+    entities: Values,
+    notes: Values,
+    /// How many writes there were.
+    put: u64,
+    /// Whether somebody waits for the disk.
+    hurry: bool,
+    stop: bool,
+}
+
+#[derive(Debug)]
+struct Queue {
+    /// What was put since the thread last looked.
+    pending: Mutex<Pending>,
+    /// What the thread is writing; reads look here too.
+    writing: Mutex<(Values, Values)>,
+    wake: Condvar,
+    /// How many writes are settled, and how that ended.
+    settled: watch::Sender<(u64, Result<(), CommitError>)>,
+}
+
+/// Writes live state behind.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(shared: Arc<Shared>) -> Result<Self, OpenError> {
+        let queue = Arc::new(Queue {
+            pending: Mutex::default(),
+            writing: Mutex::default(),
+            wake: Condvar::new(),
+            settled: watch::Sender::new((0, Ok(()))),
+        });
+        let run = { (shared.clone(), queue.clone()) };
+        let thread = thread::Builder::new().name("weft-store-live".into());
+        let thread = thread.spawn(move || run.1.run(&run.0));
+        let io = |error: io::Error| OpenError::Io { path: shared.path().to_owned(), error };
+        Ok(Self { thread: Some(thread.map_err(io)?), queue, shared })
+    }
+
+    fn push(&self, put: impl FnOnce(&mut Pending)) {
+        let mut pending = self.queue.pending.lock();
+        put(&mut pending);
+        pending.put += 1;
+        self.queue.wake.notify_one();
+    }
+
+    /// What reads see: the table, then what is being written, then what waits.
+    fn values(
+        &self,
+        table: TableDefinition<'_, &'static [u8], &'static [u8]>,
+        of: impl Fn(&Values, &mut Values),
+        pick: impl Fn(&(Values, Values)) -> &Values,
+        waiting: impl Fn(&Pending) -> &Values,
+    ) -> Result<Values, Failure> {
+        // Locked in the order in which the thread moves values along, so that none is missed.
+        let pending = self.queue.pending.lock();
+        let writing = self.queue.writing.lock();
+        let mut newer = Values::new();
+        of(pick(&writing), &mut newer);
+        of(waiting(&pending), &mut newer);
+        drop((pending, writing));
+        let mut stored = Values::new();
+        self.shared.with(|database| {
+            let transaction = database.begin_read()?;
+            for entry in redb::ReadableTable::iter(&transaction.open_table(table)?)? {
+                let (key, value) = entry?;
+                stored.insert(key.value().to_vec(), Some(value.value().to_vec()));
+            }
+            Ok(())
+        })?;
+        let mut all = Values::new();
+        of(&stored, &mut all);
+        all.extend(newer);
+        all.retain(|_, value| value.is_some());
+        Ok(all)
+    }
+}
+
+impl Queue {
+    /// The thread: waits for writes, lets them gather, writes them, and so on.
+    fn run(&self, shared: &Shared) {
+        loop {
+            let mut pending = self.pending.lock();
+            while pending.is_empty() && !pending.hurry && !pending.stop {
+                self.wake.wait(&mut pending);
+            }
+            let deadline = Instant::now() + DELAY;
+            while !pending.hurry && !pending.stop {
+                if self.wake.wait_until(&mut pending, deadline).timed_out() {
+                    break;
+                }
+            }
+            let (put, stop) = (pending.put, pending.stop);
+            pending.hurry = false;
+            let mut writing = self.writing.lock();
+            *writing = (std::mem::take(&mut pending.entities), std::mem::take(&mut pending.notes));
+            let values = writing.clone();
+            drop((pending, writing));
+            let outcome = write(shared, &values).map_err(CommitError::from);
+            self.settle(put, outcome, stop);
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Tells of the outcome; values that could not be written wait again behind newer ones.
+    fn settle(&self, put: u64, outcome: Result<(), CommitError>, stop: bool) {
+        let mut pending = self.pending.lock();
+        let (entities, notes) = std::mem::take(&mut *self.writing.lock());
+        if let Err(error) = &outcome {
+            tracing::warn!(%error, "live state is not on the disk yet");
+            for (key, value) in entities {
+                pending.entities.entry(key).or_insert(value);
+            }
+            for (key, value) in notes {
+                pending.notes.entry(key).or_insert(value);
+            }
+        }
+        let failed = outcome.is_err();
+        drop(self.settled.send_replace((put, outcome)));
+        if failed && !stop {
+            self.wake.wait_for(&mut pending, RETRY);
+        }
+    }
+}
+
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.entities.is_empty() && self.notes.is_empty()
+    }
+}
+
+fn write(shared: &Shared, (entities, notes): &(Values, Values)) -> Result<(), Failure> {
+    if entities.is_empty() && notes.is_empty() {
+        return Ok(());
+    }
+    shared.with(|database| {
+        let transaction = file::begin(database)?;
+        for (table, values) in [(LIVE, entities), (NOTES, notes)] {
+            let mut table = transaction.open_table(table)?;
+            for (key, value) in values {
+                match value {
+                    Some(value) => table.insert(key.as_slice(), value.as_slice())?,
+                    None => table.remove(key.as_slice())?,
+                };
+            }
+        }
+        Ok(transaction.commit()?)
+    })
+}
+
+impl Live for Writer {
+    fn put(&self, entity: Entity) {
+        let key = codec::row_key(entity.kind(), entity.id());
+        let sealed = codec::seal_row(&key, &entity);
+        self.push(|pending| {
+            pending.entities.insert(key, Some(sealed));
+        });
+    }
+
+    fn delete(&self, kind: Kind, id: &Id) {
+        let key = codec::row_key(kind, id);
+        self.push(|pending| {
+            pending.entities.insert(key, None);
+        });
+    }
+
+    fn load(&self, entities: &mut dyn FnMut(Entity)) -> Result<(), ReadError> {
+        let all = |from: &Values, into: &mut Values| into.extend(from.clone());
+        let values = self.values(LIVE, all, |writing| &writing.0, |pending| &pending.entities)?;
+        for (key, sealed) in values {
+            let sealed = sealed.unwrap_or_default();
+            entities(codec::unseal_row(&key, &sealed).map_err(Failure::from)?);
+        }
+        Ok(())
+    }
+
+    fn put_note(&self, space: Space, key: &str, value: Option<Bytes>) {
+        let key = codec::note_key(space.0, key);
+        let sealed = value.map(|value| codec::seal(&key, &value));
+        self.push(|pending| {
+            pending.notes.insert(key, sealed);
+        });
+    }
+
+    fn notes(&self, space: Space) -> Result<Vec<(String, Bytes)>, ReadError> {
+        let prefix = space.0.to_be_bytes();
+        let of_space = |from: &Values, into: &mut Values| {
+            let of_space = from.iter().filter(|(key, _)| key.starts_with(&prefix));
+            into.extend(of_space.map(|(key, value)| (key.clone(), value.clone())));
+        };
+        let values =
+            self.values(NOTES, of_space, |writing| &writing.1, |pending| &pending.notes)?;
+        let read = |(key, sealed): (Vec<u8>, Option<Vec<u8>>)| {
+            let sealed = sealed.unwrap_or_default();
+            let value = codec::unseal("note", &key, &sealed)?;
+            let (_, name) = codec::split_key(&key)?;
+            Ok((name.to_owned(), Bytes::copy_from_slice(value)))
+        };
+        values.into_iter().map(read).collect()
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), CommitError>> {
+        async move {
+            let mut settled = self.queue.settled.subscribe();
+            let put = {
+                let mut pending = self.queue.pending.lock();
+                pending.hurry = true;
+                self.queue.wake.notify_one();
+                pending.put
+            };
+            // An outcome from before counts only if nothing was left over.
+            let (done, outcome) = settled.borrow_and_update().clone();
+            if done >= put && outcome.is_ok() {
+                return Ok(());
+            }
+            loop {
+                if settled.changed().await.is_err() {
+                    return Err(CommitError::Unavailable("the store was closed".into()));
+                }
+                let (done, outcome) = settled.borrow_and_update().clone();
+                if done >= put {
+                    return outcome;
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.pending.lock().stop = true;
+        self.queue.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The embedded engine: one redb file.
+//!
+//! The file holds seven tables: `meta` (the head), `rows`, `tallies` (count and hash per kind),
+//! `cold` (cold fields), `log` (the last change sets), `live` and `notes`. One commit is one
+//! transaction over them and one fsync. Quick repair is on, so that a file that was not closed
+//! opens as fast as one that was. redb locks the file against other processes.
+//!
+//! After an I/O error redb refuses everything until the file is opened again; that happens here,
+//! on the next use, so that a disk that was full heals by itself.
+
+mod commit;
+mod failure;
+mod file;
+mod live;
+mod load;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+pub use file::restore;
+pub(crate) use file::{Content, write_new};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+use redb::{Database, TableDefinition};
+use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
+
+use self::{failure::Failure, file::Shared, live::Writer};
+use crate::{
+    BackupError, BatchId, CommitError, Committed, FollowError, Head, Live, OpenError, ReadError,
+    Store, follow,
+};
+
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
+const TALLIES: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("tallies");
+const COLD: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("cold");
+const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
+const LIVE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("live");
+const NOTES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("notes");
+
+/// The key of the head in `meta`.
+const HEAD: &str = "head";
+
+/// How an embedded store behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many change sets are kept for those who follow.
+    pub log_limit: usize,
+    /// How much of the file is kept in memory, in bytes.
+    pub cache_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { log_limit: 10_000, cache_bytes: 64 << 20 }
+    }
+}
+
+/// A store in one file.
+#[derive(Debug, Clone)]
+pub struct Embedded {
+    shared: Arc<Shared>,
+    writer: Arc<Writer>,
+}
+
+impl Embedded {
+    /// Opens the store in a file, or makes a new one of mode 0600.
+    pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        file::create_private(path)?;
+        let opened: PathBuf = path.to_owned();
+        let cache = options.cache_bytes;
+        let open = move || {
+            let mut builder = Database::builder();
+            builder.set_cache_size(cache);
+            builder.create(&opened)
+        };
+        Self::open_with(path, options, Box::new(open))
+    }
+
+    fn open_with(path: &Path, options: Options, open: file::Opener) -> Result<Self, OpenError> {
+        let shared = Arc::new(Shared::open(path, options, open)?);
+        let writer = Arc::new(Writer::start(shared.clone())?);
+        Ok(Self { shared, writer })
+    }
+
+    /// Opens a store whose file is any backend, for tests of the disk's failures.
+    #[cfg(test)]
+    pub(crate) fn open_backend<B: redb::StorageBackend>(
+        backend: impl Fn() -> B + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        let open = move || Database::builder().create_with_backend(backend());
+        Self::open_with(Path::new("test"), Options::default(), Box::new(open))
+    }
+
+    /// Runs work that waits for the disk on a thread of its own.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shared) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let shared = self.shared.clone();
+        let done = tokio::task::spawn_blocking(move || work(&shared)).await;
+        done.unwrap_or_else(|error| Err(Failure::Unavailable(error.to_string())))
+    }
+}
+
+impl Store for Embedded {
+    fn head(&self) -> Result<Head, ReadError> {
+        Ok(self.shared.head()?)
+    }
+
+    fn load(&self, rows: &mut dyn FnMut(Entity)) -> Result<Head, OpenError> {
+        self.shared.load(rows).map_err(|failure| failure.open(self.shared.path()))
+    }
+
+    fn commit(
+        &self,
+        base: Revision,
+        batch: Vec<Arc<ChangeSet>>,
+    ) -> BoxFuture<'_, Result<Revision, CommitError>> {
+        let work = move |shared: &Shared| shared.commit(base, &batch, BatchId::random());
+        async move { Ok(self.blocking(work).await?) }.boxed()
+    }
+
+    fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>> {
+        async move { Ok(self.blocking(move |shared| shared.find_batch(batch)).await?) }.boxed()
+    }
+
+    fn follow(&self, after: Revision) -> BoxStream<'static, Result<Committed, FollowError>> {
+        follow::follow(self.shared.clone(), after)
+    }
+
+    fn blob(
+        &self,
+        kind: Kind,
+        id: &Id,
+        field: ColdField,
+    ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>> {
+        let id = id.clone();
+        let work = move |shared: &Shared| shared.cold(kind, &id, field);
+        async move { Ok(self.blocking(work).await?) }.boxed()
+    }
+
+    fn live(&self) -> &dyn Live {
+        &*self.writer
+    }
+
+    fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>> {
+        let to = to.to_owned();
+        async move {
+            let flushed = self.writer.flush().await;
+            flushed.map_err(|error| ReadError::Unavailable(error.to_string()))?;
+            let shared = self.shared.clone();
+            let done = tokio::task::spawn_blocking(move || shared.backup(&to)).await;
+            done.map_err(|error| ReadError::Unavailable(error.to_string()))?
+        }
+        .boxed()
+    }
+}

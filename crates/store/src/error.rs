@@ -1,0 +1,157 @@
+//! What can go wrong, and what to do about it.
+
+use std::{fmt, io, path::PathBuf};
+
+use weft_model::{Revision, RowError};
+
+use crate::BatchId;
+
+/// Stored data that is not what was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it was found.
+    pub place: String,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl Damage {
+    pub(crate) fn new(place: impl Into<String>, reason: impl ToString) -> Self {
+        Self { place: place.into(), reason: reason.to_string() }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the store is damaged ({}: {}); keep a copy of the file, restore the last backup, and \
+             check the disk",
+            self.place, self.reason
+        )
+    }
+}
+
+/// Why a store could not be opened or loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The data is not what was written.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// Another process has the file open.
+    #[error("{path} is in use by another process: stop that controller first", path = .0.display())]
+    InUse(PathBuf),
+    /// The file was written by a newer weft.
+    #[error(
+        "the store has format {found}, this weft reads up to {known}: use the weft that wrote it, \
+         or a newer one"
+    )]
+    Newer {
+        /// The format of the file.
+        found: u32,
+        /// The newest format known.
+        known: u32,
+    },
+    /// A row was written by a newer weft.
+    #[error("{0}")]
+    Row(RowError),
+    /// The file to be made exists.
+    #[error("{path} exists: move it away first", path = .0.display())]
+    Exists(PathBuf),
+    /// The file cannot be read or written.
+    #[error("{path}: {error}", path = .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+}
+
+/// Why a commit was not acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// Somebody else committed: catch up and decide again.
+    #[error("the store is at revision {head}, not at the one this was decided on")]
+    Stale {
+        /// The revision of the store.
+        head: Revision,
+    },
+    /// It may or may not have happened: ask [`crate::Store::settle`] before anything else.
+    #[error("the outcome of batch {batch} is not known: {reason}")]
+    Unknown {
+        /// The batch.
+        batch: BatchId,
+        /// What happened.
+        reason: String,
+    },
+    /// Too much is under way: try again later.
+    #[error("the store is busy")]
+    Busy,
+    /// The store cannot be reached or written; nothing happened.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// The disk is full; nothing happened.
+    #[error("the disk of the store is full: free space, writes go on by themselves")]
+    Full,
+    /// The data is not what was written; nothing happened.
+    #[error("{0}")]
+    Damaged(Damage),
+}
+
+/// Why a cold field or live state could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The store cannot be read.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// The data is not what was written.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// It was written by a newer weft.
+    #[error("{0}")]
+    Row(#[from] RowError),
+}
+
+/// Why the log cannot be followed from a revision.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FollowError {
+    /// The change sets after the revision are no longer kept: load everything.
+    #[error("the log begins at revision {oldest}: load all rows")]
+    TooOld {
+        /// The oldest revision kept.
+        oldest: Revision,
+    },
+    /// The revision does not exist yet: it belongs to another timeline.
+    #[error("the store is at revision {head}: the one to follow from does not exist")]
+    Ahead {
+        /// The revision of the store.
+        head: Revision,
+    },
+    /// The log cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// Why a backup was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The backup could not be written.
+    #[error(transparent)]
+    Write(OpenError),
+}
+
+impl From<Damage> for ReadError {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
+impl From<Damage> for OpenError {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}

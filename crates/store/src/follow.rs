@@ -1,0 +1,68 @@
+//! Following the log: history first, then what is committed.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use futures::{StreamExt, stream::BoxStream};
+use tokio::sync::watch;
+use weft_model::Revision;
+
+use crate::{Committed, FollowError};
+
+/// How many change sets are read at once.
+const CHUNK: usize = 64;
+
+/// The kept part of the log.
+pub(crate) trait History: Send + Sync + 'static {
+    /// Up to `most` change sets after a revision, or why there are none to be had.
+    fn read(&self, after: Revision, most: usize) -> Result<Vec<Committed>, FollowError>;
+
+    /// Tells of every commit.
+    fn heads(&self) -> watch::Receiver<Revision>;
+}
+
+struct Position<H> {
+    history: Arc<H>,
+    heads: watch::Receiver<Revision>,
+    after: Revision,
+    ready: VecDeque<Committed>,
+    ended: bool,
+}
+
+/// The change sets after a revision, for ever.
+pub(crate) fn follow<H: History>(
+    history: Arc<H>,
+    after: Revision,
+) -> BoxStream<'static, Result<Committed, FollowError>> {
+    let heads = history.heads();
+    let start = Position { history, heads, after, ready: VecDeque::new(), ended: false };
+    futures::stream::unfold(start, |mut at| async move {
+        if at.ended {
+            return None;
+        }
+        match at.next().await {
+            Ok(Some(committed)) => Some((Ok(committed), at)),
+            Ok(None) => None,
+            Err(error) => {
+                at.ended = true;
+                Some((Err(error), at))
+            }
+        }
+    })
+    .boxed()
+}
+
+impl<H: History> Position<H> {
+    async fn next(&mut self) -> Result<Option<Committed>, FollowError> {
+        loop {
+            if let Some(committed) = self.ready.pop_front() {
+                self.after = committed.revision;
+                return Ok(Some(committed));
+            }
+            self.heads.mark_unchanged();
+            self.ready = self.history.read(self.after, CHUNK)?.into();
+            if self.ready.is_empty() && self.heads.changed().await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The head: where the log stands.
+
+use std::fmt;
+
+use weft_model::{Revision, Timeline};
+
+use crate::error::Damage;
+
+/// The newest format of the store this program reads and writes.
+pub const FORMAT: u32 = 1;
+
+/// The random number of one batch, by which it is found again when its answer was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct BatchId(pub u128);
+
+impl BatchId {
+    pub(crate) fn random() -> Self {
+        Self(rand::random())
+    }
+}
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Where the log stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The revision of the last change set.
+    pub revision: Revision,
+    /// The life of this store; a restore begins a new one.
+    pub timeline: Timeline,
+    /// The format of the stored data.
+    pub format: u32,
+    /// The last batch.
+    pub batch: BatchId,
+}
+
+impl Head {
+    /// The head of a new store.
+    pub(crate) fn new(timeline: Timeline) -> Self {
+        Self { revision: Revision(0), timeline, format: FORMAT, batch: BatchId::default() }
+    }
+
+    /// A timeline that no other store has.
+    pub(crate) fn new_timeline() -> Timeline {
+        let id = weft_model::Id::uuid(rand::random());
+        Timeline(id.as_str().into())
+    }
+
+    /// Format, revision, batch, timeline; little endian.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.format.to_le_bytes().to_vec();
+        bytes.extend(self.revision.0.to_le_bytes());
+        bytes.extend(self.batch.0.to_le_bytes());
+        bytes.extend(self.timeline.0.as_bytes());
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Damage> {
+        let damage = || Damage::new("head", "it cannot be read");
+        let (format, rest) = bytes.split_first_chunk().ok_or_else(damage)?;
+        let (revision, rest) = rest.split_first_chunk().ok_or_else(damage)?;
+        let (batch, timeline) = rest.split_first_chunk().ok_or_else(damage)?;
+        let timeline = std::str::from_utf8(timeline).map_err(|_| damage())?;
+        Ok(Self {
+            format: u32::from_le_bytes(*format),
+            revision: Revision(u64::from_le_bytes(*revision)),
+            batch: BatchId(u128::from_le_bytes(*batch)),
+            timeline: Timeline(timeline.into()),
+        })
+    }
+}

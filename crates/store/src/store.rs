@@ -1,0 +1,87 @@
+//! The traits every engine implements.
+
+use std::{path::Path, sync::Arc};
+
+use bytes::Bytes;
+use futures::{future::BoxFuture, stream::BoxStream};
+use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
+
+use crate::{BackupError, BatchId, CommitError, FollowError, Head, OpenError, ReadError};
+
+/// A change set with the revision it made.
+#[derive(Debug, Clone)]
+pub struct Committed {
+    /// The revision.
+    pub revision: Revision,
+    /// The change set.
+    pub change_set: Arc<ChangeSet>,
+}
+
+/// The durable, ordered log of change sets and the rows it leads to.
+///
+/// Futures may be dropped: what was begun goes on.
+pub trait Store: Send + Sync + 'static {
+    /// Where the log stands.
+    fn head(&self) -> Result<Head, ReadError>;
+
+    /// Gives every row at one revision, ordered by kind and id, after checking it. After an error
+    /// nothing that was given may be used.
+    fn load(&self, rows: &mut dyn FnMut(Entity)) -> Result<Head, OpenError>;
+
+    /// Appends change sets if the head is still `base`, all or none of them. Returns the revision
+    /// of the last one.
+    fn commit(
+        &self,
+        base: Revision,
+        batch: Vec<Arc<ChangeSet>>,
+    ) -> BoxFuture<'_, Result<Revision, CommitError>>;
+
+    /// Finds out what became of a batch whose answer was [`CommitError::Unknown`]: the revision of
+    /// its last change set, or `None` if it did not happen and never will.
+    fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>>;
+
+    /// The change sets after a revision: those kept, then those to come. Ends after an error.
+    fn follow(&self, after: Revision) -> BoxStream<'static, Result<Committed, FollowError>>;
+
+    /// A cold field of an entity.
+    fn blob(
+        &self,
+        kind: Kind,
+        id: &Id,
+        field: ColdField,
+    ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>>;
+
+    /// State that is not in the log.
+    fn live(&self) -> &dyn Live;
+
+    /// Writes all rows of one revision to a new file of mode 0600 while commits go on.
+    fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>>;
+}
+
+/// A place for notes: small values under keys that a part of the controller keeps for itself.
+/// Numbers are stored, so they never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Space(pub u16);
+
+/// State that is not in the log: Shared and Local entities, and notes. The last writer wins, there
+/// is no revision. Writes are acknowledged at once, are seen by reads at once, and reach the disk
+/// within 250 ms; a full disk is logged and retried.
+pub trait Live: Send + Sync {
+    /// Puts an entity.
+    fn put(&self, entity: Entity);
+
+    /// Removes an entity, if it is there.
+    fn delete(&self, kind: Kind, id: &Id);
+
+    /// Gives every entity, ordered by kind and id.
+    fn load(&self, entities: &mut dyn FnMut(Entity)) -> Result<(), ReadError>;
+
+    /// Puts a note; `None` removes it.
+    fn put_note(&self, space: Space, key: &str, value: Option<Bytes>);
+
+    /// The notes of a space, ordered by key.
+    fn notes(&self, space: Space) -> Result<Vec<(String, Bytes)>, ReadError>;
+
+    /// Waits until everything put so far is on the disk.
+    fn flush(&self) -> BoxFuture<'_, Result<(), CommitError>>;
+}

@@ -1,0 +1,165 @@
+//! What only a file can do: modes, locks, cut-off writers, full disks.
+
+use std::{
+    fs,
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use weft_model::{Base, Id, Revision, Timestamp, entity::ApiSession};
+
+use super::{commit, put, rows, service};
+use crate::{CommitError, Embedded, OpenError, Options, Store};
+
+fn open(path: &Path) -> Embedded {
+    Embedded::open(path, Options::default()).unwrap()
+}
+
+#[tokio::test]
+async fn a_store_is_private_and_survives_being_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let store = open(&path);
+    commit(&store, vec![put(service("a", "a"))]).await;
+    let head = store.head().unwrap();
+    drop(store);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let store = open(&path);
+    assert_eq!(store.head().unwrap(), head);
+    assert_eq!(rows(&store), [service("a", "a")]);
+}
+
+#[tokio::test]
+async fn a_second_opener_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let _first = open(&path);
+    let second = Embedded::open(&path, Options::default()).unwrap_err();
+    assert!(matches!(second, OpenError::InUse(_)), "{second}");
+    assert!(second.to_string().contains("in use by another process"), "{second}");
+}
+
+#[tokio::test]
+async fn live_state_reaches_the_disk_without_being_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let store = open(&path);
+    let base = Base::new(Id::new("s"), Timestamp(1));
+    store.live().put(ApiSession { base, token: "t".into(), ..ApiSession::default() }.into());
+    let copy = folder.path().join("copy");
+    let found = async {
+        loop {
+            fs::copy(&path, &copy).unwrap();
+            let mut found = 0;
+            if let Ok(store) = Embedded::open(&copy, Options::default()) {
+                store.live().load(&mut |_| found += 1).unwrap_or_default();
+            }
+            if found == 1 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), found).await.unwrap();
+}
+
+/// A copy of the file at any moment between commits is what a killed controller leaves behind.
+#[tokio::test]
+async fn what_was_acknowledged_is_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let store = open(&path);
+    for n in 0..30 {
+        let id = format!("{n:02}");
+        commit(&store, vec![put(service(&id, &id))]).await;
+        if n % 7 != 0 {
+            continue;
+        }
+        let copy = folder.path().join(format!("copy{n}"));
+        fs::copy(&path, &copy).unwrap();
+        let killed = open(&copy);
+        assert_eq!(rows(&killed).len(), n + 1);
+        assert_eq!(killed.head().unwrap(), store.head().unwrap());
+        assert_eq!(commit(&killed, vec![put(service("x", "x"))]).await, Revision(n as u64 + 2));
+    }
+}
+
+/// A disk with a limited size that can be raised.
+#[derive(Debug, Clone)]
+struct SmallDisk {
+    file: Arc<Mutex<fs::File>>,
+    room: Arc<AtomicU64>,
+}
+
+impl redb::StorageBackend for SmallDisk {
+    fn len(&self) -> Result<u64, io::Error> {
+        Ok(self.file.lock().metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        let mut file = self.file.lock();
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(out)
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.file.lock().set_len(len)
+    }
+
+    fn sync_data(&self) -> Result<(), io::Error> {
+        self.file.lock().sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        let taken = |room: u64| room.checked_sub(data.len() as u64);
+        if self.room.fetch_update(Ordering::AcqRel, Ordering::Acquire, taken).is_err() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut file = self.file.lock();
+        file.seek(SeekFrom::Start(offset))?;
+        file.write_all(data)
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_says_so_loses_nothing_and_heals() {
+    let disk = SmallDisk {
+        file: Arc::new(Mutex::new(tempfile::tempfile().unwrap())),
+        room: Arc::new(AtomicU64::new(u64::MAX)),
+    };
+    let opened = disk.clone();
+    let store = Embedded::open_backend(move || opened.clone()).unwrap();
+    commit(&store, vec![put(service("a", "a"))]).await;
+    for room in [0, 4096, 8192, 20_000, 40_000] {
+        disk.room.store(room, Ordering::Release);
+        let base = Revision(rows_now(&store).await);
+        let written = store.commit(base, vec![put(service("b", "b"))]).await;
+        disk.room.store(u64::MAX, Ordering::Release);
+        match written {
+            Ok(revision) => assert_eq!(store.head().unwrap().revision, revision),
+            Err(CommitError::Full) => assert_eq!(store.head().unwrap().revision, base),
+            Err(CommitError::Unknown { batch, .. }) => {
+                let settled = store.settle(batch).await.unwrap();
+                assert_eq!(store.head().unwrap().revision, settled.unwrap_or(base));
+            }
+            Err(error) => panic!("with room for {room}: {error}"),
+        }
+        assert!(rows(&store).contains(&service("a", "a")));
+    }
+    commit(&store, vec![put(service("c", "c"))]).await;
+    assert!(rows(&store).contains(&service("c", "c")));
+}
+
+async fn rows_now(store: &Embedded) -> u64 {
+    store.head().unwrap().revision.0
+}
