@@ -213,7 +213,10 @@ pub struct TerminatorUpdate {
 /// What bindings ask of the controllers.
 pub trait Control: Send + Sync + 'static {
     /// Has a circuit made for an SDK.
-    fn create_circuit(&self, request: CircuitRequest) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+    fn create_circuit(
+        &self,
+        request: CircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
 
     /// Has a circuit made for the router's own tunneler.
     fn create_tunnel_circuit(
@@ -224,7 +227,10 @@ pub trait Control: Send + Sync + 'static {
     /// Has a terminator made. Retries while controllers are busy or away; resolves when it is
     /// established, or refused for good. Dropping the future gives up. An established terminator
     /// is kept established over reconnects until it is removed.
-    fn create_terminator(&self, request: TerminatorRequest) -> BoxFuture<'static, Result<(), Refusal>>;
+    fn create_terminator(
+        &self,
+        request: TerminatorRequest,
+    ) -> BoxFuture<'static, Result<(), Refusal>>;
 
     /// Changes cost or preference of a terminator.
     fn update_terminator(&self, id: &str, update: TerminatorUpdate);
@@ -279,7 +285,7 @@ pub enum AccessEvent {
 }
 
 /// A service that the router's own tunneler may host, with what its configs say.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostedService {
     /// Id of the service.
     pub id: String,
@@ -289,6 +295,23 @@ pub struct HostedService {
     pub encryption_required: bool,
     /// Config type name to the config's data (JSON text).
     pub configs: BTreeMap<String, String>,
+    /// Name of the identity that hosts: the router's own.
+    pub host_name: String,
+    /// What the identity says about cost and preference.
+    pub hosting: Hosting,
+}
+
+/// Cost and preference that an identity sets for what it hosts (protocol: tunnel 9.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosting {
+    /// Cost where nothing else says one.
+    pub default_cost: u16,
+    /// Preference where nothing else says one.
+    pub default_precedence: Precedence,
+    /// Cost of this service, before all others.
+    pub cost: Option<u16>,
+    /// Preference of this service, before all others.
+    pub precedence: Option<Precedence>,
 }
 
 /// Who peers are and what they may do.

@@ -1,0 +1,358 @@
+//! An SDK hosts a service (protocol: sdk 8, edge-control-plane 14).
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use weft_channel::Lane;
+use weft_wire::{
+    Message,
+    edge::{
+        Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, ErrorCode, HealthEvent,
+        StateClosed, StateConnected, Unbind, UpdateBind, header,
+    },
+};
+
+use super::{
+    EdgeBinding,
+    connect::plain,
+    connection::{Conn, SdkConnection, closed_message},
+};
+use crate::seam::{
+    Grant, Host, PeerData, Precedence, Session, TerminatorRequest, TerminatorUpdate, Use,
+};
+
+/// How often a host is asked whether it still knows its listener, until it answers.
+const INSPECT_INTERVAL: Duration = Duration::from_secs(10);
+/// A host that answered none of so many...
+const INSPECT_TRIES: u32 = 3;
+/// ...for so long is given up.
+const INSPECT_PATIENCE: Duration = Duration::from_secs(600);
+/// A listener that took longer to be established is inspected once more.
+const SLOW_ESTABLISHMENT: Duration = Duration::from_secs(30);
+
+/// A listener of an SDK.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    /// Id and address of its terminator.
+    pub(super) terminator: String,
+    /// Its name on the channel.
+    pub(super) conn_id: u32,
+    pub(super) connection: Weak<SdkConnection>,
+    pub(super) bind: Bind,
+    pub(super) session: Arc<Session>,
+    pub(super) grant: Grant,
+    /// Cancelled when it is over: fails what waits for the host.
+    pub(super) over: CancellationToken,
+    /// The controller confirmed it.
+    established: AtomicBool,
+}
+
+/// What a bind does to a listener that is there already.
+enum Placement {
+    /// Nothing like it is there: a terminator of its own.
+    New(String),
+    /// The very same bind again.
+    Duplicate(Arc<Hosted>),
+    /// A bind that was overtaken by a later one.
+    Stale,
+    /// Takes over the terminator of an older listener.
+    Takes(Arc<Hosted>),
+}
+
+impl SdkConnection {
+    /// Answers a bind, whatever becomes of it.
+    pub(super) async fn bind(
+        self: &Arc<Self>,
+        message: &Message,
+        reserved: Option<Result<CancellationToken, &'static str>>,
+    ) {
+        // Without a connection id a bind is ignored.
+        let Ok(bind) = Bind::from_message(message) else { return };
+        let conn_id = bind.conn_id;
+        let taken = match reserved {
+            Some(Ok(cancel)) => Ok(cancel),
+            Some(Err(why)) => Err(why),
+            None => return,
+        };
+        let Some(session) = self.judged_session().await else { return };
+        let grant = match self.binding.access.judge(&session, &bind.token, Use::Bind) {
+            Ok(grant) => grant,
+            Err(refusal) => {
+                if taken.is_ok() {
+                    self.release(conn_id);
+                }
+                return self.refuse(message, conn_id, &refusal).await;
+            }
+        };
+        let placement = self.binding.place(self, &bind, &session);
+        match (placement, taken) {
+            (Placement::Duplicate(hosted), _) => self.confirm_again(message, &hosted).await,
+            (_, Err(why)) => self.refuse(message, conn_id, &plain(why)).await,
+            (Placement::Stale, Ok(_)) => {
+                self.release(conn_id);
+                self.refuse(message, conn_id, &plain("a newer bind of this listener came first"))
+                    .await;
+            }
+            (Placement::New(terminator), Ok(_)) => {
+                self.host(message, bind, session, grant, terminator).await;
+            }
+            (Placement::Takes(older), Ok(_)) => {
+                self.binding.replace(&older).await;
+                let terminator = older.terminator.clone();
+                self.host(message, bind, session, grant, terminator).await;
+            }
+        }
+    }
+
+    async fn confirm_again(&self, message: &Message, hosted: &Hosted) {
+        self.send(bound(&hosted.bind).in_reply_to(message)).await;
+        if hosted.established.load(Ordering::Acquire) && hosted.bind.supports_bind_success {
+            self.send(BindSuccess { conn_id: hosted.conn_id }.to_message()).await;
+        }
+    }
+
+    /// Takes the listener up, answers the SDK at once and has the terminator made.
+    async fn host(
+        self: &Arc<Self>,
+        message: &Message,
+        bind: Bind,
+        session: Arc<Session>,
+        grant: Grant,
+        terminator: String,
+    ) {
+        let conn_id = bind.conn_id;
+        let hosted = Arc::new(Hosted {
+            terminator,
+            conn_id,
+            connection: self.this.clone(),
+            bind,
+            session,
+            grant: grant.clone(),
+            over: CancellationToken::new(),
+            established: AtomicBool::new(false),
+        });
+        self.binding.enter(&hosted);
+        if !self.fill(conn_id, Conn::Host(Arc::clone(&hosted)), Some(grant)) {
+            self.binding.withdraw(&hosted);
+            return;
+        }
+        self.send(bound(&hosted.bind).in_reply_to(message)).await;
+        let this = Arc::clone(self);
+        let established = Arc::clone(&hosted);
+        let runtime = &self.binding.options.control_runtime;
+        runtime.spawn(async move { this.establish(established).await });
+        if hosted.bind.supports_inspect {
+            let this = Arc::clone(self);
+            runtime.spawn(async move { this.inspect(hosted).await });
+        }
+    }
+
+    async fn establish(&self, hosted: Arc<Hosted>) {
+        let begun = Instant::now();
+        let request = hosted.terminator_request();
+        let made = tokio::select! {
+            made = self.binding.control.create_terminator(request) => made,
+            () = hosted.over.cancelled() => return,
+        };
+        match made {
+            Ok(()) => {
+                hosted.established.store(true, Ordering::Release);
+                if hosted.bind.supports_bind_success {
+                    self.send(BindSuccess { conn_id: hosted.conn_id }.to_message()).await;
+                }
+                if begun.elapsed() > SLOW_ESTABLISHMENT && hosted.bind.supports_inspect {
+                    self.inspect(hosted).await;
+                }
+            }
+            Err(refusal) => {
+                tracing::info!(
+                    terminator = %hosted.terminator,
+                    service = %hosted.grant.service,
+                    %refusal,
+                    "a terminator was refused"
+                );
+                self.release(hosted.conn_id);
+                self.binding.forget(&hosted);
+                self.send(closed_message(hosted.conn_id, &refusal)).await;
+            }
+        }
+    }
+
+    /// Asks the host whether it knows the listener, until it answers.
+    async fn inspect(&self, hosted: Arc<Hosted>) {
+        let begun = Instant::now();
+        let mut tries = 0;
+        loop {
+            let question = ConnInspect { conn_id: hosted.conn_id }.to_message();
+            let answer = tokio::select! {
+                answer = self.channel.request_on(Lane::High, question, INSPECT_INTERVAL) => answer,
+                () = hosted.over.cancelled() => return,
+            };
+            tries += 1;
+            match answer {
+                Ok(answer) => {
+                    if ConnInspectAnswer::from_message(&answer).kind != ConnKind::Bind {
+                        self.give_up(&hosted, "the host does not know the listener");
+                    }
+                    return;
+                }
+                Err(_) if self.channel.is_closed() => return,
+                Err(_) if tries >= INSPECT_TRIES && begun.elapsed() > INSPECT_PATIENCE => {
+                    return self.give_up(&hosted, "the host does not answer");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn give_up(&self, hosted: &Arc<Hosted>, why: &str) {
+        tracing::info!(terminator = %hosted.terminator, why, "a terminator is removed");
+        self.release(hosted.conn_id);
+        self.binding.withdraw(hosted);
+    }
+
+    pub(super) async fn unbind(&self, message: &Message) {
+        let Ok(unbind) = Unbind::from_message(message) else { return };
+        if let Some(hosted) = self.hosted(unbind.conn_id) {
+            self.release(unbind.conn_id);
+            self.binding.withdraw(&hosted);
+        }
+        // C SDKs wait for an answer of whatever type; Go SDKs have forgotten the listener.
+        let done = StateClosed::new(unbind.conn_id, "unbound").to_message();
+        self.send(done.in_reply_to(message)).await;
+    }
+
+    pub(super) async fn update_bind(&self, message: &Message) {
+        let Ok(update) = UpdateBind::from_message(message) else { return };
+        let Some(hosted) = self.hosted(update.conn_id) else { return };
+        let change =
+            TerminatorUpdate { cost: update.cost, precedence: update.precedence.map(precedence) };
+        self.binding.control.update_terminator(&hosted.terminator, change);
+    }
+
+    pub(super) async fn health_event(&self, message: &Message) {
+        let Ok(event) = HealthEvent::from_message(message) else { return };
+        if let Some(hosted) = self.hosted(event.conn_id) {
+            self.binding.control.health_event(&hosted.terminator, event.passed);
+        }
+    }
+}
+
+impl EdgeBinding {
+    /// The listener of this terminator.
+    pub(super) fn host_of(&self, terminator: &str) -> Option<Arc<Hosted>> {
+        self.hosts.lock().by_terminator.get(terminator).cloned()
+    }
+
+    /// The listener ends: what waits for it fails, its terminator is removed.
+    pub(super) fn withdraw(&self, hosted: &Arc<Hosted>) {
+        if self.forget(hosted) {
+            self.control.remove_terminators(vec![hosted.terminator.clone()]);
+        }
+    }
+
+    /// The listener ends. True if it still was the one of its terminator.
+    fn forget(&self, hosted: &Arc<Hosted>) -> bool {
+        hosted.over.cancel();
+        let mut hosts = self.hosts.lock();
+        let known = hosts.by_terminator.get(&hosted.terminator);
+        if !known.is_some_and(|known| Arc::ptr_eq(known, hosted)) {
+            return false;
+        }
+        hosts.by_terminator.remove(&hosted.terminator);
+        if let Some(key) = hosted.listener_key() {
+            hosts.by_listener.remove(&key);
+        }
+        true
+    }
+
+    fn enter(&self, hosted: &Arc<Hosted>) {
+        let mut hosts = self.hosts.lock();
+        hosts.by_terminator.insert(hosted.terminator.clone(), Arc::clone(hosted));
+        if let Some(key) = hosted.listener_key() {
+            hosts.by_listener.insert(key, hosted.terminator.clone());
+        }
+    }
+
+    /// Where a bind belongs (protocol: sdk 8.3).
+    fn place(&self, connection: &SdkConnection, bind: &Bind, session: &Session) -> Placement {
+        let new = || Placement::New(Uuid::new_v4().to_string());
+        let Some(listener) = &bind.listener_id else { return new() };
+        let key = (session.identity.clone(), listener.clone());
+        let hosts = self.hosts.lock();
+        let older = hosts
+            .by_listener
+            .get(&key)
+            .and_then(|terminator| hosts.by_terminator.get(terminator))
+            .filter(|older| !older.over.is_cancelled());
+        let Some(older) = older else { return new() };
+        let same_channel = std::ptr::eq(older.connection.as_ptr(), connection);
+        if same_channel && older.conn_id == bind.conn_id && older.bind.token == bind.token {
+            return Placement::Duplicate(Arc::clone(older));
+        }
+        if same_channel && bind.conn_id < older.conn_id {
+            return Placement::Stale;
+        }
+        Placement::Takes(Arc::clone(older))
+    }
+
+    /// Tells the SDK of an older listener that a newer one took its terminator.
+    async fn replace(&self, older: &Arc<Hosted>) {
+        self.forget(older);
+        let Some(connection) = older.connection.upgrade() else { return };
+        connection.release(older.conn_id);
+        let mut closed =
+            StateClosed::new(older.conn_id, "found a newer terminator for listener id");
+        closed.error = Some(weft_wire::edge::StructuredError {
+            message: "newer terminator found for listener id".to_owned(),
+            code: ErrorCode::INTERNAL,
+            ..Default::default()
+        });
+        connection.send(closed.to_message()).await;
+    }
+}
+
+impl Hosted {
+    fn listener_key(&self) -> Option<(String, Bytes)> {
+        Some((self.session.identity.clone(), self.bind.listener_id.clone()?))
+    }
+
+    fn terminator_request(&self) -> TerminatorRequest {
+        let key = self.bind.public_key.clone();
+        let key = key.map(|key| (header::PUBLIC_KEY.cast_unsigned(), key));
+        TerminatorRequest {
+            id: self.terminator.clone(),
+            host: Host::Sdk { session: Arc::clone(&self.session), grant: self.grant.clone() },
+            instance: self.bind.instance.clone(),
+            instance_secret: self.bind.instance_secret.clone().unwrap_or_default(),
+            peer_data: key.into_iter().collect::<PeerData>(),
+            cost: self.bind.cost,
+            precedence: precedence(self.bind.precedence),
+        }
+    }
+}
+
+fn bound(bind: &Bind) -> Message {
+    StateConnected {
+        conn_id: bind.conn_id,
+        router_conn_ids: bind.router_conn_ids,
+        ..StateConnected::default()
+    }
+    .to_message()
+}
+
+fn precedence(wire: weft_wire::edge::Precedence) -> Precedence {
+    match wire {
+        weft_wire::edge::Precedence::Default => Precedence::Default,
+        weft_wire::edge::Precedence::Required => Precedence::Required,
+        weft_wire::edge::Precedence::Failed => Precedence::Failed,
+    }
+}

@@ -1,0 +1,173 @@
+//! An SDK dials a service (protocol: sdk 7, edge-control-plane 13).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use weft_wire::{
+    Message,
+    edge::{Connect, StateConnected, XgressGrant, header},
+};
+use weft_xgress::Role;
+
+use super::connection::{Conn, SdkConnection};
+use crate::{
+    forwarder::{App, LocalEnd, SdkCircuit},
+    seam::{Circuit, CircuitRequest, End, Grant, PeerData, Refusal, Use},
+};
+
+/// Peer data: leads back to the same host (header 1027 of SDKs).
+const STICKINESS: u32 = 1114;
+/// Peer data: identity id of the dialer.
+const DIALER_ID: u32 = 1115;
+/// Peer data: identity name of the dialer.
+const DIALER_NAME: u32 = 1116;
+
+impl SdkConnection {
+    /// Answers a connect, whatever becomes of it.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        message: &Message,
+        reserved: Option<Result<CancellationToken, &'static str>>,
+    ) {
+        let Ok(connect) = Connect::from_message(message) else { return };
+        let Some(conn_id) = connect.conn_id else {
+            return self.refuse(message, 0, &plain("connId not set, required")).await;
+        };
+        let cancel = match reserved {
+            Some(Ok(cancel)) => cancel,
+            Some(Err(why)) => return self.refuse(message, conn_id, &plain(why)).await,
+            None => return,
+        };
+        if let Err(refusal) = self.make_circuit(message, &connect, conn_id, &cancel).await {
+            self.release(conn_id);
+            if !cancel.is_cancelled() {
+                self.refuse(message, conn_id, &refusal).await;
+            }
+        }
+    }
+
+    async fn make_circuit(
+        self: &Arc<Self>,
+        message: &Message,
+        connect: &Connect,
+        conn_id: u32,
+        cancel: &CancellationToken,
+    ) -> Result<(), Refusal> {
+        let gone = || plain("the channel is closed");
+        let session = self.judged_session().await.ok_or_else(gone)?;
+        let binding = &self.binding;
+        let grant = binding.access.judge(&session, &connect.token, Use::Dial)?;
+        let mut peer_data = connect.peer_data();
+        if let Some(token) = &connect.stickiness {
+            peer_data.insert(STICKINESS, token.clone());
+        }
+        peer_data.insert(DIALER_ID, Bytes::from(session.identity.clone()));
+        if let Some(name) = &session.identity_name {
+            peer_data.insert(DIALER_NAME, Bytes::from(name.clone()));
+        }
+        let timeout = binding.options.circuit_timeout;
+        let request = CircuitRequest {
+            session,
+            grant: grant.clone(),
+            instance: connect.instance.clone(),
+            peer_data,
+            timeout,
+        };
+        let made = tokio::time::timeout(timeout, binding.control.create_circuit(request)).await;
+        let circuit = made.map_err(|_| plain("no circuit was made in time"))??;
+        self.attach_dialer(message, connect, conn_id, cancel, circuit, grant).await
+    }
+
+    /// Puts the end of a new circuit behind the connection id and tells the SDK.
+    async fn attach_dialer(
+        self: &Arc<Self>,
+        message: &Message,
+        connect: &Connect,
+        conn_id: u32,
+        cancel: &CancellationToken,
+        circuit: Circuit,
+        grant: Grant,
+    ) -> Result<(), Refusal> {
+        let control = &self.binding.control;
+        let give_up = |why: &str| {
+            control.circuit_ended(&circuit.controller, &circuit.id, End::Initiator);
+            Refusal { circuit: Some(circuit.id.clone()), ..plain(why) }
+        };
+        let Some(outlet) = self.outlet().filter(|_| !cancel.is_cancelled()) else {
+            return Err(give_up("the connection was given up"));
+        };
+        let forwarder = &self.binding.forwarder;
+        let known = forwarder.circuit_or_new(&circuit.id, &circuit.controller);
+        let answer = connected(connect, conn_id, &circuit);
+        let owner = self.this.clone();
+        let end = if connect.use_xgress {
+            let (address, role) = (&circuit.address, End::Initiator);
+            let end = SdkCircuit::start(forwarder, known, address, role, conn_id, outlet, owner);
+            Conn::Sdk(end)
+        } else {
+            let app = App::Sdk { outlet, conn_id, owner };
+            let options = &self.binding.options.end;
+            let role = Role::Initiator;
+            Conn::Local(LocalEnd::start(forwarder, known, &circuit.address, role, options, app))
+        };
+        if !self.fill(conn_id, end.clone(), Some(grant)) {
+            end.abort();
+            return Err(give_up("the connection was given up"));
+        }
+        // On the data connection, before any data: the lanes are emptied first.
+        self.send(answer.in_reply_to(message)).await;
+        if let Conn::Local(end) = &end {
+            end.begin();
+        }
+        Ok(())
+    }
+}
+
+impl Conn {
+    /// Ends what stands behind the connection id without telling the SDK.
+    pub(super) fn abort(&self) {
+        match self {
+            Self::Pending(cancel) => cancel.cancel(),
+            Self::Local(end) => end.abort_quietly(),
+            Self::Sdk(circuit) => circuit.ended_by_sdk(),
+            Self::Host(_) => {}
+        }
+    }
+}
+
+/// The answer to a dial that succeeded.
+fn connected(connect: &Connect, conn_id: u32, circuit: &Circuit) -> Message {
+    let mut peer_data: PeerData = circuit.peer_data.clone();
+    let public_key = peer_data.remove(&header::PUBLIC_KEY.cast_unsigned());
+    let stickiness = peer_data.remove(&STICKINESS);
+    // Each SDK spells the method of encryption in its own way and refuses the other's.
+    peer_data.remove(&header::CRYPTO_METHOD.cast_unsigned());
+    // Headers below belong to the channel.
+    peer_data.retain(|key, _| *key >= header::CONN_ID.cast_unsigned());
+    let xgress = connect.use_xgress.then(|| XgressGrant {
+        controller: circuit.controller.to_string(),
+        address: circuit.address.clone(),
+    });
+    StateConnected {
+        conn_id,
+        circuit_id: Some(circuit.id.clone()),
+        public_key,
+        stickiness,
+        router_conn_ids: connect.router_conn_ids,
+        xgress,
+        peer_data,
+    }
+    .to_message()
+}
+
+/// A refusal in words alone.
+pub(super) fn plain(message: &str) -> Refusal {
+    Refusal {
+        code: 0,
+        hint: crate::seam::RetryHint::Default,
+        message: message.to_owned(),
+        failing_checks: Vec::new(),
+        circuit: None,
+    }
+}

@@ -1,0 +1,567 @@
+//! One SDK channel: what arrives on it, and what lives on it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use weft_channel::{
+    Behaviour, ChannelHandle, CloseReason, Flow, Handler, Parts, UnderlayInfo, UnderlayWaker,
+};
+use weft_wire::{
+    Message,
+    edge::{
+        Data, DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, RetryHint, StateClosed,
+        StructuredError, UpdateToken, UpdateTokenFailure, content_type, header,
+        update_token_success,
+    },
+    hello::underlay,
+    payload::{self, View},
+};
+
+use super::{CONNECTION_BUDGET, EdgeBinding, bind::Hosted};
+use crate::{
+    forwarder::{ConnOwner, LocalEnd, Outlet, SdkCircuit},
+    seam::{Grant, Refusal, Session, Use},
+};
+
+/// Requests of one SDK that are worked on at a time; more are refused.
+const MAX_REQUESTS: usize = 1024;
+/// Connections and listeners of one SDK channel.
+const MAX_CONNECTIONS: usize = 65_536;
+/// While an SDK is not read it is sent something this often, so that it does not take the
+/// connection for dead (protocol: sdk 11.4).
+const PAUSED_KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// One SDK channel.
+pub(crate) struct SdkConnection {
+    pub(super) binding: Arc<EdgeBinding>,
+    pub(super) channel: ChannelHandle,
+    outlet: OnceLock<Arc<Outlet>>,
+    session: watch::Sender<Option<Arc<Session>>>,
+    conns: Mutex<Conns>,
+    /// Connection ids over their backlog; while there are any the channel is not read.
+    over: AtomicUsize,
+    next_id: AtomicU32,
+    requests: Arc<Semaphore>,
+    pub(super) this: Weak<Self>,
+}
+
+/// What lives on a channel, by the names both sides use.
+#[derive(Default)]
+struct Conns {
+    by_id: HashMap<u32, Entry>,
+    /// Ends with flow control at the SDK, by circuit.
+    circuits: HashMap<Arc<str>, Arc<SdkCircuit>>,
+    closed: bool,
+}
+
+/// A connection id in use.
+struct Entry {
+    what: Conn,
+    /// What allowed it; circuits that reach a host carry the host's.
+    grant: Option<Grant>,
+}
+
+/// What a connection id stands for.
+#[derive(Clone)]
+pub(super) enum Conn {
+    /// Being made; cancelled if the SDK gives up.
+    Pending(CancellationToken),
+    /// An end here.
+    Local(Arc<LocalEnd>),
+    /// An end at the SDK.
+    Sdk(Arc<SdkCircuit>),
+    /// A listener.
+    Host(Arc<Hosted>),
+}
+
+impl SdkConnection {
+    pub(super) fn new(binding: Arc<EdgeBinding>, channel: ChannelHandle) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            binding,
+            channel,
+            outlet: OnceLock::new(),
+            session: watch::Sender::new(None),
+            conns: Mutex::default(),
+            over: AtomicUsize::new(0),
+            next_id: AtomicU32::new(FIRST_ROUTER_CONN_ID),
+            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            this: this.clone(),
+        })
+    }
+
+    /// Judges the session in the background; closes the channel if it is refused.
+    pub(super) fn authenticate(self: &Arc<Self>, token: Bytes) {
+        let this = Arc::clone(self);
+        self.binding.options.control_runtime.spawn(async move {
+            let certificates = this.channel.peer().certificates.iter();
+            let certificates = certificates.map(|der| Bytes::copy_from_slice(der)).collect();
+            let judged = tokio::select! {
+                judged = this.binding.access.authenticate(token, certificates) => judged,
+                _ = this.channel.closed() => return,
+            };
+            match judged {
+                Ok(session) => {
+                    let identity = session.identity.clone();
+                    this.session.send_replace(Some(session));
+                    this.binding.count_connections(&identity);
+                }
+                Err(refusal) => {
+                    tracing::info!(peer = %this.channel.peer().remote, %refusal, "SDK refused");
+                    this.channel.close(refusal.message);
+                }
+            }
+        });
+    }
+
+    /// The session, once judged.
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        self.session.borrow().clone()
+    }
+
+    /// Waits for the session to be judged; `None` if the channel closed.
+    pub(super) async fn judged_session(&self) -> Option<Arc<Session>> {
+        let mut session = self.session.subscribe();
+        tokio::select! {
+            known = session.wait_for(Option::is_some) => known.ok()?.clone(),
+            _ = self.channel.closed() => None,
+        }
+    }
+
+    pub(super) fn close(&self, reason: &str) {
+        self.channel.close(reason);
+    }
+
+    /// Where data for the SDK goes. There from the first connection on.
+    pub(super) fn outlet(&self) -> Option<Arc<Outlet>> {
+        self.outlet.get().cloned()
+    }
+
+    /// A connection id of this side that is not in use.
+    pub(super) fn new_conn_id(&self) -> u32 {
+        loop {
+            let next = |id: u32| Some(id.checked_add(1).unwrap_or(FIRST_ROUTER_CONN_ID));
+            let id = self
+                .next_id
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+                .unwrap_or(FIRST_ROUTER_CONN_ID);
+            if !self.conns.lock().by_id.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Takes a connection id. The text says why it was not possible.
+    pub(super) fn reserve(&self, id: u32) -> Result<CancellationToken, &'static str> {
+        let mut conns = self.conns.lock();
+        if conns.closed {
+            return Err("the channel is closed");
+        }
+        if conns.by_id.len() >= MAX_CONNECTIONS {
+            return Err("too many connections on one channel");
+        }
+        if conns.by_id.contains_key(&id) {
+            return Err("the connection id is in use on this channel");
+        }
+        let cancel = CancellationToken::new();
+        let entry = Entry { what: Conn::Pending(cancel.clone()), grant: None };
+        conns.by_id.insert(id, entry);
+        Ok(cancel)
+    }
+
+    /// Says what a reserved connection id stands for. False if it was given up meanwhile.
+    pub(super) fn fill(&self, id: u32, what: Conn, grant: Option<Grant>) -> bool {
+        let mut conns = self.conns.lock();
+        if conns.closed || !conns.by_id.contains_key(&id) {
+            return false;
+        }
+        if let Conn::Sdk(circuit) = &what {
+            conns.circuits.insert(Arc::clone(&circuit.circuit().id), Arc::clone(circuit));
+        }
+        conns.by_id.insert(id, Entry { what, grant });
+        true
+    }
+
+    /// Gives a connection id back.
+    pub(super) fn release(&self, id: u32) -> Option<Conn> {
+        let mut conns = self.conns.lock();
+        let entry = conns.by_id.remove(&id)?;
+        if let Conn::Sdk(circuit) = &entry.what {
+            conns.circuits.remove(&circuit.circuit().id);
+        }
+        Some(entry.what)
+    }
+
+    /// Queues an answer or a notice for the SDK; waits for room.
+    pub(super) async fn send(&self, message: Message) {
+        if let Err(problem) = self.channel.send(message).await {
+            tracing::debug!(channel = %self.channel, %problem, "a message for an SDK was not sent");
+        }
+    }
+
+    /// Tells the SDK, in answer to `request`, that something was refused.
+    pub(super) async fn refuse(&self, request: &Message, conn_id: u32, refusal: &Refusal) {
+        self.send(closed_message(conn_id, refusal).in_reply_to(request)).await;
+    }
+
+    /// Closes what was made with a service session.
+    pub(super) fn service_session_ended(&self, service_session: &str) {
+        self.close_conns(
+            |grant| grant.service_session == service_session,
+            &Refusal {
+                code: ErrorCode::INVALID_SESSION.0,
+                hint: crate::seam::RetryHint::StartOver,
+                message: "session ended".to_owned(),
+                failing_checks: Vec::new(),
+                circuit: None,
+            },
+        );
+    }
+
+    /// Closes what is no longer allowed after an identity lost a use of a service.
+    pub(super) fn access_lost(&self, service: &str, purpose: Use) {
+        let Some(session) = self.session() else { return };
+        let access = &self.binding.access;
+        let lost = |grant: &Grant| {
+            grant.service == service
+                && grant.purpose == purpose
+                && access.judge(&session, grant.token.as_bytes(), purpose).is_err()
+        };
+        self.close_conns(lost, &access_lost());
+    }
+
+    /// Judges everything anew.
+    pub(super) fn judge_again(&self) {
+        let Some(session) = self.session() else { return };
+        let access = &self.binding.access;
+        let lost =
+            |grant: &Grant| access.judge(&session, grant.token.as_bytes(), grant.purpose).is_err();
+        self.close_conns(lost, &access_lost());
+    }
+
+    fn close_conns(&self, lost: impl Fn(&Grant) -> bool, why: &Refusal) {
+        let lost: Vec<(u32, Conn)> = {
+            let conns = self.conns.lock();
+            let of_entry = |entry: &Entry| entry.grant.as_ref().is_some_and(&lost);
+            let lost = conns.by_id.iter().filter(|(_, entry)| of_entry(entry));
+            lost.map(|(id, entry)| (*id, entry.what.clone())).collect()
+        };
+        for (id, conn) in lost {
+            match conn {
+                Conn::Pending(cancel) => cancel.cancel(),
+                Conn::Local(end) => end.abort(),
+                Conn::Sdk(circuit) => {
+                    circuit.unrouted();
+                    circuit.end_here();
+                }
+                Conn::Host(hosted) => {
+                    self.release(id);
+                    self.binding.withdraw(&hosted);
+                    let _ = self.channel.try_send(closed_message(id, why));
+                }
+            }
+        }
+    }
+
+    /// A data message.
+    fn on_data(&self, message: &Message) {
+        let data = match Data::from_message(message) {
+            Ok(data) => data,
+            Err(problem) => return self.bad(&problem),
+        };
+        let conn_id = data.conn_id;
+        let end = match self.conns.lock().by_id.get(&conn_id).map(|entry| &entry.what) {
+            Some(Conn::Local(end)) => Some(Arc::clone(end)),
+            Some(_) => return,
+            None => None,
+        };
+        match end {
+            Some(end) => end.sdk_data(data),
+            // Dropped if there is no room: the next data message tries again.
+            None => {
+                let closed = StateClosed::new(conn_id, "the connection is not known here");
+                let _ = self.channel.try_send(closed.to_message());
+            }
+        }
+    }
+
+    /// A message of a circuit with flow control at the SDK.
+    fn on_circuit(&self, message: Message) {
+        let circuit = match View::of(&message) {
+            Ok(view) => self.conns.lock().circuits.get(view.circuit_id).cloned(),
+            Err(problem) => return self.bad(&problem),
+        };
+        if let Some(circuit) = circuit {
+            circuit.forward(message);
+        }
+    }
+
+    /// The SDK ends a circuit with flow control of its own.
+    fn on_circuit_close(&self, message: &Message) {
+        let Ok(id) = message.body_str() else { return };
+        let circuit = self.conns.lock().circuits.get(id).cloned();
+        if let Some(circuit) = circuit {
+            self.release(circuit.conn_id());
+            circuit.ended_by_sdk();
+            // Told as with every unroute; SDKs ignore it.
+            let closed = StateClosed::new(circuit.conn_id(), "xgress unrouted");
+            let _ = self.channel.try_send(closed.to_message());
+        }
+    }
+
+    /// The SDK closes a connection, or stops hosting.
+    fn on_closed(&self, message: &Message) {
+        let Some(id) = message.headers.get_u32(header::CONN_ID) else { return };
+        match self.release(id) {
+            Some(Conn::Pending(cancel)) => cancel.cancel(),
+            Some(Conn::Local(end)) => end.sdk_closed(),
+            Some(Conn::Sdk(circuit)) => circuit.ended_by_sdk(),
+            Some(Conn::Host(hosted)) => self.binding.withdraw(&hosted),
+            None => {}
+        }
+    }
+
+    /// A host accepts a dial that is given up: its connection is closed.
+    fn on_late_dial_success(&self, message: &Message) {
+        if let Ok(late) = DialSuccess::from_message(message) {
+            let closed = StateClosed::new(late.new_conn_id, "the dial was given up");
+            let _ = self.channel.try_send(closed.to_message());
+        }
+    }
+
+    /// Works on a request off the connection's task.
+    fn request(self: &Arc<Self>, message: Message) {
+        let Ok(permit) = Arc::clone(&self.requests).try_acquire_owned() else {
+            let id = message.headers.get_u32(header::CONN_ID).unwrap_or(0);
+            let closed = StateClosed::new(id, "too many requests at once on this channel");
+            let _ = self.channel.try_send(closed.to_message().in_reply_to(&message));
+            return;
+        };
+        let this = Arc::clone(self);
+        // Connection ids are taken here, in the order of arrival, so that what follows finds them.
+        let reserved = match message.content_type {
+            content_type::CONNECT | content_type::BIND => {
+                message.headers.get_u32(header::CONN_ID).map(|id| self.reserve(id))
+            }
+            _ => None,
+        };
+        self.binding.options.control_runtime.spawn(async move {
+            match message.content_type {
+                content_type::CONNECT => this.connect(&message, reserved).await,
+                content_type::BIND => this.bind(&message, reserved).await,
+                content_type::UNBIND => this.unbind(&message).await,
+                content_type::UPDATE_BIND => this.update_bind(&message).await,
+                content_type::HEALTH_EVENT => this.health_event(&message).await,
+                content_type::UPDATE_TOKEN => this.update_token(&message).await,
+                _ => {}
+            }
+            drop(permit);
+        });
+    }
+
+    async fn update_token(&self, message: &Message) {
+        let Ok(update) = UpdateToken::from_message(message) else { return };
+        let Some(session) = self.judged_session().await else { return };
+        match self.binding.access.renew(&session, update.token) {
+            Ok(renewed) => {
+                // All channels of the API session share the token.
+                for other in self.binding.live() {
+                    if other.session().is_some_and(|known| known.id == renewed.id) {
+                        other.session.send_replace(Some(Arc::clone(&renewed)));
+                    }
+                }
+                self.send(update_token_success().in_reply_to(message)).await;
+            }
+            Err(refusal) => {
+                let failure = UpdateTokenFailure { error: structured(&refusal) };
+                self.send(failure.to_message().in_reply_to(message)).await;
+                self.channel.close(refusal.message);
+            }
+        }
+    }
+
+    /// The listener of this connection id.
+    pub(super) fn hosted(&self, id: u32) -> Option<Arc<Hosted>> {
+        match self.conns.lock().by_id.get(&id).map(|entry| &entry.what) {
+            Some(Conn::Host(hosted)) => Some(Arc::clone(hosted)),
+            _ => None,
+        }
+    }
+
+    fn bad(&self, problem: &dyn std::fmt::Display) {
+        tracing::debug!(channel = %self.channel, %problem, "dropped a message of an SDK");
+    }
+
+    /// Sends something now and then while the SDK is not read.
+    fn keep_alive_while_paused(&self) {
+        let Some(this) = self.this.upgrade() else { return };
+        self.binding.options.control_runtime.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSED_KEEPALIVE) => {}
+                    _ = this.channel.closed() => return,
+                }
+                if this.over.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                let nothing = Message::new(weft_wire::content_type::HEARTBEAT, Bytes::new());
+                let _ = this.channel.try_send(nothing);
+            }
+        });
+    }
+}
+
+impl ConnOwner for SdkConnection {
+    fn conn_closed(&self, conn_id: u32) {
+        self.release(conn_id);
+    }
+
+    fn backlog(&self, over: bool) {
+        if over {
+            if self.over.fetch_add(1, Ordering::AcqRel) == 0 {
+                self.keep_alive_while_paused();
+            }
+        } else if self.over.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(outlet) = self.outlet.get()
+        {
+            outlet.resume_reading();
+        }
+    }
+}
+
+/// What `start` gives the channel.
+impl Behaviour for SdkConnection {
+    fn attach(&self, info: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        let Some(this) = self.this.upgrade() else {
+            return Parts { handler: Box::new(Deaf), outbox: None };
+        };
+        // Data leaves by the first data connection; others carry what is sent through the lanes.
+        let mut outbox = None;
+        if info.kind != underlay::EDGE_CONTROL && self.outlet.get().is_none() {
+            let budget = self.binding.budget.child(CONNECTION_BUDGET);
+            let outlet = Outlet::new(waker.clone(), budget);
+            outbox = Some(Box::new(outlet.outbox()) as Box<dyn weft_channel::Outbox>);
+            let _ = self.outlet.set(outlet);
+        }
+        Parts { handler: Box::new(EdgeHandler { connection: this }), outbox }
+    }
+
+    fn closed(&self, reason: &CloseReason) {
+        tracing::debug!(channel = %self.channel, %reason, "an SDK is gone");
+        let entries: Vec<Conn> = {
+            let mut conns = self.conns.lock();
+            conns.closed = true;
+            conns.circuits.clear();
+            conns.by_id.drain().map(|(_, entry)| entry.what).collect()
+        };
+        for conn in entries {
+            match conn {
+                Conn::Pending(cancel) => cancel.cancel(),
+                Conn::Local(end) => end.abort(),
+                Conn::Sdk(circuit) => circuit.ended_by_sdk(),
+                Conn::Host(hosted) => self.binding.withdraw(&hosted),
+            }
+        }
+        if let Some(outlet) = self.outlet.get() {
+            outlet.close();
+        }
+        if let Some(session) = self.session.send_replace(None) {
+            self.binding.count_connections(&session.identity);
+        }
+    }
+}
+
+/// Takes the messages of one connection of the channel.
+struct EdgeHandler {
+    connection: Arc<SdkConnection>,
+}
+
+impl Handler for EdgeHandler {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+        let connection = &self.connection;
+        match message.content_type {
+            payload::content_type::PAYLOAD
+            | payload::content_type::ACK
+            | payload::content_type::CONTROL => connection.on_circuit(message),
+            content_type::DATA => connection.on_data(&message),
+            payload::content_type::CLOSE => connection.on_circuit_close(&message),
+            content_type::STATE_CLOSED => connection.on_closed(&message),
+            content_type::DIAL_SUCCESS => connection.on_late_dial_success(&message),
+            content_type::CONNECT
+            | content_type::BIND
+            | content_type::UNBIND
+            | content_type::UPDATE_BIND
+            | content_type::HEALTH_EVENT
+            | content_type::UPDATE_TOKEN => connection.request(message),
+            other => tracing::trace!(content_type = other, "ignored a message of an SDK"),
+        }
+        self.flow()
+    }
+
+    fn on_resume(&mut self, _: &ChannelHandle) -> Flow {
+        self.flow()
+    }
+}
+
+impl EdgeHandler {
+    fn flow(&self) -> Flow {
+        if self.connection.over.load(Ordering::Acquire) > 0 { Flow::Pause } else { Flow::Continue }
+    }
+}
+
+/// Takes nothing: the connection is gone already.
+struct Deaf;
+
+impl Handler for Deaf {
+    fn on_message(&mut self, _: Message, _: &ChannelHandle) -> Flow {
+        Flow::Continue
+    }
+}
+
+impl std::fmt::Debug for SdkConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SdkConnection").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
+
+/// A refusal as SDKs read it.
+pub(super) fn structured(refusal: &Refusal) -> StructuredError {
+    StructuredError {
+        message: refusal.message.clone(),
+        code: ErrorCode(refusal.code),
+        retry_hint: RetryHint(refusal.hint as u32),
+        failing_posture_check_ids: refusal.failing_checks.clone(),
+    }
+}
+
+/// The close that tells a refusal.
+pub(super) fn closed_message(conn_id: u32, refusal: &Refusal) -> Message {
+    // An empty text would mean "log in again" to C SDKs.
+    let reason = if refusal.message.is_empty() { "refused" } else { &refusal.message };
+    StateClosed {
+        conn_id,
+        reason: reason.to_owned(),
+        error: (refusal.code != 0).then(|| structured(refusal)),
+        circuit_id: refusal.circuit.clone(),
+    }
+    .to_message()
+}
+
+fn access_lost() -> Refusal {
+    Refusal {
+        code: ErrorCode::ACCESS_DENIED.0,
+        hint: crate::seam::RetryHint::StartOver,
+        message: "bind access lost".to_owned(),
+        failing_checks: Vec::new(),
+        circuit: None,
+    }
+}

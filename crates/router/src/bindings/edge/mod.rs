@@ -1,0 +1,234 @@
+//! SDK connections: who may connect, and what they share.
+//!
+//! ```text
+//!  hello -> gate (token and certificate are there) -> Result
+//!  then: access judges token and certificate; what the SDK asks meanwhile waits for that
+//! ```
+//!
+//! The answer to the hello comes before the session is judged, as SDKs expect; a session that is
+//! refused shows as a closed connection (protocol: sdk 2.2 and 3).
+
+mod bind;
+mod connect;
+mod connection;
+mod dial;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use weft_channel::{
+    Admission, Behaviour, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
+};
+use weft_limits::Budget;
+use weft_wire::{Capabilities, Headers, VersionInfo, edge::header, hello, router_capability};
+use weft_xgress::Options;
+
+use self::{bind::Hosted, connection::SdkConnection};
+use crate::{
+    forwarder::Forwarder,
+    seam::{Access, AccessEvent, Control},
+};
+
+/// What one SDK connection may have queued for it.
+const CONNECTION_BUDGET: u64 = 16 << 20;
+
+/// How the binding behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct EdgeOptions {
+    /// What the router calls itself.
+    pub(crate) router_id: String,
+    /// What it says it is.
+    pub(crate) version: VersionInfo,
+    /// Ends of circuits.
+    pub(crate) end: Options,
+    /// How long a circuit may take to be made.
+    pub(crate) circuit_timeout: Duration,
+    /// Connections of all SDKs together are read and written here.
+    pub(crate) data_runtime: tokio::runtime::Handle,
+    /// Requests of SDKs are worked on here.
+    pub(crate) control_runtime: tokio::runtime::Handle,
+}
+
+/// What all SDK connections share.
+pub(crate) struct EdgeBinding {
+    forwarder: Arc<Forwarder>,
+    control: Arc<dyn Control>,
+    access: Arc<dyn Access>,
+    options: EdgeOptions,
+    budget: Budget,
+    connections: Mutex<Vec<Weak<SdkConnection>>>,
+    hosts: Mutex<Hosts>,
+}
+
+/// What SDKs host here.
+#[derive(Default)]
+struct Hosts {
+    by_terminator: HashMap<String, Arc<Hosted>>,
+    /// Identity and listener id to terminator id.
+    by_listener: HashMap<(String, Bytes), String>,
+}
+
+impl EdgeBinding {
+    pub(crate) fn new(
+        forwarder: Arc<Forwarder>,
+        control: Arc<dyn Control>,
+        access: Arc<dyn Access>,
+        options: EdgeOptions,
+    ) -> Arc<Self> {
+        let budget = forwarder.budget().child(u64::MAX);
+        Arc::new(Self {
+            forwarder,
+            control,
+            access,
+            options,
+            budget,
+            connections: Mutex::default(),
+            hosts: Mutex::default(),
+        })
+    }
+
+    /// Closes what is no longer allowed, until cancelled.
+    pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            let mut events = self.access.events();
+            loop {
+                let event = tokio::select! {
+                    () = stop.cancelled() => return,
+                    event = events.next() => event,
+                };
+                match event {
+                    Some(event) => self.on_event(&event),
+                    // Fell behind: judge everything anew and go on.
+                    None => break,
+                }
+            }
+            for connection in self.live() {
+                connection.judge_again();
+            }
+            // A source that ends at once must not turn this into a busy loop.
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
+    /// Tokens of opaque sessions with an open connection, each once.
+    pub(crate) fn open_session_tokens(&self) -> Vec<String> {
+        let mut tokens: Vec<String> = self
+            .live()
+            .iter()
+            .filter_map(|connection| connection.session())
+            .filter(|session| session.legacy)
+            .map(|session| session.token.clone())
+            .collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
+
+    /// Whether a terminator of an SDK is alive here.
+    pub(crate) fn hosts(&self, terminator: &str) -> bool {
+        self.hosts.lock().by_terminator.contains_key(terminator)
+    }
+
+    /// Closes all connections.
+    pub(crate) fn close_all(&self, reason: &str) {
+        for connection in self.live() {
+            connection.close(reason);
+        }
+    }
+
+    fn live(&self) -> Vec<Arc<SdkConnection>> {
+        let mut connections = self.connections.lock();
+        connections.retain(|connection| connection.strong_count() > 0);
+        connections.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn on_event(&self, event: &AccessEvent) {
+        for connection in self.live() {
+            let Some(session) = connection.session() else { continue };
+            match event {
+                AccessEvent::SessionEnded { session: id } if session.id == *id => {
+                    connection.close("the API session ended");
+                }
+                AccessEvent::IdentityGone { identity } if session.identity == *identity => {
+                    connection.close("the identity is gone or disabled");
+                }
+                AccessEvent::ServiceSessionEnded { service_session } => {
+                    connection.service_session_ended(service_session);
+                }
+                AccessEvent::Lost { identity, service, purpose }
+                    if session.identity == *identity =>
+                {
+                    connection.access_lost(service, *purpose);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Tells how many connections an identity has now.
+    fn count_connections(&self, identity: &str) {
+        let of_identity = |connection: &Arc<SdkConnection>| {
+            connection.session().is_some_and(|session| session.identity == identity)
+        };
+        let count = self.live().iter().filter(|connection| of_identity(connection)).count();
+        self.control.identity_connections(identity, count);
+    }
+
+    /// Headers of the answer to a hello (protocol: sdk 2.2). Capabilities are named only where the
+    /// feature is whole; posture checks are not among them, so SDKs report posture to controllers.
+    fn hello_headers(&self) -> Headers {
+        let mut headers = Headers::new();
+        headers.set_str(hello::header::HELLO_VERSION, &self.options.version.to_json());
+        headers.set_bool(header::SUPPORTS_BIND_SUCCESS, true);
+        let capabilities = Capabilities::NONE
+            .with(router_capability::BIND_SUCCESS)
+            .with(router_capability::ROUTER_DATA_MODEL);
+        headers.set(header::ROUTER_CAPABILITIES, &capabilities.to_wire());
+        headers
+    }
+}
+
+/// Lets SDKs in.
+pub(crate) struct EdgeGate(pub(crate) Arc<EdgeBinding>);
+
+impl HelloGate for EdgeGate {
+    async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
+        if peer.hello.headers.get(header::SESSION_TOKEN).is_none_or(<[u8]>::is_empty) {
+            return Err(Refusal::close("the hello of an SDK carries no session token"));
+        }
+        if peer.certificates.is_empty() {
+            return Err(Refusal::close("the SDK presents no certificate"));
+        }
+        let binding = &self.0;
+        Ok(Admission {
+            listener_id: binding.options.router_id.clone(),
+            identity: Vec::new(),
+            headers: binding.hello_headers(),
+            channel: ChannelOptions {
+                runtime: Some(binding.options.data_runtime.clone()),
+                ..ChannelOptions::edge(format!("sdk {}", peer.remote))
+            },
+            group: Some(GroupPolicy::edge_listener()),
+        })
+    }
+
+    async fn established(&self, established: Established) {
+        let token = established.peer().headers.get_bytes(header::SESSION_TOKEN);
+        let connection = SdkConnection::new(Arc::clone(&self.0), established.handle());
+        self.0.connections.lock().push(Arc::downgrade(&connection));
+        established.start(Arc::clone(&connection) as Arc<dyn Behaviour>);
+        connection.authenticate(token.unwrap_or_default());
+    }
+}

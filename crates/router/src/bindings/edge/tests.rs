@@ -1,0 +1,716 @@
+//! SDK connections over loopback TLS, with a controller made of a table and SDKs made by hand.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::broadcast,
+};
+use weft_channel::{
+    ChannelHandle, ChannelOptions, DialOptions, Inbox, InboxLimits, Listeners, dial, inbox,
+};
+use weft_config::{RouterConfig, XgressOptions, router::ForwarderConfig};
+use weft_identity::{
+    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
+    Purpose, San, Subject, TrustBundle,
+    tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
+};
+use weft_limits::Budget;
+use weft_wire::{
+    Address, Message, VersionInfo,
+    edge::{
+        Bind, BindSuccess, Connect, Data, Dial, DialFailed, DialSuccess, StateClosed,
+        StateConnected, content_type, data_flags, header,
+    },
+    hello::{Hello, alpn},
+    payload,
+};
+use weft_xgress::{AckList, Delivery, End as XgEnd, Options, Role, Segment};
+
+use crate::{
+    data::{DataHalf, DataOptions},
+    seam::{
+        Access, AccessEvent, Circuit, CircuitRequest, Control, ControllerId, Data as _, Egress,
+        End, Forward, ForwardKind, Grant, HostedService, Refusal, RouteCommand, Session,
+        TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, Use,
+    },
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A controller: services by name, circuits over this one router.
+#[derive(Default)]
+struct Table {
+    data: OnceLock<Weak<DataHalf>>,
+    terminators: Mutex<HashMap<String, TerminatorRequest>>,
+    /// Services that are an address.
+    addresses: Mutex<HashMap<String, String>>,
+    ended: Mutex<Vec<(String, End)>>,
+    removed: Mutex<Vec<String>>,
+    next: AtomicU32,
+}
+
+impl Table {
+    async fn circuit(self: Arc<Self>, request: CircuitRequest) -> Result<Circuit, Refusal> {
+        let service = &request.grant.service;
+        let terminator = self.terminators.lock().get(service).cloned();
+        let address = self.addresses.lock().get(service).cloned();
+        let (binding, destination) = match (&terminator, address) {
+            (Some(terminator), _) => ("edge", terminator.id.clone()),
+            (None, Some(address)) => ("transport", address),
+            (None, None) => return Err(refusal("no terminators")),
+        };
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (ingress, egress) = (format!("in{number}"), format!("out{number}"));
+        let forward = |from: &str, to: &str, kind| Forward {
+            source: from.to_owned(),
+            destination: to.to_owned(),
+            kind,
+        };
+        let controller: ControllerId = "ctrl".into();
+        let command = RouteCommand {
+            circuit: format!("circuit{number}"),
+            controller: Arc::clone(&controller),
+            attempt: 0,
+            egress: Some(Egress {
+                binding: binding.to_owned(),
+                address: egress.clone(),
+                destination,
+                peer_data: request.peer_data,
+            }),
+            forwards: vec![
+                forward(&ingress, &egress, ForwardKind::End),
+                forward(&egress, &ingress, ForwardKind::Start),
+            ],
+            timeout: PATIENCE,
+            tags: BTreeMap::new(),
+        };
+        let id = command.circuit.clone();
+        let data = self.data.get().and_then(Weak::upgrade).unwrap();
+        let dialed = data.route(command).await.map_err(|failure| refusal(&failure.message))?;
+        let mut peer_data = terminator.map(|terminator| terminator.peer_data).unwrap_or_default();
+        peer_data.extend(dialed);
+        Ok(Circuit { id, address: ingress, peer_data, controller })
+    }
+}
+
+struct FakeControl(Arc<Table>);
+
+impl Control for FakeControl {
+    fn create_circuit(
+        &self,
+        request: CircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+        Arc::clone(&self.0).circuit(request).boxed()
+    }
+
+    fn create_tunnel_circuit(
+        &self,
+        _: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+        async { Err(refusal("not here")) }.boxed()
+    }
+
+    fn create_terminator(
+        &self,
+        request: TerminatorRequest,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        let crate::seam::Host::Sdk { grant, .. } = &request.host else { panic!("an SDK hosts") };
+        self.0.terminators.lock().insert(grant.service.clone(), request);
+        async { Ok(()) }.boxed()
+    }
+
+    fn update_terminator(&self, id: &str, update: TerminatorUpdate) {
+        for terminator in self.0.terminators.lock().values_mut().filter(|known| known.id == id) {
+            terminator.cost = update.cost.unwrap_or(terminator.cost);
+        }
+    }
+
+    fn remove_terminators(&self, ids: Vec<String>) {
+        self.0.terminators.lock().retain(|_, known| !ids.contains(&known.id));
+        self.0.removed.lock().extend(ids);
+    }
+
+    fn health_event(&self, _: &str, _: bool) {}
+
+    fn circuit_ended(&self, _: &ControllerId, circuit: &str, end: End) {
+        self.0.ended.lock().push((circuit.to_owned(), end));
+        self.0.data.get().and_then(Weak::upgrade).unwrap().unroute(circuit, false);
+    }
+
+    fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
+
+    fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
+
+    fn identity_connections(&self, _: &str, _: usize) {}
+}
+
+/// Believes every session token but `bad`; a service token is the service's name.
+struct Believer(broadcast::Sender<AccessEvent>);
+
+impl Access for Believer {
+    fn authenticate(
+        &self,
+        token: Bytes,
+        _: Vec<Bytes>,
+    ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>> {
+        let id = String::from_utf8_lossy(&token).into_owned();
+        async move {
+            if id == "bad" {
+                return Err(refusal("who are you?"));
+            }
+            Ok(Arc::new(Session {
+                token: id.clone(),
+                identity: format!("identity of {id}"),
+                id,
+                identity_name: None,
+                legacy: true,
+                controller: Some("ctrl".into()),
+                fingerprints: Vec::new(),
+            }))
+        }
+        .boxed()
+    }
+
+    fn judge(&self, _: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
+        let token = String::from_utf8_lossy(token).into_owned();
+        if token == "forbidden" {
+            return Err(Refusal { code: 14, ..refusal("access denied") });
+        }
+        let service_session = format!("{token} session");
+        Ok(Grant { service: token.clone(), service_session, token, purpose })
+    }
+
+    fn renew(&self, _: &Session, _: Bytes) -> Result<Arc<Session>, Refusal> {
+        Err(refusal("not a bearer session"))
+    }
+
+    fn events(&self) -> BoxStream<'static, AccessEvent> {
+        let events = self.0.subscribe();
+        futures::stream::unfold(events, |mut events| async {
+            Some((events.recv().await.ok()?, events))
+        })
+        .boxed()
+    }
+
+    fn hosted_services(&self) -> BoxStream<'static, Arc<Vec<HostedService>>> {
+        futures::stream::pending().boxed()
+    }
+
+    fn admits(&self, _: &[Bytes]) -> bool {
+        true
+    }
+}
+
+fn refusal(message: &str) -> Refusal {
+    super::connect::plain(message)
+}
+
+/// A router without a controller.
+struct Router {
+    data: Arc<DataHalf>,
+    table: Arc<Table>,
+    events: broadcast::Sender<AccessEvent>,
+    address: std::net::SocketAddr,
+    client: Arc<rustls::ClientConfig>,
+    _listeners: Listeners,
+}
+
+fn live(authority: &Authority, name: &str) -> Arc<LiveIdentity> {
+    let now = SystemTime::now();
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let sans = vec![San::Dns("localhost".to_owned())];
+    let leaf = Leaf::for_key(key.public(), &Subject::common_name(name), sans, Purpose::Both, now);
+    let certificate = authority.issue(&leaf.unwrap()).unwrap();
+    let chain = KeyedChain::new(vec![certificate], key).unwrap();
+    let bundle = TrustBundle::new([authority.certificate().clone()]);
+    LiveIdentity::fixed(Identity::new(Some(chain.clone()), vec![chain], bundle))
+}
+
+/// The documented defaults, but circuits that are quiet go quickly.
+fn forwarder_config() -> ForwarderConfig {
+    let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: tls:localhost:1}\n\
+                forwarder: {xgressCloseCheckInterval: 50}\n";
+    let none = |_: &str| None;
+    RouterConfig::from_str(text, std::path::Path::new("router.yaml"), &none)
+        .unwrap()
+        .config
+        .forwarder
+}
+
+async fn router() -> Router {
+    let authority = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now()).unwrap();
+    let judge = ClientAuth::Require;
+    let tls = ServerTls { alpn: &[], client_auth: judge };
+    let server = Arc::new(server_config(&live(&authority, "router"), &tls).unwrap());
+    let client = client_config(&ClientTls::of_identity(&live(&authority, "sdk"), &[])).unwrap();
+    let table = Arc::new(Table::default());
+    let (events, _) = broadcast::channel(16);
+    let runtime = tokio::runtime::Handle::current();
+    let options = DataOptions {
+        router_id: "router".to_owned(),
+        version: VersionInfo::from_header("v2.1.0|x|2026-01-01|linux|amd64").unwrap(),
+        xgress: XgressOptions::default(),
+        forwarder: forwarder_config(),
+        tunnel: false,
+        data_runtime: runtime.clone(),
+        control_runtime: runtime,
+    };
+    let control = Arc::new(FakeControl(Arc::clone(&table)));
+    let access = Arc::new(Believer(events.clone()));
+    let data = DataHalf::start(options, control, access);
+    table.data.set(Arc::downgrade(&data)).unwrap();
+    let listeners = Listeners::new();
+    let source = Arc::new(move || Some(Arc::clone(&server)));
+    let address = data.listen_edge(&listeners, "127.0.0.1:0", source).await.unwrap();
+    Router { data, table, events, address, client: Arc::new(client), _listeners: listeners }
+}
+
+/// An SDK made by hand.
+struct Sdk {
+    channel: ChannelHandle,
+    inbox: Inbox,
+}
+
+impl Router {
+    async fn sdk(&self, token: &str) -> Sdk {
+        let mut hello = Hello { token: "sdk".to_owned(), ..Hello::default() };
+        hello.headers.set_str(header::SESSION_TOKEN, token);
+        let address = Address::new(weft_wire::Scheme::Tls, "localhost", self.address.port());
+        let options = ChannelOptions::edge("sdk");
+        let dialed = DialOptions {
+            server_name: Some("localhost".to_owned()),
+            ..DialOptions::new(address, Arc::clone(&self.client), alpn::EDGE, hello, options)
+        };
+        let established = dial(dialed).await.unwrap();
+        let (behaviour, inbox) = inbox(InboxLimits { messages: 8, bytes: 256 * 1024 });
+        Sdk { channel: established.start(behaviour), inbox }
+    }
+
+    /// A host of `service`, bound and confirmed.
+    async fn host(&self, service: &str) -> Sdk {
+        let mut host = self.sdk(&format!("host of {service}")).await;
+        let bind = Bind {
+            conn_id: 1,
+            token: Bytes::from(service.to_owned()),
+            supports_bind_success: true,
+            router_conn_ids: true,
+            ..Bind::default()
+        };
+        let answer = host.channel.request(bind.to_message(), PATIENCE).await.unwrap();
+        assert!(StateConnected::from_message(&answer).unwrap().router_conn_ids);
+        let confirmed = host.next().await;
+        assert_eq!(BindSuccess::from_message(&confirmed).unwrap().conn_id, 1);
+        host
+    }
+
+    async fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !condition() {
+            assert!(Instant::now() < deadline, "waited in vain for: {what}; {:?}", self.data);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Sdk {
+    async fn next(&mut self) -> Message {
+        tokio::time::timeout(PATIENCE, self.inbox.recv()).await.expect("a message").expect("open")
+    }
+
+    async fn connect(&self, conn_id: u32, service: &str) -> Message {
+        let connect = Connect {
+            conn_id: Some(conn_id),
+            token: Bytes::from(service.to_owned()),
+            caller_id: Some("caller".into()),
+            ..Connect::default()
+        };
+        self.channel.request(connect.to_message(), PATIENCE).await.unwrap()
+    }
+
+    /// Accepts the next dial and tells the new connection's id.
+    async fn accept(&mut self) -> u32 {
+        let message = self.next().await;
+        let dial = Dial::from_message(&message).unwrap();
+        let new_conn_id = dial.new_conn_id.unwrap();
+        let success = DialSuccess { conn_id: dial.conn_id, new_conn_id, public_key: None };
+        self.channel.send(success.to_message().in_reply_to(&message)).await.unwrap();
+        new_conn_id
+    }
+
+    async fn send(&self, conn_id: u32, data: impl Into<Bytes>, flags: u32) {
+        let data = Data { conn_id, flags, uuid: None, data: data.into() };
+        self.channel.send(data.to_message()).await.unwrap();
+    }
+
+    async fn data(&mut self) -> Data {
+        let message = self.next().await;
+        Data::from_message(&message).unwrap_or_else(|_| panic!("{message:?}: {}", message.text()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_sdks_reach_each_other() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let mut dialer = router.sdk("dialer").await;
+    let (answer, there) = tokio::join!(dialer.connect(7, "echo"), host.accept());
+    let connected = StateConnected::from_message(&answer).unwrap();
+    assert_eq!(connected.circuit_id.as_deref(), Some("circuit0"));
+
+    dialer.send(7, "hello", data_flags::MULTIPART).await;
+    let got = host.data().await;
+    assert_eq!((got.conn_id, &got.data[..]), (there, &b"hello"[..]));
+    assert_eq!(got.flags, data_flags::MULTIPART, "flags travel as they are");
+    host.send(there, "welcome", 0).await;
+    assert_eq!(&dialer.data().await.data[..], b"welcome");
+
+    // Half-close: the dialer sends no more, the host still answers.
+    dialer.send(7, "", data_flags::FIN).await;
+    let fin = host.data().await;
+    assert!(fin.is_fin() && fin.data.is_empty());
+    host.send(there, "after the end", 0).await;
+    assert_eq!(&dialer.data().await.data[..], b"after the end");
+    host.send(there, "", data_flags::FIN).await;
+    assert!(dialer.data().await.is_fin());
+    let closed = StateClosed::from_message(&dialer.next().await).unwrap();
+    assert_eq!((closed.conn_id, &closed.reason[..]), (7, "close called"));
+    StateClosed::from_message(&host.next().await).unwrap();
+    router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_reaches_the_other_side() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let dialer = router.sdk("dialer").await;
+    let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    dialer.send(1, "last words", 0).await;
+    dialer.channel.send(StateClosed::new(1, "done").to_message()).await.unwrap();
+    assert_eq!(&host.data().await.data[..], b"last words");
+    // What was sent before the close arrives, then the end, then the close.
+    assert!(host.data().await.is_fin());
+    let closed = StateClosed::from_message(&host.next().await).unwrap();
+    assert_eq!(closed.conn_id, there);
+    router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_dialer_closes_the_hosts_side_and_a_lost_host_its_terminator() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let dialer = router.sdk("dialer").await;
+    let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    dialer.channel.close("gone");
+    assert!(host.data().await.is_fin());
+    let closed = StateClosed::from_message(&host.next().await).unwrap();
+    assert_eq!(closed.conn_id, there);
+    host.channel.close("gone too");
+    router.until("the terminator to be removed", || router.table.removed.lock().len() == 1).await;
+    router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_say_why() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let dialer = router.sdk("dialer").await;
+    let denied = StateClosed::from_message(&dialer.connect(1, "forbidden").await).unwrap();
+    assert_eq!(denied.error.unwrap().code.0, 14);
+    let nobody = StateClosed::from_message(&dialer.connect(2, "nothing").await).unwrap();
+    assert_eq!(nobody.reason, "no terminators");
+    let reject = async {
+        let message = host.next().await;
+        let failed = DialFailed { conn_id: 1, reason: "busy".to_owned() };
+        host.channel.send(failed.to_message().in_reply_to(&message)).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(dialer.connect(3, "echo"), reject);
+    let rejected = StateClosed::from_message(&answer).unwrap();
+    assert!(rejected.reason.contains("rejected by application: busy"), "{}", rejected.reason);
+    // The id is free again, a connect without one is answered, an id in use is refused.
+    let (_, _) = tokio::join!(dialer.connect(3, "echo"), host.accept());
+    let taken = StateClosed::from_message(&dialer.connect(3, "echo").await).unwrap();
+    assert!(taken.reason.contains("in use"));
+    let nameless = Connect { token: "echo".into(), ..Connect::default() }.to_message();
+    let answer = dialer.channel.request(nameless, PATIENCE).await.unwrap();
+    assert_eq!(StateClosed::from_message(&answer).unwrap().reason, "connId not set, required");
+    let stranger = router.sdk("bad").await;
+    tokio::time::timeout(PATIENCE, stranger.channel.closed()).await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_access_closes_what_it_allowed() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let mut dialer = router.sdk("dialer").await;
+    let (_, _) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    let ended = AccessEvent::ServiceSessionEnded { service_session: "echo session".to_owned() };
+    router.until("somebody to listen", || router.events.send(ended.clone()).is_ok()).await;
+    StateClosed::from_message(&dialer.next().await).unwrap();
+    let gone = AccessEvent::SessionEnded { session: "dialer".to_owned() };
+    router.events.send(gone).unwrap();
+    tokio::time::timeout(PATIENCE, dialer.channel.closed()).await.expect("closed");
+}
+
+/// A TCP server that echoes until the client half-closes, then says goodbye.
+async fn tcp_echo() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut reader, mut writer) = stream.split();
+                let _ = tokio::io::copy(&mut reader, &mut writer).await;
+                let _ = writer.write_all(b"goodbye").await;
+            });
+        }
+    });
+    format!("tcp:{address}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_sdk_reaches_a_tcp_server() {
+    let router = router().await;
+    let address = tcp_echo().await;
+    router.table.addresses.lock().insert("tcp".to_owned(), address);
+    let mut dialer = router.sdk("dialer").await;
+    let connected = StateConnected::from_message(&dialer.connect(1, "tcp").await).unwrap();
+    assert_eq!(connected.conn_id, 1);
+    let sent: Vec<u8> =
+        (0..3_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let channel = dialer.channel.clone();
+    let data = Bytes::from(sent.clone());
+    tokio::spawn(async move {
+        for at in (0..data.len()).step_by(20_000) {
+            let part = data.slice(at..data.len().min(at + 20_000));
+            let part = Data { conn_id: 1, flags: 0, uuid: None, data: part };
+            channel
+                .send_timeout(weft_channel::Lane::Default, part.to_message(), PATIENCE)
+                .await
+                .unwrap();
+        }
+        let fin = Data { conn_id: 1, flags: data_flags::FIN, ..Data::default() };
+        channel
+            .send_timeout(weft_channel::Lane::Default, fin.to_message(), PATIENCE)
+            .await
+            .unwrap();
+    });
+    let mut got = Vec::new();
+    loop {
+        let data = dialer.data().await;
+        got.extend_from_slice(&data.data);
+        if data.is_fin() {
+            break;
+        }
+    }
+    assert_eq!(got.len(), sent.len() + 7);
+    assert!(got.starts_with(&sent) && got.ends_with(b"goodbye"));
+    StateClosed::from_message(&dialer.next().await).unwrap();
+    router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
+    let router = router().await;
+    // A server that never stops sending.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("tcp:{}", listener.local_addr().unwrap());
+    let sent = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&sent);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let counter = Arc::clone(&counter);
+            tokio::spawn(async move {
+                let block = vec![7; 64 * 1024];
+                while stream.write_all(&block).await.is_ok() {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    router.table.addresses.lock().insert("flood".to_owned(), address);
+    router.table.addresses.lock().insert("tcp".to_owned(), tcp_echo().await);
+    let stalled = router.sdk("stalled").await;
+    StateConnected::from_message(&stalled.connect(1, "flood").await).unwrap();
+    // Nobody takes from its inbox: wait until nothing moves any more.
+    let mut before = u32::MAX;
+    let settled = || {
+        let now = sent.load(Ordering::Relaxed);
+        let same = now > 0 && now == before;
+        before = now;
+        same
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let mut settled = settled;
+    while !settled() {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let held = router.data.budget_used();
+    assert!(held < 4 << 20, "{held} bytes are held for one stalled reader");
+    let mut other = router.sdk("other").await;
+    StateConnected::from_message(&other.connect(1, "tcp").await).unwrap();
+    other.send(1, "ping", 0).await;
+    assert_eq!(&other.data().await.data[..], b"ping");
+}
+
+/// The end of a circuit as an SDK with flow control of its own has it.
+struct SdkEnd<'a> {
+    sdk: &'a mut Sdk,
+    end: XgEnd,
+    circuit: String,
+}
+
+impl SdkEnd<'_> {
+    async fn flush(&mut self) {
+        let now = Instant::now();
+        while let Some(ack) = self.end.poll_ack() {
+            self.sdk.channel.send(ack.into_message(&self.circuit)).await.unwrap();
+        }
+        while let Some(segment) = self.end.poll_transmit(now) {
+            self.sdk.channel.send(segment.into_message(&self.circuit)).await.unwrap();
+        }
+    }
+
+    async fn read(&mut self) -> Delivery {
+        loop {
+            self.flush().await;
+            if let Some(delivery) = self.end.read() {
+                return delivery;
+            }
+            let message = self.sdk.next().await;
+            match message.content_type {
+                payload::content_type::PAYLOAD => {
+                    assert_eq!(message.headers.get_u32(header::CONN_ID), Some(9));
+                    self.end.on_segment(Segment::from_message(&message).unwrap(), Instant::now());
+                }
+                payload::content_type::ACK => {
+                    self.end.on_ack(&AckList::from_message(&message).unwrap(), Instant::now());
+                }
+                other => panic!("unexpected {other}: {}", message.text()),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_sdk_with_flow_control_of_its_own_reaches_a_tcp_server() {
+    let router = router().await;
+    router.table.addresses.lock().insert("tcp".to_owned(), tcp_echo().await);
+    let mut dialer = router.sdk("dialer").await;
+    let connect =
+        Connect { conn_id: Some(9), token: "tcp".into(), use_xgress: true, ..Connect::default() };
+    let answer = dialer.channel.request(connect.to_message(), PATIENCE).await.unwrap();
+    let connected = StateConnected::from_message(&answer).unwrap();
+    assert_eq!(connected.xgress.unwrap().controller, "ctrl");
+    let circuit = connected.circuit_id.unwrap();
+    let end =
+        XgEnd::new(Role::Initiator, &Options::default(), &Budget::unlimited(), Instant::now());
+    let mut end = SdkEnd { sdk: &mut dialer, end, circuit };
+    let sent = vec![42; 500_000];
+    let mut parts = sent.chunks(30_000).peekable();
+    let mut got = Vec::new();
+    loop {
+        while let Some(part) = parts.next_if(|_| end.end.can_write()) {
+            end.end.write(Bytes::copy_from_slice(part)).unwrap();
+        }
+        if parts.peek().is_none() {
+            end.end.finish(Instant::now());
+        }
+        match end.read().await {
+            Delivery::Data { data, .. } => got.extend_from_slice(&data),
+            Delivery::Fin { .. } => break,
+            Delivery::Closed(reason) => panic!("{reason:?}"),
+        }
+    }
+    assert_eq!(got.len(), sent.len() + 7);
+    end.flush().await;
+    end.sdk.channel.send(payload::close(&end.circuit)).await.unwrap();
+    router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_bind_takes_the_terminator_over() {
+    let router = router().await;
+    let bind = |conn_id| Bind {
+        conn_id,
+        token: "echo".into(),
+        listener_id: Some("L".into()),
+        supports_bind_success: true,
+        router_conn_ids: true,
+        ..Bind::default()
+    };
+    let mut first = router.sdk("host").await;
+    first.channel.request(bind(1).to_message(), PATIENCE).await.unwrap();
+    assert_eq!(first.next().await.content_type, content_type::BIND_SUCCESS);
+    let terminator = router.table.terminators.lock().get("echo").unwrap().id.clone();
+    let mut second = router.sdk("host").await;
+    second.channel.request(bind(5).to_message(), PATIENCE).await.unwrap();
+    assert_eq!(second.next().await.content_type, content_type::BIND_SUCCESS);
+    let told = StateClosed::from_message(&first.next().await).unwrap();
+    assert_eq!(told.reason, "found a newer terminator for listener id");
+    assert_eq!(router.table.terminators.lock().get("echo").unwrap().id, terminator);
+    // The older connection goes away; the terminator stays.
+    first.channel.close("old");
+    let dialer = router.sdk("dialer").await;
+    let (answer, _) = tokio::join!(dialer.connect(1, "echo"), second.accept());
+    StateConnected::from_message(&answer).unwrap();
+    assert!(router.table.removed.lock().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_names_connections_itself_is_reached() {
+    let router = router().await;
+    let mut host = router.sdk("host").await;
+    let bind = Bind { conn_id: 1, token: "echo".into(), ..Bind::default() };
+    host.channel.request(bind.to_message(), PATIENCE).await.unwrap();
+    router.until("the terminator", || !router.table.terminators.lock().is_empty()).await;
+    let dialer = router.sdk("dialer").await;
+    let three_way = async {
+        let message = host.next().await;
+        let dial = Dial::from_message(&message).unwrap();
+        assert_eq!((dial.new_conn_id, &dial.caller_id[..]), (None, &b"caller"[..]));
+        let success = DialSuccess { conn_id: 1, new_conn_id: 77, public_key: None };
+        let answer = success.to_message().in_reply_to(&message);
+        let ready = host.channel.request(answer, PATIENCE).await.unwrap();
+        assert_eq!(StateConnected::from_message(&ready).unwrap().conn_id, 1);
+    };
+    let (answer, ()) = tokio::join!(dialer.connect(4, "echo"), three_way);
+    StateConnected::from_message(&answer).unwrap();
+    dialer.send(4, "x", 0).await;
+    assert_eq!(host.data().await.conn_id, 77);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tcp_reader_unused_bytes_do_not_matter() {
+    // A server that closes at once: the dialer hears of it.
+    let router = router().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("tcp:{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut first = [0];
+        stream.read_exact(&mut first).await.unwrap();
+    });
+    router.table.addresses.lock().insert("short".to_owned(), address);
+    let mut dialer = router.sdk("dialer").await;
+    StateConnected::from_message(&dialer.connect(1, "short").await).unwrap();
+    dialer.send(1, "xyz", 0).await;
+    loop {
+        let message = dialer.next().await;
+        if message.content_type == content_type::STATE_CLOSED {
+            break;
+        }
+    }
+    router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
+}

@@ -1,0 +1,276 @@
+//! Joins an end of a circuit with a socket: bytes both ways, half-close both ways, and end-to-end
+//! encryption where the dialer brought a key.
+//!
+//! One task per socket. It reads the socket only while the end has room, so a slow peer slows the
+//! application down and holds no memory. Each read becomes one payload; encrypted, one message.
+
+use std::{
+    cell::RefCell,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{
+        TcpStream, UdpSocket,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    time::Instant,
+};
+use weft_e2e::{Header, Opener, Sealer, Session, Tag};
+use weft_xgress::{Delivery, PAYLOAD_SIZE};
+
+use crate::forwarder::LocalEnd;
+
+/// Largest datagram that is read.
+const MAX_DATAGRAM: usize = 65_507;
+/// A UDP conversation without datagrams in either direction ends after this.
+pub(crate) const UDP_IDLE: Duration = Duration::from_secs(60);
+
+thread_local! {
+    /// Sockets are read into this and the data copied out in its exact size, so that an idle or a
+    /// chatty socket holds no large buffer.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_DATAGRAM]);
+}
+
+/// Encryption of one connection's two directions.
+pub(crate) struct Crypto {
+    session: Session,
+}
+
+impl Crypto {
+    /// Encryption with these keys.
+    pub(crate) fn new(session: Session) -> Self {
+        Self { session }
+    }
+}
+
+/// Carries data between an end and a TCP socket until both directions are over.
+pub(crate) async fn carry_tcp(end: Arc<LocalEnd>, stream: TcpStream, crypto: Option<Crypto>) {
+    let (reader, writer) = stream.into_split();
+    let (sealing, opening) = directions(crypto);
+    let reading = read_tcp(&end, reader, sealing);
+    let delivering = deliver_tcp(&end, writer, opening);
+    tokio::pin!(reading, delivering);
+    // Delivering lasts until the circuit is closed, whichever side closes it.
+    tokio::select! {
+        () = &mut delivering => {}
+        () = &mut reading => delivering.await,
+    }
+}
+
+/// What this side does to data before it goes into the circuit.
+enum Sealing {
+    Plain,
+    /// The stream's header goes first.
+    Begin(Session),
+    On(Box<Sealer>),
+}
+
+/// What this side does to data that comes out of the circuit.
+enum Opening {
+    Plain,
+    /// The first data is the stream's header.
+    Begin(Session),
+    On(Box<Opener>),
+}
+
+fn directions(crypto: Option<Crypto>) -> (Sealing, Opening) {
+    match crypto {
+        None => (Sealing::Plain, Opening::Plain),
+        Some(Crypto { session }) => (Sealing::Begin(session.clone()), Opening::Begin(session)),
+    }
+}
+
+impl Sealing {
+    /// Sends the stream's header if it was not sent. False if the direction is over.
+    async fn begin(&mut self, end: &LocalEnd) -> bool {
+        let Self::Begin(session) = self else { return true };
+        let (sealer, header) = Sealer::new(&session.tx, &mut rand::rng());
+        *self = Self::On(Box::new(sealer));
+        end.writable().await && end.write(Bytes::copy_from_slice(header.as_bytes())).is_ok()
+    }
+
+    fn apply(&mut self, data: &[u8]) -> Result<Bytes, weft_e2e::Error> {
+        match self {
+            Self::On(sealer) => sealer.seal(data, Tag::Message),
+            Self::Plain | Self::Begin(_) => Ok(Bytes::copy_from_slice(data)),
+        }
+    }
+}
+
+impl Opening {
+    /// The application's data in a payload; none in the one that begins the stream.
+    fn apply(&mut self, data: Bytes) -> Result<Option<Bytes>, weft_e2e::Error> {
+        match self {
+            Self::Plain => Ok(Some(data)),
+            Self::Begin(session) => {
+                let header = Header::try_from(&data[..])?;
+                *self = Self::On(Box::new(Opener::new(&session.rx, &header)));
+                Ok(None)
+            }
+            Self::On(opener) => opener.open(&data).map(|opened| Some(opened.plaintext)),
+        }
+    }
+}
+
+/// Socket to circuit.
+async fn read_tcp(end: &LocalEnd, socket: OwnedReadHalf, mut sealing: Sealing) {
+    if !sealing.begin(end).await {
+        return;
+    }
+    while end.writable().await {
+        if socket.readable().await.is_err() {
+            return end.abort();
+        }
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let buffer = scratch.get_mut(..PAYLOAD_SIZE).unwrap_or_default();
+            let count = socket.try_read(buffer)?;
+            let data = buffer.get(..count).unwrap_or_default();
+            let sealed = if data.is_empty() { Ok(Bytes::new()) } else { sealing.apply(data) };
+            sealed.map_err(io::Error::other)
+        });
+        match read {
+            Ok(data) if data.is_empty() => return end.finish(),
+            // The direction may have ended since there was room.
+            Ok(data) => {
+                if end.write(data).is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(problem) => {
+                tracing::debug!(?end, %problem, "reading an application socket failed");
+                return end.abort();
+            }
+        }
+    }
+}
+
+/// Circuit to socket, until the circuit is closed.
+async fn deliver_tcp(end: &LocalEnd, mut socket: OwnedWriteHalf, mut opening: Opening) {
+    let mut open = true;
+    loop {
+        match end.read().await {
+            Delivery::Data { data, .. } if open => {
+                let written = match opening.apply(data) {
+                    Ok(None) => continue,
+                    Ok(Some(data)) => socket.write_all(&data).await,
+                    Err(problem) => Err(io::Error::other(problem)),
+                };
+                if let Err(problem) = written {
+                    tracing::debug!(?end, %problem, "writing to an application socket failed");
+                    end.delivery_failed();
+                    open = false;
+                }
+            }
+            Delivery::Data { .. } => {}
+            Delivery::Fin { .. } => {
+                if socket.shutdown().await.is_err() {
+                    end.close();
+                }
+            }
+            Delivery::Closed(_) => return,
+        }
+    }
+}
+
+/// Carries datagrams between an end and a connected UDP socket until it is idle or closed.
+pub(crate) async fn carry_udp(end: Arc<LocalEnd>, socket: UdpSocket, crypto: Option<Crypto>) {
+    let active = Activity::default();
+    let (sealing, opening) = directions(crypto);
+    let reading = read_udp(&end, &socket, sealing, &active);
+    let delivering = deliver_udp(&end, &socket, opening, &active);
+    let idling = active.idle(UDP_IDLE);
+    tokio::select! {
+        () = reading => {}
+        () = delivering => return,
+        () = idling => {}
+    }
+    end.close();
+    // What is closed here is told to the peer by the end itself.
+    while !matches!(end.read().await, Delivery::Closed(_)) {}
+}
+
+async fn read_udp(end: &LocalEnd, socket: &UdpSocket, mut sealing: Sealing, active: &Activity) {
+    if !sealing.begin(end).await {
+        return;
+    }
+    while end.writable().await {
+        if socket.readable().await.is_err() {
+            return;
+        }
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let count = socket.try_recv(scratch)?;
+            let data = scratch.get(..count).unwrap_or_default();
+            sealing.apply(data).map_err(io::Error::other)
+        });
+        match read {
+            Ok(data) => {
+                active.note();
+                if end.write(data).is_err() {
+                    return;
+                }
+            }
+            // A refused datagram of before shows here; the conversation goes on.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused
+                ) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+async fn deliver_udp(end: &LocalEnd, socket: &UdpSocket, mut opening: Opening, active: &Activity) {
+    loop {
+        match end.read().await {
+            Delivery::Data { data, .. } => {
+                active.note();
+                match opening.apply(data) {
+                    // Datagrams may be lost; one that cannot be sent is.
+                    Ok(Some(data)) => drop(socket.send(&data).await),
+                    Ok(None) => {}
+                    Err(_) => end.delivery_failed(),
+                }
+            }
+            Delivery::Fin { .. } => end.close(),
+            Delivery::Closed(_) => return,
+        }
+    }
+}
+
+/// When something happened last.
+#[derive(Default)]
+struct Activity {
+    happened: AtomicBool,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Activity {
+    fn note(&self) {
+        self.happened.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns once nothing happened for so long.
+    async fn idle(&self, limit: Duration) {
+        loop {
+            tokio::time::sleep(limit / 4).await;
+            let mut last = self.last.lock();
+            let now = Instant::now();
+            if self.happened.swap(false, Ordering::Relaxed) || last.is_none() {
+                *last = Some(now);
+            } else if last.is_some_and(|last| now - last >= limit) {
+                return;
+            }
+        }
+    }
+}

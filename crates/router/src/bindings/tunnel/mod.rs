@@ -1,0 +1,227 @@
+//! The tunneler in `host` mode: the router itself hosts the services its identity may bind, and
+//! dials what their configs say.
+//!
+//! ```text
+//!  access: services that may be hosted -> config -> terminators (control)
+//!  route with binding `tunnel` -> host of that terminator -> application's address
+//! ```
+
+mod address;
+mod config;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use weft_e2e::{KeyPair, PublicKey};
+use weft_wire::edge::header;
+use weft_xgress::Options;
+
+use self::{address::AppData, config::HostConfig};
+use super::{
+    socket::Crypto,
+    transport::{self, Connected},
+};
+use crate::{
+    forwarder::{Circuit, Forwarder},
+    seam::{
+        Access, Control, Egress, Host, HostedService, PeerData, RouteErrorCode, RouteFailure,
+        TerminatorRequest,
+    },
+};
+
+/// What the router itself hosts.
+pub(crate) struct TunnelBinding {
+    forwarder: Arc<Forwarder>,
+    control: Arc<dyn Control>,
+    access: Arc<dyn Access>,
+    options: Options,
+    /// By terminator id.
+    hosted: Mutex<HashMap<String, Arc<Hosted>>>,
+}
+
+/// One terminator of a service.
+struct Hosted {
+    service: HostedService,
+    /// Which of the service's terminators.
+    index: usize,
+    config: HostConfig,
+    over: CancellationToken,
+}
+
+impl TunnelBinding {
+    pub(crate) fn new(
+        forwarder: Arc<Forwarder>,
+        control: Arc<dyn Control>,
+        access: Arc<dyn Access>,
+        options: Options,
+    ) -> Arc<Self> {
+        Arc::new(Self { forwarder, control, access, options, hosted: Mutex::default() })
+    }
+
+    /// Hosts what may be hosted, until cancelled.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut services = self.access.hosted_services();
+        loop {
+            let wanted = tokio::select! {
+                () = stop.cancelled() => break,
+                wanted = services.next() => wanted,
+            };
+            let Some(wanted) = wanted else { break };
+            self.host(&wanted);
+        }
+    }
+
+    /// Whether a terminator is hosted here.
+    pub(crate) fn hosts(&self, terminator: &str) -> bool {
+        self.hosted.lock().contains_key(terminator)
+    }
+
+    /// Makes what is hosted what is wanted: terminators whose service and config stay the same
+    /// stay, others come and go.
+    fn host(self: &Arc<Self>, wanted: &[HostedService]) {
+        let wanted: Vec<Hosted> = wanted.iter().flat_map(terminators_of).collect();
+        let mut removed = Vec::new();
+        let mut hosted = self.hosted.lock();
+        hosted.retain(|id, known| {
+            let stays = wanted.iter().any(|wanted| wanted.same_as(known));
+            if !stays {
+                known.over.cancel();
+                removed.push(id.clone());
+            }
+            stays
+        });
+        let known: HashSet<(String, usize)> =
+            hosted.values().map(|known| (known.service.id.clone(), known.index)).collect();
+        for terminator in wanted {
+            if known.contains(&(terminator.service.id.clone(), terminator.index)) {
+                continue;
+            }
+            let id = Uuid::new_v4().to_string();
+            let terminator = Arc::new(terminator);
+            hosted.insert(id.clone(), Arc::clone(&terminator));
+            let this = Arc::clone(self);
+            tokio::spawn(async move { this.establish(id, terminator).await });
+        }
+        drop(hosted);
+        if !removed.is_empty() {
+            self.control.remove_terminators(removed);
+        }
+    }
+
+    async fn establish(&self, id: String, terminator: Arc<Hosted>) {
+        let service = &terminator.service;
+        let request = TerminatorRequest {
+            id: id.clone(),
+            host: Host::Tunnel { service: service.id.clone() },
+            instance: terminator.config.instance(service),
+            instance_secret: Bytes::new(),
+            peer_data: PeerData::new(),
+            cost: terminator.config.cost(service),
+            precedence: terminator.config.precedence(service),
+        };
+        let made = tokio::select! {
+            made = self.control.create_terminator(request) => made,
+            () = terminator.over.cancelled() => return,
+        };
+        match made {
+            Ok(()) => {
+                tracing::info!(service = %service.name, terminator = %id, "hosting a service")
+            }
+            Err(refusal) => {
+                tracing::warn!(service = %service.name, %refusal, "a service cannot be hosted");
+                // Not tried again before the service, its config or the policies change.
+                self.hosted.lock().remove(&id);
+            }
+        }
+    }
+
+    /// Dials the application of a terminator and registers the end of the circuit.
+    pub(crate) async fn dial(
+        &self,
+        circuit: &Arc<Circuit>,
+        egress: &Egress,
+        timeout: Duration,
+    ) -> Result<PeerData, RouteFailure> {
+        let terminator = self.hosted.lock().get(&egress.destination).cloned();
+        let terminator = terminator.ok_or_else(|| RouteFailure {
+            code: RouteErrorCode::InvalidTerminator,
+            message: format!("terminator {} is not hosted here", egress.destination),
+        })?;
+        let data = egress.peer_data.get(&header::APP_DATA.cast_unsigned());
+        let app_data = AppData::parse(data.map_or(&[][..], |data| &data[..]))?;
+        let target = terminator.config.target(&app_data)?;
+        let (crypto, key) = self.encryption(&terminator, egress)?;
+        let timeout = timeout.min(terminator.config.connect_timeout);
+        let connected = match target.protocol {
+            config::Protocol::Tcp => {
+                let stream = transport::connect_tcp(&target.host, target.port, timeout).await?;
+                Connected::Tcp(stream)
+            }
+            config::Protocol::Udp => {
+                let socket = transport::connect_udp(&target.host, target.port, timeout).await?;
+                Connected::Udp(socket)
+            }
+        };
+        let mut peer_data = connected.peer_data();
+        if let Some(key) = key {
+            peer_data
+                .insert(header::PUBLIC_KEY.cast_unsigned(), Bytes::copy_from_slice(key.as_bytes()));
+        }
+        transport::attach(&self.forwarder, circuit, egress, connected, &self.options, crypto);
+        Ok(peer_data)
+    }
+
+    /// Keys for the connection, if the dialer brought one; a fresh pair each time.
+    fn encryption(
+        &self,
+        terminator: &Hosted,
+        egress: &Egress,
+    ) -> Result<(Option<Crypto>, Option<PublicKey>), RouteFailure> {
+        let refused = |message: String| RouteFailure { code: RouteErrorCode::Generic, message };
+        let Some(dialer) = egress.peer_data.get(&header::PUBLIC_KEY.cast_unsigned()) else {
+            if terminator.service.encryption_required {
+                return Err(refused("the service is encrypted, but the dialer sent no key".into()));
+            }
+            return Ok((None, None));
+        };
+        let dialer =
+            PublicKey::try_from(&dialer[..]).map_err(|error| refused(error.to_string()))?;
+        let pair = KeyPair::generate(&mut rand::rng());
+        let session = pair.server_session(&dialer).map_err(|error| refused(error.to_string()))?;
+        Ok((Some(Crypto::new(session)), Some(pair.public_key())))
+    }
+}
+
+impl Hosted {
+    fn same_as(&self, other: &Self) -> bool {
+        self.index == other.index && self.service == other.service && self.config == other.config
+    }
+}
+
+/// The terminators that a service's configs ask for. A config that makes no sense hosts nothing.
+fn terminators_of(service: &HostedService) -> Vec<Hosted> {
+    match config::read(service) {
+        Ok(configs) => configs
+            .into_iter()
+            .enumerate()
+            .map(|(index, config)| Hosted {
+                service: service.clone(),
+                index,
+                config,
+                over: CancellationToken::new(),
+            })
+            .collect(),
+        Err(problem) => {
+            tracing::warn!(service = %service.name, problem, "a service is not hosted: its config");
+            Vec::new()
+        }
+    }
+}

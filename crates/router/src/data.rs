@@ -1,0 +1,310 @@
+//! The data half of the router, put together: forwarder and bindings behind [`seam::Data`].
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use weft_channel::{
+    AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, RegisterError, Registration,
+    TlsSource,
+};
+use weft_config::{XgressOptions, router::ForwarderConfig};
+use weft_limits::Budget;
+use weft_wire::{VersionInfo, hello::alpn};
+use weft_xgress::{Options, WindowKind};
+
+use crate::{
+    bindings::{
+        edge::{EdgeBinding, EdgeGate, EdgeOptions},
+        transport,
+        tunnel::TunnelBinding,
+    },
+    forwarder::{Forwarder, ReportIntervals, Timers},
+    seam::{self, Access, Control, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
+};
+
+/// The window of every end, bytes. Enough for a fast local network; it bounds what a reader that
+/// has stopped can make this router hold.
+const WINDOW: u64 = 512 * 1024;
+/// What an end has unacknowledged and what its peer reports as unread stay below this together.
+const OUTSTANDING: u64 = 2 * WINDOW;
+/// Part of the memory of the process that circuits may use.
+const BUDGET_SHARE: u64 = 4;
+/// Used where the memory of the machine is not known.
+const FALLBACK_MEMORY: u64 = 4 << 30;
+
+/// How the data half behaves.
+#[derive(Clone, Debug)]
+pub struct DataOptions {
+    /// What the router calls itself.
+    pub router_id: String,
+    /// What it says it is.
+    pub version: VersionInfo,
+    /// Flow control of circuits that end here.
+    pub xgress: XgressOptions,
+    /// Reports, idle circuits, dialing.
+    pub forwarder: ForwarderConfig,
+    /// Whether the router hosts services itself.
+    pub tunnel: bool,
+    /// SDK connections are read and written here.
+    pub data_runtime: tokio::runtime::Handle,
+    /// Everything else happens here.
+    pub control_runtime: tokio::runtime::Handle,
+}
+
+/// The data half of a router.
+pub struct DataHalf {
+    this: Weak<Self>,
+    forwarder: Arc<Forwarder>,
+    edge: Arc<EdgeBinding>,
+    tunnel: Arc<TunnelBinding>,
+    options: DataOptions,
+    end: Options,
+    dials: tokio::sync::Semaphore,
+    listening: Mutex<Vec<Registration>>,
+    stop: CancellationToken,
+}
+
+impl DataHalf {
+    /// Starts without listening anywhere.
+    pub fn start(
+        options: DataOptions,
+        control: Arc<dyn Control>,
+        access: Arc<dyn Access>,
+    ) -> Arc<Self> {
+        let timers = Timers::start(&options.data_runtime);
+        let budget = Budget::new(memory() / BUDGET_SHARE);
+        let forwarder = Forwarder::new(Arc::clone(&control), timers, budget);
+        let end = end_options(&options.xgress);
+        let edge = EdgeBinding::new(
+            Arc::clone(&forwarder),
+            Arc::clone(&control),
+            Arc::clone(&access),
+            EdgeOptions {
+                router_id: options.router_id.clone(),
+                version: options.version.clone(),
+                end: end.clone(),
+                circuit_timeout: options.xgress.get_circuit_timeout,
+                data_runtime: options.data_runtime.clone(),
+                control_runtime: options.control_runtime.clone(),
+            },
+        );
+        let tunnel = TunnelBinding::new(Arc::clone(&forwarder), control, access, end.clone());
+        let dials = tokio::sync::Semaphore::new(options.forwarder.xgress_dial_queue as usize);
+        let stop = CancellationToken::new();
+        let half = Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            forwarder,
+            edge,
+            tunnel,
+            options,
+            end,
+            dials,
+            listening: Mutex::default(),
+            stop,
+        });
+        half.run();
+        half
+    }
+
+    fn run(&self) {
+        let runtime = &self.options.control_runtime;
+        runtime.spawn(Arc::clone(&self.edge).watch(self.stop.clone()));
+        let forwarder = &self.options.forwarder;
+        let intervals = ReportIntervals {
+            faults: forwarder.fault_tx_interval.unwrap_or_default(),
+            idle: forwarder.idle_tx_interval.unwrap_or_default(),
+            idle_after: forwarder.idle_circuit_timeout,
+        };
+        runtime.spawn(Arc::clone(&self.forwarder).report(intervals, self.stop.clone()));
+        if self.options.tunnel {
+            runtime.spawn(Arc::clone(&self.tunnel).run(self.stop.clone()));
+        }
+    }
+
+    /// Listens for SDKs on `bind` (`host:port`; port 0 takes a free one).
+    ///
+    /// # Errors
+    /// When the address cannot be listened on, or is taken by another protocol.
+    pub async fn listen_edge(
+        &self,
+        listeners: &Listeners,
+        bind: &str,
+        tls: TlsSource,
+    ) -> Result<SocketAddr, RegisterError> {
+        let gate = EdgeGate(Arc::clone(&self.edge));
+        let acceptor = Arc::new(ChannelAcceptor::new(gate, AcceptOptions::default()));
+        // Go SDKs offer no protocol at all.
+        let protocols = [alpn::EDGE, ""];
+        let limits = ListenerLimits::default();
+        let registration = listeners.listen(bind, limits, &protocols, tls, acceptor).await?;
+        let address = registration.local_addr();
+        self.listening.lock().push(registration);
+        Ok(address)
+    }
+
+    /// Stops listening, closes SDK connections and ends what runs in the background.
+    pub fn shutdown(&self) {
+        self.listening.lock().clear();
+        self.edge.close_all("the router is shutting down");
+        self.stop.cancel();
+    }
+
+    /// How many circuits and ends of circuits there are.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        self.forwarder.counts()
+    }
+
+    /// Bytes that circuits buffer here.
+    #[must_use]
+    pub fn budget_used(&self) -> u64 {
+        self.forwarder.budget().used()
+    }
+
+    /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
+    async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
+        let circuit = self.forwarder.circuit_or_new(&command.circuit, &command.controller);
+        let mut peer_data = PeerData::new();
+        let mut dialed = None;
+        if let Some(egress) = &command.egress
+            && self.forwarder.destination(&egress.address).is_none()
+        {
+            let _turn = self.dials.try_acquire().map_err(|_| RouteFailure {
+                code: RouteErrorCode::ResourcesUnavailable,
+                message: "too many circuits are being dialed here".to_owned(),
+            })?;
+            tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
+            let (forwarder, timeout) = (&self.forwarder, command.timeout);
+            let made = match egress.binding.as_str() {
+                "edge" => self.edge.dial(&circuit, egress, timeout).await,
+                "tunnel" => self.tunnel.dial(&circuit, egress, timeout).await,
+                "transport" | "transport_udp" | "udp" => {
+                    transport::dial(forwarder, &circuit, egress, timeout, &self.end).await
+                }
+                other => Err(transport::misconfigured(format!("no dialer for binding {other}"))),
+            };
+            match made {
+                Ok(made) => {
+                    peer_data = made;
+                    dialed = Some(egress.address.clone());
+                }
+                Err(failure) => {
+                    self.forwarder.forget_unrouted(&circuit);
+                    return Err(failure);
+                }
+            }
+        }
+        if let Err(failure) = self.forwarder.route(&circuit, &command.forwards) {
+            if let Some(address) = dialed {
+                self.forwarder.give_up(&address);
+            }
+            self.forwarder.forget_unrouted(&circuit);
+            return Err(failure);
+        }
+        Ok(peer_data)
+    }
+}
+
+impl seam::Data for DataHalf {
+    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
+        let this = self.this.clone();
+        // Applications' sockets are read and written where circuits are.
+        let runtime = self.options.data_runtime.clone();
+        async move {
+            let gone = || RouteFailure {
+                code: RouteErrorCode::Generic,
+                message: "the router is shutting down".to_owned(),
+            };
+            let this = this.upgrade().ok_or_else(gone)?;
+            let setting_up = runtime.spawn(async move { this.set_up(command).await });
+            setting_up.await.unwrap_or_else(|_| Err(gone()))
+        }
+        .boxed()
+    }
+
+    fn unroute(&self, circuit: &str, now: bool) {
+        if now {
+            return self.forwarder.unroute(circuit);
+        }
+        let (forwarder, circuit) = (Arc::clone(&self.forwarder), circuit.to_owned());
+        let (stop, quiet) = (self.stop.clone(), self.options.forwarder.xgress_close_check_interval);
+        self.options.control_runtime.spawn(async move {
+            let quiet = quiet.max(Duration::from_millis(10));
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(quiet) => {}
+                }
+                if forwarder.unroute_if_quiet(&circuit, quiet) {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn vouches(&self, binding: &str, terminator: &str) -> bool {
+        match binding {
+            "edge" => self.edge.hosts(terminator),
+            "tunnel" => self.tunnel.hosts(terminator),
+            // An address can always be tried.
+            "transport" | "transport_udp" | "udp" => true,
+            _ => false,
+        }
+    }
+
+    fn circuits_of(&self, controller: &seam::ControllerId) -> Vec<String> {
+        self.forwarder.circuits_of(controller)
+    }
+
+    fn open_session_tokens(&self) -> Vec<String> {
+        self.edge.open_session_tokens()
+    }
+}
+
+impl std::fmt::Debug for DataHalf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DataHalf").field("forwarder", &self.forwarder).finish_non_exhaustive()
+    }
+}
+
+/// Ends of circuits as the configuration wants them, within what bounds the memory of a stalled
+/// reader.
+fn end_options(xgress: &XgressOptions) -> Options {
+    let max = u64::from(xgress.tx_portal_max_size).min(OUTSTANDING);
+    Options {
+        tx_start_size: u64::from(xgress.tx_portal_start_size),
+        tx_min_size: u64::from(xgress.tx_portal_min_size),
+        tx_max_size: max,
+        rx_buffer_size: u64::from(xgress.rx_buffer_size),
+        retx_start: xgress.retx_start,
+        retx_add: xgress.retx_add,
+        retx_max: xgress.retx_max,
+        max_close_wait: xgress.max_close_wait,
+        circuit_start_timeout: xgress.circuit_start_timeout,
+        window: WindowKind::Fixed(WINDOW.min(max)),
+        datagrams: false,
+        in_process: false,
+    }
+}
+
+/// Bytes of memory this process may use: the limit of its control group, else the machine's.
+fn memory() -> u64 {
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = group.and_then(|text| text.trim().parse::<u64>().ok());
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+        Some(kib * 1024)
+    });
+    match (group, machine) {
+        (Some(group), Some(machine)) => group.min(machine),
+        (Some(known), None) | (None, Some(known)) => known,
+        (None, None) => FALLBACK_MEMORY,
+    }
+}

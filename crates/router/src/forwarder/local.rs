@@ -1,0 +1,624 @@
+//! An end of a circuit that lives on this router: behind it an application socket, or an SDK
+//! connection without flow control of its own.
+//!
+//! ```text
+//!  application -> write -> End -> pull_fabric (SDK connection) or exchange (end on this router)
+//!  application <- read  <- End <- on_segment, on_ack
+//! ```
+//!
+//! One lock, held for some instructions and never with another. Whoever changes the end finds out
+//! under the lock what follows (somebody to wake, something to send) and does it after.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use weft_wire::{
+    Message,
+    edge::{Data, StateClosed, data_flags},
+    payload::payload_header,
+};
+use weft_xgress::{AckList, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Segment};
+
+use super::{
+    Destination, Forwarder,
+    circuit::{Cached, Circuit},
+    outlet::{FlowRef, Outlet},
+};
+use crate::seam;
+
+/// What an SDK may have waiting for one connection before its reading stops.
+const BACKLOG_LIMIT: usize = 1 << 20;
+/// Below this it is read again.
+const BACKLOG_RESUME: usize = BACKLOG_LIMIT / 2;
+/// Segments moved at once between two ends of this router.
+const EXCHANGE_BATCH: usize = 16;
+
+/// What stands behind an end.
+#[derive(Debug)]
+pub(crate) enum App {
+    /// A task that reads and writes a socket.
+    Socket {
+        /// There may be something to read.
+        readable: Notify,
+        /// There may be room to write.
+        writable: Notify,
+    },
+    /// An SDK connection without flow control of its own.
+    Sdk {
+        /// Where its data goes.
+        outlet: Arc<Outlet>,
+        /// The name of the connection.
+        conn_id: u32,
+        /// Told when the connection is over, and when it stops or starts being over its backlog.
+        owner: Weak<dyn ConnOwner>,
+    },
+}
+
+impl App {
+    /// A socket.
+    pub(crate) fn socket() -> Self {
+        Self::Socket { readable: Notify::new(), writable: Notify::new() }
+    }
+}
+
+/// The SDK connection that holds an end.
+pub(crate) trait ConnOwner: Send + Sync + std::fmt::Debug {
+    /// The circuit of this connection id is over.
+    fn conn_closed(&self, conn_id: u32);
+    /// A connection id went over its backlog (`true`), or came back (`false`).
+    fn backlog(&self, over: bool);
+}
+
+/// An end of a circuit on this router.
+pub(crate) struct LocalEnd {
+    circuit: Arc<Circuit>,
+    address: Arc<str>,
+    role: Role,
+    app: App,
+    forwarder: Arc<Forwarder>,
+    this: Weak<Self>,
+    next: Cached,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    end: End,
+    /// Listed for acks and for payloads on the connection that it sends to.
+    listed_ack: bool,
+    listed_payload: bool,
+    /// Listed on the SDK connection that it delivers to.
+    listed_app: bool,
+    /// What the SDK sent and the end has no room for yet.
+    backlog: VecDeque<FromSdk>,
+    backlog_bytes: usize,
+    over: bool,
+    armed: Option<Instant>,
+    finished: bool,
+    /// The SDK closed the connection itself: it is told nothing more.
+    quiet: bool,
+}
+
+/// Something an SDK sent.
+enum FromSdk {
+    Data { headers: Vec<(u8, Bytes)>, data: Bytes },
+    Fin,
+    Close,
+}
+
+impl FromSdk {
+    fn cost(&self) -> usize {
+        match self {
+            Self::Data { data, .. } => data.len() + ITEM_COST,
+            Self::Fin | Self::Close => ITEM_COST,
+        }
+    }
+}
+
+/// What follows from a change.
+#[derive(Default)]
+struct Follows {
+    list_ack: bool,
+    list_payload: bool,
+    exchange: bool,
+    list_app: bool,
+    wake_reader: bool,
+    wake_writer: bool,
+    backlog: Option<bool>,
+    finish: Option<CloseReason>,
+    arm: Option<Instant>,
+}
+
+/// Segments and an ack on their way to the other end on this router.
+#[derive(Default)]
+struct Parcel {
+    segments: Vec<Segment>,
+    ack: Option<AckList>,
+}
+
+impl LocalEnd {
+    /// An end of `circuit`, registered under `address` and begun.
+    pub(crate) fn start(
+        forwarder: &Arc<Forwarder>,
+        circuit: Arc<Circuit>,
+        address: &str,
+        role: Role,
+        options: &Options,
+        app: App,
+    ) -> Arc<Self> {
+        let end = End::new(role, options, forwarder.budget(), Instant::now());
+        let local = Arc::new_cyclic(|this| Self {
+            circuit,
+            address: address.into(),
+            role,
+            app,
+            forwarder: Arc::clone(forwarder),
+            this: this.clone(),
+            next: Cached::default(),
+            inner: Mutex::new(Inner {
+                end,
+                listed_ack: false,
+                listed_payload: false,
+                listed_app: false,
+                backlog: VecDeque::new(),
+                backlog_bytes: 0,
+                over: false,
+                armed: None,
+                finished: false,
+                quiet: false,
+            }),
+        });
+        forwarder.register(address, Destination::Local(Arc::clone(&local)));
+        local
+    }
+
+    /// Sends what the end has to say at first. Called once the route stands.
+    pub(crate) fn begin(&self) {
+        self.change(|_, _| {});
+    }
+
+    pub(crate) fn circuit(&self) -> &Arc<Circuit> {
+        &self.circuit
+    }
+
+    fn role(&self) -> seam::End {
+        match self.role {
+            Role::Initiator => seam::End::Initiator,
+            Role::Terminator => seam::End::Terminator,
+        }
+    }
+
+    // For sockets.
+
+    /// Waits until data can be written; false once the direction or the circuit has ended.
+    pub(crate) async fn writable(&self) -> bool {
+        let App::Socket { writable, .. } = &self.app else { return false };
+        loop {
+            let woken = writable.notified();
+            {
+                let inner = self.inner.lock();
+                if inner.end.can_write() {
+                    return true;
+                }
+                if inner.end.is_sending_over() {
+                    return false;
+                }
+            }
+            woken.await;
+        }
+    }
+
+    /// Takes one payload from the application; there must be room.
+    pub(crate) fn write(&self, data: Bytes) -> Result<(), weft_xgress::WriteError> {
+        self.circuit.touch();
+        self.change(|inner, _| inner.end.write(data))
+    }
+
+    /// The application writes no more.
+    pub(crate) fn finish(&self) {
+        self.change(|inner, now| inner.end.finish(now));
+    }
+
+    /// Waits for what the application gets next.
+    pub(crate) async fn read(&self) -> Delivery {
+        let App::Socket { readable, .. } = &self.app else {
+            return Delivery::Closed(CloseReason::Aborted);
+        };
+        loop {
+            let woken = readable.notified();
+            if let Some(delivery) = self.change(|inner, _| inner.end.read()) {
+                return delivery;
+            }
+            woken.await;
+        }
+    }
+
+    /// The application takes no more data.
+    pub(crate) fn delivery_failed(&self) {
+        self.change(|inner, now| inner.end.delivery_failed(now));
+    }
+
+    /// The application is gone; what it wrote is still sent.
+    pub(crate) fn close(&self) {
+        self.change(|inner, now| inner.end.close(now));
+    }
+
+    /// Gives up at once.
+    pub(crate) fn abort(&self) {
+        self.change(|inner, _| {
+            inner.backlog.clear();
+            inner.backlog_bytes = 0;
+            inner.end.abort();
+        });
+    }
+
+    /// Gives up at once; an SDK that never knew of the connection is told nothing.
+    pub(crate) fn abort_quietly(&self) {
+        self.inner.lock().quiet = true;
+        self.abort();
+    }
+
+    // For SDK connections.
+
+    /// Takes a data message of the SDK; what has no room waits.
+    pub(crate) fn sdk_data(&self, data: Data) {
+        self.circuit.touch();
+        let fin = data.is_fin();
+        let mut headers = Vec::new();
+        if data.flags != 0 {
+            headers.push((payload_header::EDGE_FLAGS, edge_flags(data.flags)));
+        }
+        if let Some(uuid) = data.uuid {
+            headers.push((payload_header::UUID, uuid));
+        }
+        // A bare end of direction is said by the end itself.
+        let bare = fin && data.data.is_empty() && data.flags == data_flags::FIN;
+        self.change(|inner, now| {
+            if !bare {
+                inner.push(FromSdk::Data { headers, data: data.data });
+            }
+            if fin {
+                inner.push(FromSdk::Fin);
+            }
+            inner.drain_backlog(now);
+        });
+    }
+
+    /// The SDK closed the connection: what it sent before still goes out.
+    pub(crate) fn sdk_closed(&self) {
+        self.change(|inner, now| {
+            inner.quiet = true;
+            inner.push(FromSdk::Close);
+            inner.drain_backlog(now);
+        });
+    }
+
+    /// The next message for the SDK, on its connection's task.
+    pub(crate) fn pull_app(&self) -> Option<(Message, u64)> {
+        let App::Sdk { conn_id, owner, .. } = &self.app else { return None };
+        let delivery = self.change(|inner, _| {
+            let delivery = inner.end.read().filter(|_| !inner.quiet);
+            inner.listed_app = delivery.is_some();
+            delivery
+        })?;
+        let message = match delivery {
+            Delivery::Data { headers, data } => data_message(*conn_id, &headers, data, 0),
+            Delivery::Fin { headers } => {
+                data_message(*conn_id, &headers, Bytes::new(), data_flags::FIN)
+            }
+            Delivery::Closed(reason) => {
+                if let Some(owner) = owner.upgrade() {
+                    owner.conn_closed(*conn_id);
+                }
+                StateClosed::new(*conn_id, close_text(reason)).to_message()
+            }
+        };
+        let cost = (message.body.len() + ITEM_COST) as u64;
+        Some((message, cost))
+    }
+
+    // For the circuit.
+
+    /// Takes a payload.
+    pub(crate) fn on_segment(&self, segment: Segment) {
+        self.change(|inner, now| inner.end.on_segment(segment, now));
+    }
+
+    /// Takes an ack.
+    pub(crate) fn on_ack(&self, ack: &AckList) {
+        self.change(|inner, now| inner.end.on_ack(ack, now));
+    }
+
+    /// The next payload or ack for the SDK that this end sends to, on that connection's task.
+    pub(crate) fn pull_fabric(&self, class: Class, now: Instant) -> Option<(Message, u64)> {
+        let Some(Destination::Sdk(target)) = self.next() else { return None };
+        let (pulled, follows) = {
+            let mut inner = self.inner.lock();
+            let pulled = match class {
+                Class::Payload => {
+                    let segment = inner.end.poll_transmit(now);
+                    inner.listed_payload = segment.is_some();
+                    segment.map(|segment| {
+                        let cost = (segment.data.len() + ITEM_COST) as u64;
+                        (segment.into_message(&self.circuit.id), cost)
+                    })
+                }
+                Class::Ack => {
+                    let ack = inner.end.poll_ack();
+                    inner.listed_ack = ack.is_some();
+                    ack.map(|ack| {
+                        let cost = (ack.sequences.len() * 4 + ITEM_COST) as u64;
+                        (ack.into_message(&self.circuit.id), cost)
+                    })
+                }
+            };
+            let follows = self.follows(&mut inner);
+            (pulled, follows)
+        };
+        self.carry_out(follows, false);
+        let (mut message, cost) = pulled?;
+        target.address_to_sdk(&mut message);
+        Some((message, cost))
+    }
+
+    /// A deadline has come.
+    pub(crate) fn on_timer(&self, now: Instant) {
+        self.change(|inner, _| {
+            inner.armed = None;
+            if inner.end.deadline().is_some_and(|deadline| deadline <= now) {
+                inner.end.on_timeout(now);
+            }
+        });
+    }
+
+    /// The route is gone.
+    pub(crate) fn unrouted(&self) {
+        self.change(|inner, _| inner.end.unrouted());
+    }
+
+    fn next(&self) -> Option<Destination> {
+        self.next.get(|| self.forwarder.destination_of(&self.circuit, &self.address))
+    }
+
+    /// Changes the end, then does what follows.
+    fn change<R>(&self, change: impl FnOnce(&mut Inner, Instant) -> R) -> R {
+        let (result, follows) = {
+            let mut inner = self.inner.lock();
+            let result = change(&mut inner, Instant::now());
+            let follows = self.follows(&mut inner);
+            (result, follows)
+        };
+        self.carry_out(follows, true);
+        result
+    }
+
+    /// What follows from the state of the end; notes it as done.
+    fn follows(&self, inner: &mut Inner) -> Follows {
+        let mut follows = Follows::default();
+        if !inner.backlog.is_empty() {
+            inner.drain_backlog(Instant::now());
+        }
+        let over = match inner.over {
+            false => inner.backlog_bytes > BACKLOG_LIMIT,
+            true => inner.backlog_bytes > BACKLOG_RESUME,
+        };
+        if over != inner.over {
+            inner.over = over;
+            follows.backlog = Some(over);
+        }
+        let (ack, payload) = (inner.end.wants_ack(), inner.end.wants_transmit());
+        if ack || payload {
+            match self.next() {
+                Some(Destination::Sdk(_)) => {
+                    follows.list_ack = ack && !inner.listed_ack;
+                    follows.list_payload = payload && !inner.listed_payload;
+                    inner.listed_ack |= ack;
+                    inner.listed_payload |= payload;
+                }
+                Some(Destination::Local(_)) => follows.exchange = true,
+                None => {}
+            }
+        }
+        match &self.app {
+            App::Socket { .. } => {
+                follows.wake_reader = inner.end.wants_read();
+                follows.wake_writer = inner.end.can_write() || inner.end.is_sending_over();
+            }
+            App::Sdk { .. } => {
+                follows.list_app = inner.end.wants_read() && !inner.listed_app;
+                inner.listed_app |= follows.list_app;
+            }
+        }
+        if let Some(reason) = inner.end.closed()
+            && !inner.finished
+            && (!payload || self.next().is_none())
+        {
+            inner.finished = true;
+            follows.finish = Some(reason);
+        }
+        if let Some(deadline) = inner.end.deadline()
+            && inner.armed.is_none_or(|armed| deadline < armed)
+        {
+            inner.armed = Some(deadline);
+            follows.arm = Some(deadline);
+        }
+        follows
+    }
+
+    fn carry_out(&self, follows: Follows, may_exchange: bool) {
+        for (class, wanted) in
+            [(Class::Ack, follows.list_ack), (Class::Payload, follows.list_payload)]
+        {
+            if wanted
+                && let Some(Destination::Sdk(target)) = self.next()
+                && let Some(this) = self.this.upgrade()
+            {
+                target.outlet().list(class, FlowRef::Fabric(this));
+            }
+        }
+        match &self.app {
+            App::Socket { readable, writable } => {
+                if follows.wake_reader {
+                    readable.notify_one();
+                }
+                if follows.wake_writer {
+                    writable.notify_one();
+                }
+            }
+            App::Sdk { outlet, owner, .. } => {
+                if follows.list_app
+                    && let Some(this) = self.this.upgrade()
+                {
+                    outlet.list(Class::Payload, FlowRef::App(this));
+                }
+                if let Some(over) = follows.backlog
+                    && let Some(owner) = owner.upgrade()
+                {
+                    owner.backlog(over);
+                }
+            }
+        }
+        if let Some(at) = follows.arm {
+            self.forwarder.timers().arm(at, self.this.clone());
+        }
+        if follows.exchange
+            && may_exchange
+            && let Some(Destination::Local(peer)) = self.next()
+        {
+            exchange(self, &peer);
+        }
+        if let Some(reason) = follows.finish {
+            self.forwarder.end_finished(&self.circuit, reason, self.role());
+        }
+    }
+
+    /// Takes out what is ready for the other end on this router.
+    fn take_parcel(&self) -> Parcel {
+        let now = Instant::now();
+        let (parcel, follows) = {
+            let mut inner = self.inner.lock();
+            let mut parcel = Parcel { ack: inner.end.poll_ack(), ..Parcel::default() };
+            while parcel.segments.len() < EXCHANGE_BATCH {
+                let Some(segment) = inner.end.poll_transmit(now) else { break };
+                parcel.segments.push(segment);
+            }
+            let follows = self.follows(&mut inner);
+            (parcel, follows)
+        };
+        self.carry_out(follows, false);
+        parcel
+    }
+
+    fn deliver(&self, parcel: Parcel) {
+        let now = Instant::now();
+        let follows = {
+            let mut inner = self.inner.lock();
+            if let Some(ack) = &parcel.ack {
+                inner.end.on_ack(ack, now);
+            }
+            for segment in parcel.segments {
+                inner.end.on_segment(segment, now);
+            }
+            self.follows(&mut inner)
+        };
+        self.carry_out(follows, false);
+    }
+}
+
+/// Moves payloads and acks between two ends of this router until neither has any.
+fn exchange(one: &LocalEnd, other: &LocalEnd) {
+    let (mut from, mut to) = (one, other);
+    let mut quiet = 0;
+    while quiet < 2 {
+        let parcel = from.take_parcel();
+        if parcel.segments.is_empty() && parcel.ack.is_none() {
+            quiet += 1;
+        } else {
+            quiet = 0;
+            to.deliver(parcel);
+        }
+        std::mem::swap(&mut from, &mut to);
+    }
+}
+
+impl Inner {
+    fn push(&mut self, item: FromSdk) {
+        // After the circuit is closed nobody takes it any more.
+        if self.end.closed().is_none() {
+            self.backlog_bytes += item.cost();
+            self.backlog.push_back(item);
+        }
+    }
+
+    /// Gives the end what it has room for.
+    fn drain_backlog(&mut self, now: Instant) {
+        if self.end.closed().is_some() {
+            self.backlog.clear();
+            self.backlog_bytes = 0;
+            return;
+        }
+        while let Some(item) = self.backlog.pop_front() {
+            let cost = item.cost();
+            match item {
+                FromSdk::Data { headers, data } => {
+                    if !self.end.can_write() {
+                        // Either there is no room yet, or the direction has ended: then writing
+                        // says so and the rest is thrown away.
+                        if self.end.is_sending_over() {
+                            self.backlog_bytes -= cost;
+                            continue;
+                        }
+                        self.backlog.push_front(FromSdk::Data { headers, data });
+                        return;
+                    }
+                    // There is room: it is taken.
+                    let _ = self.end.write_with(headers, data);
+                }
+                FromSdk::Fin => self.end.finish(now),
+                FromSdk::Close => self.end.close(now),
+            }
+            self.backlog_bytes -= cost;
+        }
+    }
+}
+
+impl std::fmt::Debug for LocalEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalEnd")
+            .field("circuit", &self.circuit.id)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+fn edge_flags(flags: u32) -> Bytes {
+    Bytes::copy_from_slice(&flags.to_le_bytes())
+}
+
+/// A data message with the flags and the trace id that travelled in payload headers.
+fn data_message(conn_id: u32, headers: &[(u8, Bytes)], data: Bytes, more_flags: u32) -> Message {
+    let value = |key| headers.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| value);
+    let flags = value(payload_header::EDGE_FLAGS)
+        .and_then(|value| value.first_chunk())
+        .map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let uuid = value(payload_header::UUID).cloned();
+    Data { conn_id, flags: flags | more_flags, uuid, data }.to_message()
+}
+
+/// What an SDK is told when a circuit is over; never empty (protocol: sdk 6).
+fn close_text(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Finished | CloseReason::PeerClosed => "close called",
+        CloseReason::NotStarted => "the circuit was not started in time",
+        CloseReason::Unacknowledged => "the peer stopped acknowledging",
+        CloseReason::Unrouted => "xgress unrouted",
+        CloseReason::Aborted => "the circuit was aborted",
+        CloseReason::Protocol => "the peer broke the protocol",
+        CloseReason::Exhausted => "the circuit carried as many payloads as it can count",
+    }
+}

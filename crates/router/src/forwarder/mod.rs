@@ -1,0 +1,300 @@
+//! Circuits and destinations: what comes from an address goes where the circuit's route says.
+//!
+//! A route is commanded by a controller and applied whole or undone whole. An end registers under
+//! the address the controller gave it; whoever sends finds it by circuit and own address, once, and
+//! keeps it. Payloads themselves never come through this table.
+//!
+//! A path is a list of routers; this router knows its own part of it. Links to other routers are
+//! destinations like ends, but none exist yet, so a route over a link is refused.
+
+mod circuit;
+mod local;
+mod outlet;
+mod report;
+mod sdk;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Mutex, RwLock};
+use weft_limits::Budget;
+use weft_xgress::CloseReason;
+
+pub(crate) use circuit::{Circuit, Hop};
+pub(crate) use local::{App, ConnOwner, LocalEnd};
+pub(crate) use outlet::Outlet;
+pub(crate) use report::ReportIntervals;
+pub(crate) use sdk::SdkCircuit;
+pub(crate) use timers::Timers;
+
+use crate::seam::{Control, ControllerId, End, Forward, ForwardKind, RouteErrorCode, RouteFailure};
+
+/// Tables are split so that circuits that come and go do not wait for each other.
+const SHARDS: usize = 16;
+/// Payloads of a circuit that ended this short a time ago are no fault: they were on their way.
+const TOMBSTONE: Duration = Duration::from_secs(30);
+/// Most circuits that ended lately and are remembered.
+const MAX_TOMBSTONES: usize = 65_536;
+
+/// Where payloads go.
+#[derive(Clone, Debug)]
+pub(crate) enum Destination {
+    /// An end on this router.
+    Local(Arc<LocalEnd>),
+    /// An end at an SDK.
+    Sdk(Arc<SdkCircuit>),
+}
+
+impl Destination {
+    fn circuit(&self) -> &Arc<Circuit> {
+        match self {
+            Self::Local(end) => end.circuit(),
+            Self::Sdk(end) => end.circuit(),
+        }
+    }
+
+    fn unrouted(&self) {
+        match self {
+            Self::Local(end) => end.unrouted(),
+            Self::Sdk(end) => end.unrouted(),
+        }
+    }
+}
+
+type Shards<T> = [RwLock<HashMap<Arc<str>, T>>; SHARDS];
+
+/// The tables of this router.
+pub(crate) struct Forwarder {
+    circuits: Shards<Arc<Circuit>>,
+    destinations: Shards<Destination>,
+    /// Circuits that ended lately, and when.
+    tombstones: Mutex<HashMap<Arc<str>, Instant>>,
+    /// Circuits with payloads that had no way on, and who owns them.
+    faults: Mutex<HashMap<Arc<str>, Option<ControllerId>>>,
+    control: Arc<dyn Control>,
+    timers: Timers,
+    budget: Budget,
+}
+
+impl Forwarder {
+    pub(crate) fn new(control: Arc<dyn Control>, timers: Timers, budget: Budget) -> Arc<Self> {
+        Arc::new(Self {
+            circuits: Shards::default(),
+            destinations: Shards::default(),
+            tombstones: Mutex::default(),
+            faults: Mutex::default(),
+            control,
+            timers,
+            budget,
+        })
+    }
+
+    /// What all circuits together may buffer.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(crate) fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    /// The circuit of this id; made if it is not known.
+    pub(crate) fn circuit_or_new(&self, id: &str, owner: &ControllerId) -> Arc<Circuit> {
+        let mut shard = shard(&self.circuits, id).write();
+        if let Some(known) = shard.get(id) {
+            return Arc::clone(known);
+        }
+        let circuit = Circuit::new(id, Arc::clone(owner));
+        shard.insert(Arc::clone(&circuit.id), Arc::clone(&circuit));
+        circuit
+    }
+
+    /// The circuit of this id.
+    pub(crate) fn circuit(&self, id: &str) -> Option<Arc<Circuit>> {
+        shard(&self.circuits, id).read().get(id).cloned()
+    }
+
+    /// Forgets a circuit for which a route could not be set up, if nothing else uses it.
+    pub(crate) fn forget_unrouted(&self, circuit: &Arc<Circuit>) {
+        if circuit.addresses().is_empty() {
+            let mut shard = shard(&self.circuits, &circuit.id).write();
+            if shard.get(&circuit.id).is_some_and(|known| Arc::ptr_eq(known, circuit)) {
+                shard.remove(&circuit.id);
+            }
+        }
+    }
+
+    /// An end can be sent to.
+    pub(crate) fn register(&self, address: &str, destination: Destination) {
+        shard(&self.destinations, address).write().insert(address.into(), destination);
+    }
+
+    /// The end of this address.
+    pub(crate) fn destination(&self, address: &str) -> Option<Destination> {
+        shard(&self.destinations, address).read().get(address).cloned()
+    }
+
+    /// The end that a circuit leads to from one of its addresses.
+    pub(crate) fn destination_of(&self, circuit: &Circuit, source: &str) -> Option<Destination> {
+        self.destination(&circuit.next(source)?)
+    }
+
+    /// Sets the hops of a route, all or none.
+    pub(crate) fn route(
+        &self,
+        circuit: &Circuit,
+        forwards: &[Forward],
+    ) -> Result<(), RouteFailure> {
+        for forward in forwards {
+            let known = || self.destination(&forward.destination).is_some();
+            let missing = match forward.kind {
+                ForwardKind::Start => None,
+                ForwardKind::End => (!known()).then_some((RouteErrorCode::Generic, "end")),
+                ForwardKind::Link => (!known()).then_some((RouteErrorCode::InvalidLink, "link")),
+            };
+            if let Some((code, what)) = missing {
+                let message = format!("there is no {what} with address {}", forward.destination);
+                return Err(RouteFailure { code, message });
+            }
+        }
+        let hops: Vec<Hop> = forwards
+            .iter()
+            .map(|forward| Hop {
+                source: forward.source.as_str().into(),
+                destination: forward.destination.as_str().into(),
+            })
+            .collect();
+        let before = circuit.set_hops(&hops);
+        if circuit.has_ended() {
+            // It was unrouted meanwhile.
+            circuit.restore_hops(before);
+            let message = "the circuit was unrouted while its route was set up".to_owned();
+            return Err(RouteFailure { code: RouteErrorCode::Generic, message });
+        }
+        circuit.touch();
+        Ok(())
+    }
+
+    /// Takes a circuit down: ends are told, the table forgets it.
+    pub(crate) fn unroute(&self, id: &str) {
+        let removed = shard(&self.circuits, id).write().remove(id);
+        let Some(circuit) = removed else { return };
+        circuit.end();
+        self.bury(&circuit.id);
+        for destination in self.take_destinations(&circuit) {
+            destination.unrouted();
+        }
+    }
+
+    /// Takes a circuit down once it is quiet: true if that is done.
+    pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> bool {
+        let Some(circuit) = self.circuit(id) else { return true };
+        let has_end = circuit.addresses().iter().any(|address| self.destination(address).is_some());
+        if has_end && circuit.idle() < quiet {
+            return false;
+        }
+        self.unroute(id);
+        true
+    }
+
+    /// An end on this router has nothing more to do. It stays until its circuit is unrouted: it
+    /// goes on acknowledging what comes late, so that the other end can finish too.
+    pub(crate) fn end_finished(&self, circuit: &Arc<Circuit>, reason: CloseReason, role: End) {
+        tracing::debug!(circuit = %circuit.id, ?reason, ?role, "an end of a circuit is closed");
+        if reason != CloseReason::Unrouted && !circuit.has_ended() {
+            self.control.circuit_ended(&circuit.owner, &circuit.id, role);
+        }
+    }
+
+    /// An SDK ended a circuit, or its connection is gone.
+    pub(crate) fn sdk_ended(&self, circuit: &Arc<Circuit>, address: &str, role: End) {
+        let Some(_) = self.take_destination(address) else { return };
+        for other in self.take_destinations(circuit) {
+            other.unrouted();
+        }
+        if !circuit.has_ended() {
+            self.control.circuit_ended(&circuit.owner, &circuit.id, role);
+        }
+    }
+
+    /// Circuits that this controller owns.
+    pub(crate) fn circuits_of(&self, controller: &str) -> Vec<String> {
+        let owned = |circuit: &Arc<Circuit>| &*circuit.owner == controller;
+        self.circuits
+            .iter()
+            .flat_map(|shard| {
+                let shard = shard.read();
+                let ids = shard.values().filter(|circuit| owned(circuit));
+                ids.map(|circuit| circuit.id.to_string()).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// How many circuits and ends there are.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let circuits = self.circuits.iter().map(|shard| shard.read().len()).sum();
+        let ends = self.destinations.iter().map(|shard| shard.read().len()).sum();
+        (circuits, ends)
+    }
+
+    /// An end that was registered is given up before its route stood.
+    pub(crate) fn withdraw(&self, address: &str) {
+        self.take_destination(address);
+    }
+
+    /// An end that was dialed for a route that could not be set up goes away.
+    pub(crate) fn give_up(&self, address: &str) {
+        match self.take_destination(address) {
+            Some(Destination::Local(end)) => end.abort(),
+            Some(Destination::Sdk(end)) => end.unrouted(),
+            None => {}
+        }
+    }
+
+    fn take_destination(&self, address: &str) -> Option<Destination> {
+        shard(&self.destinations, address).write().remove(address)
+    }
+
+    fn take_destinations(&self, circuit: &Arc<Circuit>) -> Vec<Destination> {
+        let addresses = circuit.addresses();
+        addresses
+            .iter()
+            .filter_map(|address| {
+                let mut shard = shard(&self.destinations, address).write();
+                // Another circuit's end can only be there under a name of this one by mistake of a
+                // controller; it stays.
+                let own = shard.get(address).is_some_and(|end| Arc::ptr_eq(end.circuit(), circuit));
+                if own { shard.remove(address) } else { None }
+            })
+            .collect()
+    }
+
+    fn bury(&self, id: &Arc<str>) {
+        let mut tombstones = self.tombstones.lock();
+        if tombstones.len() >= MAX_TOMBSTONES {
+            tombstones.retain(|_, at| at.elapsed() < TOMBSTONE);
+        }
+        if tombstones.len() < MAX_TOMBSTONES {
+            tombstones.insert(Arc::clone(id), Instant::now());
+        }
+    }
+}
+
+fn shard<'a, T>(shards: &'a Shards<T>, key: &str) -> &'a RwLock<HashMap<Arc<str>, T>> {
+    let hash = key.bytes().fold(0_usize, |hash, byte| hash.wrapping_mul(31) ^ usize::from(byte));
+    let [first, ..] = shards;
+    shards.get(hash % SHARDS).unwrap_or(first)
+}
+
+impl std::fmt::Debug for Forwarder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (circuits, ends) = self.counts();
+        f.debug_struct("Forwarder").field("circuits", &circuits).field("ends", &ends).finish()
+    }
+}

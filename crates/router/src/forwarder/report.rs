@@ -1,0 +1,95 @@
+//! What controllers are told of circuits now and then: those without a way on, those that are idle.
+//!
+//! A controller answers for circuits that it does not know by unrouting them: that is how leftovers
+//! of lost messages are cleaned up (protocol: data-plane 8.3 and 8.4).
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Circuit, Forwarder, TOMBSTONE};
+use crate::seam::ControllerId;
+
+/// Most circuits without a way on that are remembered for one report.
+const MAX_FAULTS: usize = 10_000;
+
+/// How often controllers are told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReportIntervals {
+    /// Of circuits without a way on; zero is never.
+    pub(crate) faults: Duration,
+    /// Of idle circuits; zero is never.
+    pub(crate) idle: Duration,
+    /// After how long a circuit counts as idle.
+    pub(crate) idle_after: Duration,
+}
+
+impl Forwarder {
+    /// A payload of this circuit has no way on.
+    pub(crate) fn no_way_on(&self, circuit: &Arc<Circuit>) {
+        let buried =
+            self.tombstones.lock().get(&circuit.id).is_some_and(|at| at.elapsed() < TOMBSTONE);
+        if buried {
+            return;
+        }
+        let mut faults = self.faults.lock();
+        if faults.len() < MAX_FAULTS {
+            faults.insert(Arc::clone(&circuit.id), Some(Arc::clone(&circuit.owner)));
+        }
+    }
+
+    /// Reports until cancelled.
+    pub(crate) async fn report(
+        self: Arc<Self>,
+        intervals: ReportIntervals,
+        stop: CancellationToken,
+    ) {
+        let mut faults = ticker(intervals.faults);
+        let mut idle = ticker(intervals.idle);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = faults.tick(), if !intervals.faults.is_zero() => self.report_faults(),
+                _ = idle.tick(), if !intervals.idle.is_zero() => {
+                    self.report_idle(intervals.idle_after);
+                }
+            }
+        }
+    }
+
+    pub(super) fn report_faults(&self) {
+        let faults = std::mem::take(&mut *self.faults.lock());
+        let mut by_owner: HashMap<Option<ControllerId>, Vec<String>> = HashMap::new();
+        for (circuit, owner) in faults {
+            by_owner.entry(owner).or_default().push(circuit.to_string());
+        }
+        for (owner, circuits) in by_owner {
+            self.control.forward_faults(owner.as_ref(), circuits);
+        }
+        self.tombstones.lock().retain(|_, at| at.elapsed() < TOMBSTONE);
+    }
+
+    pub(super) fn report_idle(&self, after: Duration) {
+        let mut by_owner: HashMap<ControllerId, Vec<(String, Duration)>> = HashMap::new();
+        for shard in &self.circuits {
+            for circuit in shard.read().values() {
+                let idle = circuit.idle();
+                if idle > after {
+                    let owned = by_owner.entry(Arc::clone(&circuit.owner)).or_default();
+                    owned.push((circuit.id.to_string(), idle));
+                }
+            }
+        }
+        for (owner, circuits) in by_owner {
+            self.control.idle_circuits(&owner, circuits);
+        }
+    }
+}
+
+/// An interval whose first tick comes after the first period.
+fn ticker(period: Duration) -> tokio::time::Interval {
+    let period = period.max(Duration::from_millis(1));
+    let mut ticker = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+    ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticker
+}

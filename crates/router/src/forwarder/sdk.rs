@@ -1,0 +1,256 @@
+//! The end of a circuit whose flow control lies with an SDK: this router only forwards.
+//!
+//! ```text
+//!  other end -> push -> TransitQueue -> pull (SDK connection's task) -> SDK
+//!  SDK -> forward -> other end
+//! ```
+//!
+//! What is queued for the SDK is bounded by its connection's budget; what exceeds it is dropped
+//! and sent again by the other end (protocol: sdk 13, data-plane 10).
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use weft_wire::{
+    Message,
+    edge::{StateClosed, header},
+    payload::{self, NOT_FORWARDED, View},
+};
+use weft_xgress::{AckList, Class, ITEM_COST, Segment, TransitQueue};
+
+use super::{
+    Destination, Forwarder,
+    circuit::{Cached, Circuit},
+    local::ConnOwner,
+    outlet::{FlowRef, Outlet},
+};
+use crate::seam;
+
+/// Headers that an SDK's message brings and that stay here.
+const STRIP: [i32; 4] = [header::CONN_ID, NOT_FORWARDED[0], NOT_FORWARDED[1], NOT_FORWARDED[2]];
+
+/// A circuit's end at an SDK with flow control of its own.
+pub(crate) struct SdkCircuit {
+    circuit: Arc<Circuit>,
+    address: Arc<str>,
+    role: seam::End,
+    conn_id: u32,
+    outlet: Arc<Outlet>,
+    owner: Weak<dyn ConnOwner>,
+    forwarder: Arc<Forwarder>,
+    this: Weak<Self>,
+    next: Cached,
+    queue: Mutex<Queue>,
+}
+
+struct Queue {
+    frames: TransitQueue<Message>,
+    listed_ack: bool,
+    listed_payload: bool,
+    end: Ending,
+}
+
+/// How far the end of the circuit has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// It is up.
+    Not,
+    /// The SDK is told once what waits has gone.
+    Telling,
+    /// The SDK knows.
+    Told,
+}
+
+impl SdkCircuit {
+    /// Registers the end of `circuit` at the SDK under `address`.
+    pub(crate) fn start(
+        forwarder: &Arc<Forwarder>,
+        circuit: Arc<Circuit>,
+        address: &str,
+        role: seam::End,
+        conn_id: u32,
+        outlet: Arc<Outlet>,
+        owner: Weak<dyn ConnOwner>,
+    ) -> Arc<Self> {
+        let frames = TransitQueue::new(outlet.budget());
+        let this = Arc::new_cyclic(|this| Self {
+            circuit,
+            address: address.into(),
+            role,
+            conn_id,
+            outlet,
+            owner,
+            forwarder: Arc::clone(forwarder),
+            this: this.clone(),
+            next: Cached::default(),
+            queue: Mutex::new(Queue {
+                frames,
+                listed_ack: false,
+                listed_payload: false,
+                end: Ending::Not,
+            }),
+        });
+        forwarder.register(address, Destination::Sdk(Arc::clone(&this)));
+        this
+    }
+
+    pub(crate) fn circuit(&self) -> &Arc<Circuit> {
+        &self.circuit
+    }
+
+    /// The connection's name on the SDK's channel.
+    pub(crate) fn conn_id(&self) -> u32 {
+        self.conn_id
+    }
+
+    pub(crate) fn outlet(&self) -> &Arc<Outlet> {
+        &self.outlet
+    }
+
+    /// Makes a message of the circuit one of this SDK's connection.
+    pub(crate) fn address_to_sdk(&self, message: &mut Message) {
+        message.headers.set_u32(header::CONN_ID, self.conn_id);
+    }
+
+    /// A payload, ack or control message from the SDK goes on its way.
+    pub(crate) fn forward(&self, mut message: Message) {
+        if self.circuit.has_ended() {
+            return;
+        }
+        let next = self.next.get(|| self.forwarder.destination_of(&self.circuit, &self.address));
+        let Some(next) = next else {
+            self.forwarder.no_way_on(&self.circuit);
+            return;
+        };
+        self.circuit.touch();
+        match (message.content_type, next) {
+            (payload::content_type::PAYLOAD, Destination::Local(end)) => {
+                match Segment::from_message(&message) {
+                    Ok(segment) => end.on_segment(segment),
+                    Err(problem) => self.drop_bad(&problem),
+                }
+            }
+            (payload::content_type::ACK, Destination::Local(end)) => {
+                match AckList::from_message(&message) {
+                    Ok(ack) => end.on_ack(&ack),
+                    Err(problem) => self.drop_bad(&problem),
+                }
+            }
+            (_, Destination::Sdk(other)) => {
+                message.headers.remove_all(&STRIP);
+                other.push(message);
+            }
+            // Route tracing ends at an end of this router, which does not answer it.
+            (_, Destination::Local(_)) => {}
+        }
+    }
+
+    /// Queues a message of the circuit for the SDK.
+    pub(crate) fn push(&self, message: Message) {
+        let (length, class, sequence) = match View::of(&message) {
+            Ok(view) if message.content_type == payload::content_type::PAYLOAD => {
+                (message.body.len(), Class::Payload, view.sequence)
+            }
+            Ok(_) => (message.body.len(), Class::Ack, 0),
+            Err(problem) => return self.drop_bad(&problem),
+        };
+        let list = {
+            let mut queue = self.queue.lock();
+            if queue.end != Ending::Not {
+                return;
+            }
+            match class {
+                Class::Payload => queue.frames.push(sequence, length, message),
+                Class::Ack => queue.frames.push_ack(length, message),
+            };
+            queue.list(class)
+        };
+        self.list(class, list);
+    }
+
+    /// The next message for the SDK, on its connection's task.
+    pub(crate) fn pull(&self, class: Class) -> Option<(Message, u64)> {
+        let (frame, last) = {
+            let mut queue = self.queue.lock();
+            let frame = match class {
+                Class::Payload => queue.frames.pop().map(|waiting| (waiting.frame, waiting.len)),
+                Class::Ack => queue.frames.pop_ack().map(|(len, frame)| (frame, len)),
+            };
+            let last = frame.is_none() && class == Class::Payload && queue.end == Ending::Telling;
+            if last {
+                queue.end = Ending::Told;
+            }
+            if frame.is_none() {
+                *queue.listed(class) = false;
+            }
+            (frame, last)
+        };
+        if last {
+            if let Some(owner) = self.owner.upgrade() {
+                owner.conn_closed(self.conn_id);
+            }
+            let closed = StateClosed::new(self.conn_id, "xgress unrouted").to_message();
+            return Some((closed, ITEM_COST as u64));
+        }
+        let (mut message, length) = frame?;
+        self.address_to_sdk(&mut message);
+        Some((message, (length + ITEM_COST) as u64))
+    }
+
+    /// The route is gone: the SDK is told behind what waits for it.
+    pub(crate) fn unrouted(&self) {
+        let list = {
+            let mut queue = self.queue.lock();
+            if queue.end != Ending::Not {
+                return;
+            }
+            queue.end = Ending::Telling;
+            queue.list(Class::Payload)
+        };
+        self.list(Class::Payload, list);
+    }
+
+    /// The SDK ended the circuit, or its connection is gone: nobody is to be told there.
+    pub(crate) fn ended_by_sdk(&self) {
+        self.queue.lock().end = Ending::Told;
+        self.end_here();
+    }
+
+    /// This side ends the circuit: the other end and the controller are told.
+    pub(crate) fn end_here(&self) {
+        self.forwarder.sdk_ended(&self.circuit, &self.address, self.role);
+    }
+
+    fn list(&self, class: Class, list: bool) {
+        if list && let Some(this) = self.this.upgrade() {
+            self.outlet.list(class, FlowRef::Sdk(this));
+        }
+    }
+
+    fn drop_bad(&self, problem: &dyn std::fmt::Display) {
+        tracing::debug!(circuit = %self.circuit.id, %problem, "dropped a message of a circuit");
+    }
+}
+
+impl Queue {
+    fn listed(&mut self, class: Class) -> &mut bool {
+        match class {
+            Class::Ack => &mut self.listed_ack,
+            Class::Payload => &mut self.listed_payload,
+        }
+    }
+
+    /// True if the flow was not listed before.
+    fn list(&mut self, class: Class) -> bool {
+        !std::mem::replace(self.listed(class), true)
+    }
+}
+
+impl std::fmt::Debug for SdkCircuit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SdkCircuit")
+            .field("circuit", &self.circuit.id)
+            .field("conn_id", &self.conn_id)
+            .finish_non_exhaustive()
+    }
+}

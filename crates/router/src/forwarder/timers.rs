@@ -1,0 +1,50 @@
+//! Deadlines of circuit ends.
+//!
+//! An end is armed at most once at a time; when it fires the end looks again whether anything is
+//! due and arms itself anew. So a deadline that moves with every ack costs nothing, and an end that
+//! waits for nothing costs no wake-up.
+
+use std::{sync::Weak, time::Instant};
+
+use futures::StreamExt;
+use tokio::sync::mpsc;
+use tokio_util::time::DelayQueue;
+
+use super::local::LocalEnd;
+
+/// Arms ends. Clones share the clock.
+#[derive(Debug, Clone)]
+pub(crate) struct Timers {
+    // Unbounded, but an end has at most two entries under way: its current and an earlier one.
+    arm: mpsc::UnboundedSender<(Instant, Weak<LocalEnd>)>,
+}
+
+impl Timers {
+    /// Starts the task that waits; it ends with the last clone.
+    pub(crate) fn start(runtime: &tokio::runtime::Handle) -> Self {
+        let (arm, mut armed) = mpsc::unbounded_channel::<(Instant, Weak<LocalEnd>)>();
+        runtime.spawn(async move {
+            let mut queue = DelayQueue::new();
+            loop {
+                tokio::select! {
+                    entry = armed.recv() => match entry {
+                        Some((at, end)) => { queue.insert_at(end, at.into()); }
+                        None => return,
+                    },
+                    Some(due) = queue.next(), if !queue.is_empty() => {
+                        if let Some(end) = due.into_inner().upgrade() {
+                            end.on_timer(Instant::now());
+                        }
+                    }
+                }
+            }
+        });
+        Self { arm }
+    }
+
+    /// Has the end looked at when the time comes.
+    pub(crate) fn arm(&self, at: Instant, end: Weak<LocalEnd>) {
+        // After shutdown nobody waits any more.
+        let _ = self.arm.send((at, end));
+    }
+}
