@@ -1,0 +1,100 @@
+//! HAProxy relaying TLS to TLS: the measure for a router, which also ends one TLS connection and
+//! begins another.
+
+use std::{
+    io,
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use tempfile::TempDir;
+
+use super::tls::Credentials;
+use crate::work::{AnyStream, Path};
+
+/// HAProxy between a TLS client and a TLS server.
+pub(crate) struct Haproxy {
+    credentials: Arc<Credentials>,
+    address: SocketAddr,
+    process: Child,
+    _folder: TempDir,
+}
+
+impl Haproxy {
+    /// Starts the server and HAProxy before it; `Ok(None)` when HAProxy is not installed.
+    pub(crate) async fn start(credentials: Arc<Credentials>) -> io::Result<Option<Self>> {
+        let server = credentials.serve().await?;
+        let address = free_address()?;
+        let folder = tempfile::tempdir()?;
+        let pem = folder.path().join("relay.pem");
+        let ca = folder.path().join("ca.pem");
+        std::fs::write(&pem, &credentials.pem)?;
+        std::fs::write(&ca, &credentials.certificate)?;
+        let file = folder.path().join("haproxy.cfg");
+        std::fs::write(
+            &file,
+            format!(
+                "global\n  maxconn 4000\n\
+                 defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 10m\n  timeout server 10m\n\
+                 frontend in\n  bind {address} ssl crt {pem}\n  default_backend out\n\
+                 backend out\n  server one {server} ssl verify required ca-file {ca} verifyhost localhost sni str(localhost)\n",
+                pem = pem.display(),
+                ca = ca.display(),
+            ),
+        )?;
+        let started = Command::new("haproxy")
+            .arg("-db")
+            .arg("-f")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let process = match started {
+            Ok(process) => process,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut relay = Self { credentials, address, process, _folder: folder };
+        relay.wait_until_up().await?;
+        Ok(Some(relay))
+    }
+
+    async fn wait_until_up(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                return Err(io::Error::other(format!("haproxy ended at once: {status}")));
+            }
+            match self.credentials.connect(self.address).await {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+}
+
+impl Path for Haproxy {
+    fn connect(&self) -> BoxFuture<'_, io::Result<AnyStream>> {
+        self.credentials.connect(self.address).boxed()
+    }
+
+    fn relay(&self) -> Vec<u32> {
+        vec![self.process.id()]
+    }
+}
+
+impl Drop for Haproxy {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_address() -> io::Result<SocketAddr> {
+    std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
