@@ -13,9 +13,13 @@
 pub mod auth;
 pub mod clock;
 pub mod domain;
+pub mod events;
 pub mod failure;
+pub mod network;
 pub mod online;
 pub mod random;
+#[cfg(test)]
+mod testing;
 mod settings;
 mod start;
 

@@ -1,0 +1,351 @@
+//! Circuits of an earlier run of this controller are taken up again, so that a restart breaks none.
+//!
+//! Routers of weft repeat the routes they carry when they connect
+//! ([`CarriedCircuits`]); from the pieces of all its routers the whole of a circuit is put
+//! together, and from then on it is like any other. Until all pieces are there, and for routers
+//! that only ever confirm idle circuits, a circuit is kept in part: it is confirmed and ended, but
+//! cannot be moved.
+//!
+//! Never taken up is what this run made or ended itself: its ids begin with the tag of the run, and
+//! ended ones are remembered.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use weft_model::entity::Terminator;
+use weft_model::{Id, Snapshot};
+use weft_wire::ctrl::route::Egress;
+use weft_wire::ctrl::{CarriedCircuits, DestType, Route};
+use weft_wire::StringMap;
+
+use super::Network;
+use super::circuits::{Circuit, EndAddresses};
+use super::path::Path;
+use super::routers::LiveRouter;
+use crate::events::CircuitChange;
+
+/// Most circuits of which pieces are kept.
+const MAX_CIRCUITS: usize = 200_000;
+/// Most routers one circuit goes over.
+const MAX_NODES: usize = 64;
+/// Tag with the service, possibly `instance@service`.
+const SERVICE_TAG: &str = "serviceId";
+/// Tag with the dialing identity.
+const CLIENT_TAG: &str = "clientId";
+
+/// The pieces of circuits that are not whole yet, and what routers are telling right now.
+#[derive(Debug, Default)]
+pub struct Pieces(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    circuits: HashMap<String, BTreeMap<Id, Route>>,
+    /// What connected routers named so far, while they are still telling.
+    telling: HashMap<Id, HashSet<String>>,
+    /// Connected routers that have told everything.
+    told: HashSet<Id>,
+}
+
+impl Pieces {
+    fn add(&self, router: &Id, route: Route) -> Option<BTreeMap<Id, Route>> {
+        let mut state = self.0.lock();
+        let known = state.circuits.contains_key(&route.circuit_id);
+        if !known && state.circuits.len() >= MAX_CIRCUITS {
+            return None;
+        }
+        let pieces = state.circuits.entry(route.circuit_id.clone()).or_default();
+        if pieces.len() < MAX_NODES || pieces.contains_key(router) {
+            pieces.insert(router.clone(), route);
+        }
+        Some(pieces.clone())
+    }
+
+    fn done(&self, circuit: &str) {
+        self.0.lock().circuits.remove(circuit);
+    }
+}
+
+/// A circuit as its pieces tell it.
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    path: Path,
+    ingress: String,
+    egress: String,
+    is_whole: bool,
+    dialed: Option<(Id, Egress)>,
+    tags: StringMap,
+}
+
+impl Network {
+    /// A router begins to be connected: what an earlier connection told is void.
+    pub(crate) fn begin_report(&self, router: &Id) {
+        let mut state = self.0.pieces.0.lock();
+        state.telling.remove(router);
+        state.told.remove(router);
+    }
+
+    /// A router tells which circuits of this controller it carries.
+    pub(crate) fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
+        let snapshot = self.0.controller.snapshot();
+        let mut named = Vec::with_capacity(part.routes.len());
+        for route in part.routes {
+            let id = route.circuit_id.clone();
+            if !self.take_up(&snapshot, router, route) {
+                self.unroute_at(&router.id, &id);
+            }
+            named.push(id);
+        }
+        let named = {
+            let mut state = self.0.pieces.0.lock();
+            let so_far = state.telling.entry(router.id.clone()).or_default();
+            so_far.extend(named);
+            if !part.last {
+                return;
+            }
+            state.told.insert(router.id.clone());
+            state.telling.remove(&router.id).unwrap_or_default()
+        };
+        self.remove_circuits_where(|circuit| {
+            circuit.path.has_node(router.id.as_str())
+                && circuit.created_at < router.connected_at
+                && !named.contains(&circuit.id)
+        });
+    }
+
+    /// Takes a carried route up; false if its circuit is over.
+    fn take_up(&self, snapshot: &Snapshot, router: &Arc<LiveRouter>, route: Route) -> bool {
+        let id = route.circuit_id.clone();
+        match self.0.circuits.get(&id) {
+            Some(circuit) if circuit.is_whole => {
+                return circuit.path.has_node(router.id.as_str());
+            }
+            Some(_) => {}
+            None if self.0.circuits.is_known(&id) => return true,
+            None if self.is_over(&id) => return false,
+            None => {}
+        }
+        let Some(pieces) = self.0.pieces.add(&router.id, route) else {
+            tracing::warn!(circuit = %id, "circuit not taken up: there are too many in pieces");
+            return true;
+        };
+        let told = put_together(&pieces);
+        if told.is_whole {
+            self.0.pieces.done(&id);
+        }
+        self.keep(snapshot, &id, told);
+        true
+    }
+
+    fn is_over(&self, id: &str) -> bool {
+        self.is_of_this_run(id) || self.0.circuits.has_ended(id)
+    }
+
+    /// Puts a circuit in the table, or in the place of what was known of it.
+    fn keep(&self, snapshot: &Snapshot, id: &str, told: Told) {
+        let target = told.tags.get(SERVICE_TAG).map(String::as_str).unwrap_or_default();
+        let (instance, service) = target.split_once('@').unwrap_or(("", target));
+        let service = Id::new(service);
+        let terminator = told.dialed.as_ref();
+        let terminator = terminator.and_then(|(router, egress)| {
+            find_terminator(snapshot, &service, router, egress)
+        });
+        let circuit = Arc::new(Circuit {
+            id: id.to_owned(),
+            client: told.tags.get(CLIENT_TAG).cloned().unwrap_or_default(),
+            instance: instance.to_owned(),
+            service,
+            terminator: terminator.unwrap_or_default(),
+            path: told.path,
+            ingress: told.ingress,
+            egress: told.egress,
+            addresses: EndAddresses::default(),
+            created_at: self.0.controller.now(),
+            tags: told.tags,
+            is_whole: told.is_whole,
+            moving: AtomicBool::new(false),
+        });
+        let before = self.0.circuits.get(id);
+        let is_kept = match &before {
+            Some(_) => self.0.circuits.put(Arc::clone(&circuit)),
+            None => self.0.circuits.adopt(Arc::clone(&circuit)),
+        };
+        if !is_kept {
+            return;
+        }
+        let counted = before.is_some_and(|before| !before.terminator.is_empty());
+        if !counted && !circuit.terminator.is_empty() {
+            self.0.costs.created(&circuit.terminator);
+        }
+        if circuit.is_whole {
+            self.tell_circuit(CircuitChange::Adopted, &circuit, Duration::ZERO);
+        }
+    }
+
+    /// An idle circuit that nobody here knows is confirmed by a router that does not tell what it
+    /// carries: it is kept in part. False if it is over.
+    pub(super) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
+        if self.is_over(id) || self.0.pieces.0.lock().told.contains(&router.id) {
+            return false;
+        }
+        let path = Path::of_one(router.id.clone());
+        let snapshot = self.0.controller.snapshot();
+        self.keep(&snapshot, id, Told { path, ..Told::default() });
+        true
+    }
+
+    /// A circuit that is kept in part goes over this router too. False if it cannot.
+    pub(super) fn confirm_member(&self, router: &Arc<LiveRouter>, circuit: &Circuit) -> bool {
+        if circuit.is_whole || circuit.path.nodes.len() >= MAX_NODES {
+            return false;
+        }
+        let mut path = circuit.path.clone();
+        path.nodes.push(router.id.clone());
+        self.0.circuits.put(Arc::new(circuit.moved(path)))
+    }
+
+    fn unroute_at(&self, router: &Id, circuit: &str) {
+        use weft_wire::ProtoBody as _;
+        let unroute = weft_wire::ctrl::Unroute { circuit_id: circuit.to_owned(), now: true };
+        self.tell(router.as_str(), weft_channel::Lane::High, unroute.to_message());
+    }
+}
+
+/// The terminator that an end was dialed for, if it still exists.
+fn find_terminator(
+    snapshot: &Snapshot,
+    service: &Id,
+    router: &Id,
+    egress: &Egress,
+) -> Option<Id> {
+    let mut found = snapshot.referring::<Terminator>(Terminator::SERVICE, service);
+    let same = |one: &&Arc<Terminator>| {
+        one.router_id == *router
+            && *one.binding == *egress.binding
+            && *one.address == *egress.destination
+    };
+    found.find(same).map(|terminator| terminator.base.id.clone())
+}
+
+/// Walks from the initiating end along the links.
+fn put_together(pieces: &BTreeMap<Id, Route>) -> Told {
+    let mut told = Told { tags: tags(pieces), ..Told::default() };
+    let nodes = pieces.keys().cloned().collect();
+    let in_part = Path { nodes, links: Vec::new(), cost: 0 };
+    let dialed = pieces.iter().find_map(|(id, route)| Some((id.clone(), route.egress.clone()?)));
+    told.dialed = dialed;
+    let starts = pieces.iter().find_map(|(router, route)| {
+        let start = route.forwards.iter().find(|it| it.dst_type() == DestType::Start)?;
+        Some((router, start.dst_address.clone()))
+    });
+    let Some((mut router, ingress)) = starts else { return Told { path: in_part, ..told } };
+    told.ingress.clone_from(&ingress);
+    let mut from = ingress;
+    let mut path = Path::default();
+    loop {
+        path.nodes.push(router.clone());
+        let forwards = pieces.get(router).into_iter().flat_map(|route| &route.forwards);
+        let next = forwards.into_iter().find(|forward| forward.src_address == from);
+        let Some(next) = next else { return Told { path: in_part, ..told } };
+        match next.dst_type() {
+            DestType::End => {
+                told.egress.clone_from(&next.dst_address);
+                return Told { path, is_whole: true, ..told };
+            }
+            DestType::Start => return Told { path: in_part, ..told },
+            DestType::Link => from.clone_from(&next.dst_address),
+        }
+        path.links.push(from.clone());
+        let over_link = pieces.iter().find(|(id, route)| {
+            !path.nodes.contains(id) && route.forwards.iter().any(|it| it.src_address == from)
+        });
+        match over_link {
+            Some((id, _)) => router = id,
+            None => return Told { path: in_part, ..told },
+        }
+    }
+}
+
+fn tags(pieces: &BTreeMap<Id, Route>) -> StringMap {
+    pieces.values().find(|route| !route.tags.is_empty()).map(|it| it.tags.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weft_model::entity::Terminator;
+    use weft_wire::PeerData;
+
+    use crate::network::routes::RouteSpec;
+
+    fn pieces_of(nodes: &[&str], links: &[&str]) -> BTreeMap<Id, Route> {
+        let path = Path {
+            nodes: nodes.iter().map(|id| Id::new(id)).collect(),
+            links: links.iter().map(|id| (*id).to_owned()).collect(),
+            cost: 0,
+        };
+        let (terminator, none) = (Terminator::default(), PeerData::new());
+        let spec = RouteSpec {
+            circuit: "c",
+            attempt: 0,
+            path: &path,
+            ingress: "I",
+            egress: "E",
+            dial: Some((&terminator, &none)),
+            timeout: Duration::ZERO,
+            tags: &[("serviceId".to_owned(), "svc".to_owned())].into(),
+        };
+        spec.routes().into_iter().collect()
+    }
+
+    #[test]
+    fn one_router_is_whole_at_once() {
+        let told = put_together(&pieces_of(&["r1"], &[]));
+        assert!(told.is_whole);
+        assert_eq!(told.path, Path::of_one(Id::new("r1")));
+        assert_eq!((told.ingress.as_str(), told.egress.as_str()), ("I", "E"));
+        assert_eq!(told.dialed.unwrap().0, Id::new("r1"));
+    }
+
+    #[test]
+    fn a_circuit_is_put_together_in_any_order() {
+        // The order of the routers' ids is not that of the path.
+        let mut pieces = pieces_of(&["r3", "r1", "r2"], &["l1", "l2"]);
+        let told = put_together(&pieces);
+        assert!(told.is_whole);
+        assert_eq!(told.path.links, ["l1", "l2"]);
+        assert_eq!(told.path.nodes, ["r3", "r1", "r2"].map(Id::new));
+        for missing in ["r1", "r2", "r3"] {
+            let route = pieces.remove(missing).unwrap();
+            let part = put_together(&pieces);
+            assert!(!part.is_whole, "{missing}");
+            assert_eq!(part.path.nodes.len(), 2);
+            pieces.insert(Id::new(missing), route);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nonsense_ends(
+            forwards in prop::collection::vec(("r[1-4]", "[IEl][12]?", "[IEl][12]?", 0i32..4), 0..24),
+        ) {
+            let mut pieces: BTreeMap<Id, Route> = BTreeMap::new();
+            for (router, from, to, kind) in forwards {
+                let route = pieces.entry(Id::new(&router)).or_default();
+                route.forwards.push(weft_wire::ctrl::route::Forward {
+                    src_address: from,
+                    dst_address: to,
+                    dst_type: kind,
+                });
+            }
+            let told = put_together(&pieces);
+            if told.is_whole {
+                prop_assert_eq!(told.path.nodes.len(), told.path.links.len() + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The circuits of this controller: ids reserved while they are made, circuits that are up, and
+//! those of an earlier run that routers still carry.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hashbrown::{HashMap, HashSet};
+use parking_lot::RwLock;
+use weft_model::{Id, Timestamp};
+use weft_wire::StringMap;
+
+use super::path::Path;
+
+/// Most circuits, reserved ones included.
+const MAX_CIRCUITS: usize = 1_000_000;
+/// Ended circuits of earlier runs that are remembered, so that they are not taken up again.
+const REMEMBERED: usize = 65_536;
+
+/// A circuit that is up.
+#[derive(Debug)]
+pub struct Circuit {
+    /// Its id.
+    pub id: String,
+    /// Session or identity that dials.
+    pub client: String,
+    /// The service.
+    pub service: Id,
+    /// The terminator; empty if it is not known any more.
+    pub terminator: Id,
+    /// The instance that was asked for.
+    pub instance: String,
+    /// The way it takes. Of a circuit that is not whole only the routers that told of it.
+    pub path: Path,
+    /// Address of the initiating end.
+    pub ingress: String,
+    /// Address of the terminating end.
+    pub egress: String,
+    /// Addresses of the applications, as far as the ends told them.
+    pub addresses: EndAddresses,
+    /// When it was made, or taken up.
+    pub created_at: Timestamp,
+    /// Its tags.
+    pub tags: StringMap,
+    /// Whether all of its path is known; a circuit that was taken up in part cannot be moved.
+    pub is_whole: bool,
+    /// Whether it is being moved.
+    pub moving: AtomicBool,
+}
+
+/// Addresses of the applications at the ends of a circuit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct EndAddresses {
+    pub initiator_local: String,
+    pub initiator_remote: String,
+    pub terminator_local: String,
+    pub terminator_remote: String,
+}
+
+impl Circuit {
+    /// The same circuit on another path.
+    pub fn moved(&self, path: Path) -> Self {
+        Self {
+            path,
+            moving: AtomicBool::new(self.moving.load(Ordering::Acquire)),
+            ..self.copy()
+        }
+    }
+
+    fn copy(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            client: self.client.clone(),
+            service: self.service.clone(),
+            terminator: self.terminator.clone(),
+            instance: self.instance.clone(),
+            path: self.path.clone(),
+            ingress: self.ingress.clone(),
+            egress: self.egress.clone(),
+            addresses: self.addresses.clone(),
+            created_at: self.created_at,
+            tags: self.tags.clone(),
+            is_whole: self.is_whole,
+            moving: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Why there is no circuit of an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotReserved {
+    /// The id is taken.
+    Taken,
+    /// There are as many circuits as there may be.
+    Full,
+}
+
+#[derive(Debug, Clone)]
+enum Slot {
+    Reserved,
+    Up(Arc<Circuit>),
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    circuits: HashMap<String, Slot>,
+    by_link: HashMap<String, HashSet<String>>,
+    /// Ended circuits that may be reported again.
+    ended: HashSet<String>,
+    ended_order: VecDeque<String>,
+}
+
+/// All circuits.
+#[derive(Debug, Default)]
+pub struct Circuits(RwLock<Tables>);
+
+impl Circuits {
+    /// Reserves an id for a circuit that is being made.
+    pub fn reserve(&self, id: &str) -> Result<(), NotReserved> {
+        let mut tables = self.0.write();
+        if tables.circuits.contains_key(id) {
+            return Err(NotReserved::Taken);
+        }
+        if tables.circuits.len() >= MAX_CIRCUITS {
+            return Err(NotReserved::Full);
+        }
+        tables.circuits.insert(id.to_owned(), Slot::Reserved);
+        Ok(())
+    }
+
+    /// Gives a reservation back.
+    pub fn release(&self, id: &str) {
+        let mut tables = self.0.write();
+        if matches!(tables.circuits.get(id), Some(Slot::Reserved)) {
+            tables.circuits.remove(id);
+        }
+    }
+
+    /// Puts a circuit in the place of its reservation or of what it was before; false if it was
+    /// removed meanwhile.
+    pub fn put(&self, circuit: Arc<Circuit>) -> bool {
+        let mut tables = self.0.write();
+        let Some(before) = tables.circuits.get(&circuit.id).cloned() else { return false };
+        if let Slot::Up(before) = before {
+            tables.unlink(&before);
+        }
+        tables.link(circuit);
+        true
+    }
+
+    /// Takes a circuit up that nobody made here; false if the id is taken or there is no room.
+    pub fn adopt(&self, circuit: Arc<Circuit>) -> bool {
+        let mut tables = self.0.write();
+        let free = !tables.circuits.contains_key(&circuit.id);
+        if free && tables.circuits.len() < MAX_CIRCUITS {
+            tables.link(circuit);
+            return true;
+        }
+        false
+    }
+
+    /// A circuit that is up.
+    pub fn get(&self, id: &str) -> Option<Arc<Circuit>> {
+        match self.0.read().circuits.get(id)? {
+            Slot::Up(circuit) => Some(Arc::clone(circuit)),
+            Slot::Reserved => None,
+        }
+    }
+
+    /// Whether an id is reserved or up.
+    pub fn is_known(&self, id: &str) -> bool {
+        self.0.read().circuits.contains_key(id)
+    }
+
+    /// Whether a circuit of this id ended here.
+    pub fn has_ended(&self, id: &str) -> bool {
+        self.0.read().ended.contains(id)
+    }
+
+    /// Removes a circuit that is up.
+    pub fn remove(&self, id: &str) -> Option<Arc<Circuit>> {
+        let mut tables = self.0.write();
+        let Slot::Up(circuit) = tables.circuits.get(id)?.clone() else { return None };
+        tables.unlink(&circuit);
+        tables.circuits.remove(id);
+        tables.remember(id);
+        Some(circuit)
+    }
+
+    /// All circuits that are up.
+    pub fn all(&self) -> Vec<Arc<Circuit>> {
+        self.matching(|_| true)
+    }
+
+    /// The circuits that are up and that a test picks.
+    pub fn matching(&self, pick: impl Fn(&Circuit) -> bool) -> Vec<Arc<Circuit>> {
+        let tables = self.0.read();
+        let up = tables.circuits.values().filter_map(|slot| match slot {
+            Slot::Up(circuit) if pick(circuit) => Some(Arc::clone(circuit)),
+            _ => None,
+        });
+        up.collect()
+    }
+
+    /// The circuits over a link.
+    pub fn over_link(&self, link: &str) -> Vec<Arc<Circuit>> {
+        let tables = self.0.read();
+        let ids = tables.by_link.get(link).into_iter().flatten();
+        let up = ids.filter_map(|id| match tables.circuits.get(id)? {
+            Slot::Up(circuit) => Some(Arc::clone(circuit)),
+            Slot::Reserved => None,
+        });
+        up.collect()
+    }
+
+    /// How many are up or being made.
+    pub fn len(&self) -> usize {
+        self.0.read().circuits.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Tables {
+    fn link(&mut self, circuit: Arc<Circuit>) {
+        for link in &circuit.path.links {
+            self.by_link.entry(link.clone()).or_default().insert(circuit.id.clone());
+        }
+        self.circuits.insert(circuit.id.clone(), Slot::Up(circuit));
+    }
+
+    fn unlink(&mut self, circuit: &Circuit) {
+        for link in &circuit.path.links {
+            if let Some(over) = self.by_link.get_mut(link) {
+                over.remove(&circuit.id);
+                if over.is_empty() {
+                    self.by_link.remove(link);
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, id: &str) {
+        if self.ended.insert(id.to_owned()) {
+            self.ended_order.push_back(id.to_owned());
+        }
+        while self.ended_order.len() > REMEMBERED {
+            if let Some(oldest) = self.ended_order.pop_front() {
+                self.ended.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn circuit(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
+        Circuit {
+            id: id.into(),
+            client: "client".into(),
+            service: Id::new("svc"),
+            terminator: Id::new("t"),
+            instance: String::new(),
+            path: Path {
+                nodes: nodes.iter().map(|id| Id::new(id)).collect(),
+                links: links.iter().map(|id| (*id).to_owned()).collect(),
+                cost: 0,
+            },
+            ingress: "I".into(),
+            egress: "E".into(),
+            addresses: EndAddresses::default(),
+            created_at: Timestamp(0),
+            tags: StringMap::new(),
+            is_whole: true,
+            moving: AtomicBool::new(false),
+        }
+    }
+
+    #[test]
+    fn an_id_is_reserved_once_and_given_back() {
+        let circuits = Circuits::default();
+        assert_eq!(circuits.reserve("c1"), Ok(()));
+        assert_eq!(circuits.reserve("c1"), Err(NotReserved::Taken));
+        assert!(circuits.get("c1").is_none() && circuits.is_known("c1"));
+        assert!(circuits.remove("c1").is_none());
+        circuits.release("c1");
+        assert!(!circuits.put(Arc::new(circuit("c1", &["r1"], &[]))));
+        assert!(circuits.is_empty());
+    }
+
+    #[test]
+    fn links_are_followed_through_moves() {
+        let circuits = Circuits::default();
+        circuits.reserve("c1").unwrap();
+        let first = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
+        assert!(circuits.put(Arc::clone(&first)));
+        circuits.release("c1");
+        assert_eq!(circuits.over_link("l1").len(), 1);
+        let path = Path { nodes: first.path.nodes.clone(), links: vec!["l2".into()], cost: 1 };
+        assert!(circuits.put(Arc::new(first.moved(path))));
+        assert!(circuits.over_link("l1").is_empty());
+        assert_eq!(circuits.over_link("l2").len(), 1);
+        assert!(!circuits.has_ended("c1"));
+        assert!(circuits.remove("c1").is_some());
+        assert!(circuits.has_ended("c1") && circuits.over_link("l2").is_empty());
+        assert!(circuits.adopt(Arc::new(circuit("c2", &["r1"], &[]))));
+        assert!(!circuits.adopt(Arc::new(circuit("c2", &["r1"], &[]))));
+    }
+}

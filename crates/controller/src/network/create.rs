@@ -1,0 +1,430 @@
+//! Making a circuit (protocol: control-plane 12): choose a terminator and a path, tell every router
+//! on it, wait for all of them; on failure once more, with what was learnt.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use weft_channel::Lane;
+use weft_model::entity::{Precedence, Service, Terminator, TerminatorStrategy};
+use weft_model::{Id, Snapshot};
+use weft_wire::ctrl::{RouteError, RouteErrorCode, Unroute, peer_data_key};
+use weft_wire::{PeerData, ProtoBody as _, StringMap};
+
+use super::Network;
+use super::circuits::{Circuit, EndAddresses, NotReserved};
+use super::routes::RouteSpec;
+use super::select::{Candidate, choose};
+use crate::domain::terminators::Update;
+use crate::events::{CircuitChange, CircuitEvent, Event};
+
+/// How long a route may take to reach the wire.
+const SEND_TIMEOUT: Duration = Duration::from_secs(3);
+/// Tag with the hosting identity.
+const HOST_TAG: &str = "hostId";
+
+/// A circuit that somebody wants.
+#[derive(Debug, Clone)]
+pub struct CircuitSpec {
+    /// The router where it begins.
+    pub router: Id,
+    /// The service.
+    pub service: Id,
+    /// The instance to dial; empty is any without one.
+    pub instance: String,
+    /// Session or identity that dials.
+    pub client: String,
+    /// Goes to the terminating side.
+    pub peer_data: PeerData,
+    /// Tags; the host is added.
+    pub tags: StringMap,
+    /// An id chosen by the router.
+    pub id: Option<String>,
+}
+
+/// A circuit that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeCircuit {
+    /// Its id.
+    pub id: String,
+    /// Address of the initiating end.
+    pub address: String,
+    /// From the terminating side: what its terminator holds, and what it told just now.
+    pub peer_data: PeerData,
+    /// Its tags.
+    pub tags: StringMap,
+}
+
+/// Why there is no circuit (protocol: operations, `failure_cause`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FailureCause {
+    IdInUse,
+    TooMany,
+    InvalidService,
+    NoTerminators,
+    NoOnlineTerminators,
+    NoPath,
+    RouterResponseTimeout,
+    Router(RouteErrorCode),
+}
+
+impl FailureCause {
+    /// The word in events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IdInUse | Self::TooMany => "ID_GENERATION_ERR",
+            Self::InvalidService => "INVALID_SERVICE",
+            Self::NoTerminators => "NO_TERMINATORS",
+            Self::NoOnlineTerminators => "NO_ONLINE_TERMINATORS",
+            Self::NoPath => "NO_PATH",
+            Self::RouterResponseTimeout => "ROUTER_RESPONSE_TIMEOUT",
+            Self::Router(code) => match code {
+                RouteErrorCode::Generic => "ROUTER_ERR_GENERIC",
+                RouteErrorCode::InvalidTerminator => "ROUTER_ERR_INVALID_TERMINATOR",
+                RouteErrorCode::MisconfiguredTerminator => "ROUTER_ERR_MISCONFIGURED_TERMINATOR",
+                RouteErrorCode::DialTimedOut => "ROUTER_ERR_DIAL_TIMED_OUT",
+                RouteErrorCode::ConnectionRefused => "ROUTER_ERR_CONN_REFUSED",
+                RouteErrorCode::RejectedByApplication => "ROUTER_ERR_REJECTED_BY_APPLICATION",
+                RouteErrorCode::DnsResolutionFailed => "ROUTER_ERR_DNS_RESOLUTION_FAILED",
+                RouteErrorCode::PortNotAllowed => "ROUTER_ERR_PORT_NOT_ALLOWED",
+                RouteErrorCode::InvalidLinkDestination => "ROUTER_ERR_INVALID_LINK_DESTINATION",
+                RouteErrorCode::ResourcesNotAvailable => "ROUTER_ERR_RESOURCES_NOT_AVAILABLE",
+            },
+        }
+    }
+}
+
+/// A circuit that was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct CircuitFailure {
+    /// The class.
+    pub cause: FailureCause,
+    /// For people.
+    pub text: String,
+    /// The id it would have had.
+    pub circuit: String,
+}
+
+/// A circuit in the making. Its id is given back when this is dropped.
+struct Making<'a> {
+    network: &'a Network,
+    spec: &'a CircuitSpec,
+    id: String,
+    started: Instant,
+    /// Routers that have set up a route in any attempt.
+    routed: Vec<Id>,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.network.0.circuits.release(&self.id);
+    }
+}
+
+/// What an attempt ended in.
+struct Attempt {
+    chosen: Candidate,
+    ingress: String,
+    egress: String,
+    tags: StringMap,
+    peer_data: PeerData,
+}
+
+impl Network {
+    /// Makes a circuit.
+    pub async fn create_circuit(&self, spec: &CircuitSpec) -> Result<MadeCircuit, CircuitFailure> {
+        let id = spec.id.clone().unwrap_or_else(|| self.new_circuit_id());
+        let fail = |cause, text| CircuitFailure { cause, text, circuit: id.clone() };
+        self.0.circuits.reserve(&id).map_err(|why| match why {
+            NotReserved::Taken => {
+                fail(FailureCause::IdInUse, format!("circuit id {id} is already in use"))
+            }
+            NotReserved::Full => fail(FailureCause::TooMany, "too many circuits".to_owned()),
+        })?;
+        let (started, routed) = (Instant::now(), Vec::new());
+        let mut making = Making { network: self, spec, id, started, routed };
+        let attempts = self.0.options.create_circuit_retries.max(1);
+        let mut number = 0;
+        loop {
+            match making.attempt(number).await {
+                Ok(attempt) => return making.finish(attempt),
+                Err(Failed { failure, again }) => {
+                    number += 1;
+                    if again && number < attempts {
+                        continue;
+                    }
+                    making.unroute_all_but(&[]);
+                    if number < 2 {
+                        return Err(failure);
+                    }
+                    let text = format!(
+                        "exceeded maximum [{attempts}] retries creating circuit [c/{}] ({})",
+                        making.id, failure.text
+                    );
+                    return Err(CircuitFailure { text, ..failure });
+                }
+            }
+        }
+    }
+
+    /// The terminator for a dial, and the way to it.
+    fn choose(&self, snapshot: &Snapshot, spec: &CircuitSpec) -> Result<Candidate, FailureCause> {
+        let service = snapshot.get::<Service>(&spec.service).ok_or(FailureCause::InvalidService)?;
+        let graph = self.graph(snapshot);
+        let strategy = service.terminator_strategy;
+        let (mut offline, mut apart) = (false, false);
+        let mut candidates = Vec::new();
+        for terminator in snapshot.referring::<Terminator>(Terminator::SERVICE, &spec.service) {
+            if *terminator.instance_id != *spec.instance {
+                continue;
+            }
+            if !graph.has(&terminator.router_id) {
+                offline = true;
+                continue;
+            }
+            let Some(path) = graph.path(&spec.router, &terminator.router_id) else {
+                apart = true;
+                continue;
+            };
+            let dynamic_cost = match strategy {
+                TerminatorStrategy::Random => 0,
+                _ => self.0.costs.of(&terminator.base.id),
+            };
+            let terminator = Arc::clone(terminator);
+            candidates.push(Candidate { terminator, path, dynamic_cost });
+        }
+        let wanted = spec.peer_data.get(&peer_data_key::STICKINESS_TOKEN);
+        let wanted = wanted.and_then(|token| std::str::from_utf8(token).ok());
+        let random = u64::from_le_bytes(self.0.controller.ids().bytes());
+        choose(strategy, candidates, wanted, random).ok_or(match (apart, offline) {
+            (true, _) => FailureCause::NoPath,
+            (_, true) => FailureCause::NoOnlineTerminators,
+            _ => FailureCause::NoTerminators,
+        })
+    }
+}
+
+/// An attempt that failed, and whether another may do better.
+struct Failed {
+    failure: CircuitFailure,
+    again: bool,
+}
+
+impl Making<'_> {
+    fn failure(&self, cause: FailureCause, text: impl Into<String>) -> CircuitFailure {
+        CircuitFailure { cause, text: text.into(), circuit: self.id.clone() }
+    }
+
+    async fn attempt(&mut self, number: u32) -> Result<Attempt, Failed> {
+        let snapshot = self.network.0.controller.snapshot();
+        let chosen = self.network.choose(&snapshot, self.spec).map_err(|cause| {
+            let service = &self.spec.service;
+            let instance = &self.spec.instance;
+            let text = match cause {
+                FailureCause::InvalidService => format!("service {service} does not exist"),
+                FailureCause::NoPath => {
+                    format!("no router with a terminator of service {service} can be reached")
+                }
+                FailureCause::NoOnlineTerminators => {
+                    format!("service {service} has no online terminators for instanceId [{instance}]")
+                }
+                _ => format!("service {service} has no terminators for instanceId [{instance}]"),
+            };
+            let failure = self.failure(cause, text);
+            self.report_failure(None, &failure);
+            Failed { failure, again: false }
+        })?;
+        let (ingress, egress) = (self.network.new_address(), self.network.new_address());
+        let mut tags = self.spec.tags.clone();
+        tags.insert(HOST_TAG.to_owned(), chosen.terminator.host_id.to_string());
+        let spec = RouteSpec {
+            circuit: &self.id,
+            attempt: number,
+            path: &chosen.path,
+            ingress: &ingress,
+            egress: &egress,
+            dial: Some((&chosen.terminator, &self.spec.peer_data)),
+            timeout: self.network.0.options.route_timeout,
+            tags: &tags,
+        };
+        let mut routed = std::mem::take(&mut self.routed);
+        let outcome = self.establish(&spec, &chosen, &mut routed).await;
+        self.routed = routed;
+        match outcome {
+            Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
+            Err((cause, text)) => {
+                let text = format!("error creating route for [s/{}] {text}", self.spec.service);
+                let failure = self.failure(cause, text);
+                self.report_failure(Some(&chosen), &failure);
+                Err(Failed { failure, again: true })
+            }
+        }
+    }
+
+    /// Sends the routes and waits until every router has set up its own.
+    async fn establish(
+        &self,
+        spec: &RouteSpec<'_>,
+        chosen: &Candidate,
+        routed: &mut Vec<Id>,
+    ) -> Result<PeerData, (FailureCause, String)> {
+        let network = self.network;
+        let deadline = tokio::time::Instant::now() + spec.timeout;
+        let mut answers = network.0.waiting.begin(spec.circuit, spec.attempt, &spec.path.nodes);
+        let sends = spec.routes().into_iter().map(|(router, route)| async move {
+            let live = network.0.routers.get(router.as_str());
+            let Some(live) = live else { return Err(format!("on [r/{router}] (not connected)")) };
+            let sent = live.channel.send_written(Lane::High, route.to_message(), SEND_TIMEOUT);
+            sent.await.map_err(|problem| format!("on [r/{router}] ({problem})"))
+        });
+        for sent in join_all(sends).await {
+            sent.map_err(|text| (FailureCause::RouterResponseTimeout, text))?;
+        }
+        let mut missing = spec.path.nodes.clone();
+        let mut peer_data = PeerData::new();
+        let host = &chosen.terminator.router_id;
+        while !missing.is_empty() {
+            let answer = tokio::time::timeout_at(deadline, answers.next()).await;
+            let Ok(Some((router, answer))) = answer else {
+                network.0.costs.failed(&chosen.terminator.base.id, Instant::now());
+                let text = format!("on [r/{}] (no answer in time)", missing[0]);
+                return Err((FailureCause::RouterResponseTimeout, text));
+            };
+            match answer.result {
+                Ok(told) => {
+                    missing.retain(|node| *node != router);
+                    if !routed.contains(&router) {
+                        routed.push(router.clone());
+                    }
+                    if router == *host {
+                        peer_data = told;
+                    }
+                }
+                Err(error) => {
+                    self.learn(chosen, &router, &error);
+                    let text = format!("on [r/{router}] ({})", error.text);
+                    return Err((FailureCause::Router(error.code), text));
+                }
+            }
+        }
+        Ok(peer_data)
+    }
+
+    /// Draws the consequences of a router's failure (protocol: control-plane 12.4).
+    fn learn(&self, chosen: &Candidate, router: &Id, error: &RouteError) {
+        let terminator = &chosen.terminator;
+        if *router != terminator.router_id {
+            return;
+        }
+        self.network.0.costs.failed(&terminator.base.id, Instant::now());
+        if error.code != RouteErrorCode::InvalidTerminator {
+            return;
+        }
+        let controller = self.network.0.controller.clone();
+        let (router, id) = (router.clone(), terminator.base.id.clone());
+        let is_reported = matches!(&*terminator.binding, "edge" | "tunnel");
+        self.network.spawn(async move {
+            let done = if is_reported {
+                tracing::info!(terminator = %id, %router, "terminator removed: its router does not host it");
+                controller.remove_terminators(&router, std::slice::from_ref(&id)).await
+            } else {
+                let update = Update { precedence: Some(Precedence::Failed), cost: None };
+                controller.update_terminator(&router, &id, update).await
+            };
+            if let Err(problem) = done {
+                tracing::warn!(terminator = %id, %problem, "terminator not changed");
+            }
+        });
+    }
+
+    /// Takes down what earlier attempts left on routers that are not among `kept`.
+    fn unroute_all_but(&self, kept: &[Id]) {
+        let unroute = Unroute { circuit_id: self.id.clone(), now: true };
+        for router in self.routed.iter().filter(|router| !kept.contains(router)) {
+            self.network.tell(router.as_str(), Lane::High, unroute.to_message());
+        }
+    }
+
+    fn finish(self, attempt: Attempt) -> Result<MadeCircuit, CircuitFailure> {
+        let Attempt { chosen, ingress, egress, tags, peer_data: told } = attempt;
+        let Candidate { terminator, path, .. } = chosen;
+        self.unroute_all_but(&path.nodes);
+        let service = self.network.0.controller.snapshot();
+        let service = service.get::<Service>(&self.spec.service).cloned();
+        let (addresses, peer_data) = peer_data(self.spec, &terminator, told, service.as_deref());
+        let circuit = Arc::new(Circuit {
+            id: self.id.clone(),
+            client: self.spec.client.clone(),
+            service: self.spec.service.clone(),
+            terminator: terminator.base.id.clone(),
+            instance: self.spec.instance.clone(),
+            path,
+            ingress: ingress.clone(),
+            egress,
+            addresses,
+            created_at: self.network.0.controller.now(),
+            tags: tags.clone(),
+            is_whole: true,
+            moving: AtomicBool::new(false),
+        });
+        if !self.network.0.circuits.put(Arc::clone(&circuit)) {
+            self.unroute_all_but(&[]);
+            let text = "the circuit was removed while it was made";
+            return Err(self.failure(FailureCause::IdInUse, text));
+        }
+        self.network.0.costs.created(&circuit.terminator);
+        self.network.tell_circuit(CircuitChange::Created, &circuit, self.started.elapsed());
+        Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
+    }
+
+    fn report_failure(&self, chosen: Option<&Candidate>, failure: &CircuitFailure) {
+        tracing::debug!(circuit = %self.id, service = %self.spec.service, %failure, "circuit not made");
+        let path = chosen.map(|chosen| chosen.path.clone()).unwrap_or_default();
+        self.network.0.events.tell(Event::Circuit(Arc::new(CircuitEvent {
+            at: self.network.0.controller.now(),
+            change: CircuitChange::Failed,
+            circuit: self.id.clone(),
+            client: self.spec.client.clone(),
+            service: self.spec.service.clone(),
+            terminator: chosen.map(|one| one.terminator.base.id.clone()).unwrap_or_default(),
+            instance: self.spec.instance.clone(),
+            nodes: path.nodes,
+            links: path.links,
+            path_cost: path.cost,
+            duration: self.started.elapsed(),
+            failure: Some(failure.cause.as_str()),
+            tags: self.spec.tags.clone(),
+        })));
+    }
+}
+
+/// What the initiating side is told: static data, overlaid by what the host told, without the
+/// addresses, which the circuit keeps (protocol: control-plane 12.2).
+fn peer_data(
+    spec: &CircuitSpec,
+    terminator: &Terminator,
+    told: PeerData,
+    service: Option<&Service>,
+) -> (EndAddresses, PeerData) {
+    use peer_data_key as key;
+    let text = |data: &PeerData, key: u32| {
+        data.get(&key).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+    };
+    let addresses = EndAddresses {
+        initiator_local: text(&spec.peer_data, key::INITIATOR_LOCAL_ADDRESS),
+        initiator_remote: text(&spec.peer_data, key::INITIATOR_REMOTE_ADDRESS),
+        terminator_local: text(&told, key::TERMINATOR_LOCAL_ADDRESS),
+        terminator_remote: text(&told, key::TERMINATOR_REMOTE_ADDRESS),
+    };
+    let mut data: PeerData = terminator.peer_data.clone();
+    data.extend(told);
+    data.retain(|key, _| !(1110..=1113).contains(key));
+    if service.is_some_and(|it| it.terminator_strategy == TerminatorStrategy::Sticky) {
+        let token = terminator.base.id.as_str().to_owned();
+        data.insert(key::STICKINESS_TOKEN, token.into());
+    }
+    (addresses, data)
+}

@@ -1,0 +1,324 @@
+//! The network as it is now: routers that are connected, links between them, circuits over both.
+//! Class Memory: rebuilt from the routers after a restart.
+//!
+//! - [`routers`], [`links`], [`circuits`]: the tables; [`costs`]: experience with terminators;
+//! - [`path`], [`select`]: pure: the cheapest way, the terminator to dial; [`routes`]: what routers
+//!   are told;
+//! - [`create`]: a circuit is made; [`upkeep`]: it is moved, confirmed and removed; [`adopt`]:
+//!   circuits of an earlier run are taken up;
+//! - [`validate`]: whether terminators that routers reported are still there.
+//!
+//! [`control`](crate::control) brings in what routers say. What flows out are routes, unroutes and
+//! faults, on the channels of the routers.
+
+pub mod adopt;
+pub mod circuits;
+pub mod costs;
+pub mod create;
+pub mod links;
+pub mod path;
+pub mod routers;
+pub mod routes;
+pub mod select;
+pub mod upkeep;
+pub mod validate;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use weft_channel::{Lane, SendError};
+use weft_config::controller::NetworkConfig;
+use weft_model::entity::{Router, Terminator};
+use weft_model::{Id, Snapshot};
+use weft_wire::Message;
+
+use crate::events::{Event, Events, RouterEvent};
+use crate::{Controller, DynamicCosts};
+
+use circuits::Circuits;
+use costs::Costs;
+use links::Links;
+use path::Graph;
+use routers::{AlreadyConnected, LiveRouter, Routers};
+use routes::Waiting;
+use validate::Validations;
+
+/// How often failures of terminators are forgiven.
+const FORGIVE_INTERVAL: Duration = Duration::from_secs(60);
+/// Digits of circuit ids and addresses.
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Characters with which the circuit ids of one run begin.
+const RUN_TAG: usize = 4;
+
+/// Settings of the network (protocol: control-plane 28).
+#[derive(Debug, Clone, PartialEq)]
+pub struct NetworkOptions {
+    /// How often the network is looked over.
+    pub cycle: Duration,
+    /// How long routers have to answer a route.
+    pub route_timeout: Duration,
+    /// Attempts at making a circuit, in all; 0 and 1 are both one.
+    pub create_circuit_retries: u32,
+    /// Least cost of entering a router.
+    pub min_router_cost: u16,
+    /// Within this a further connection of a router is refused; zero never refuses.
+    pub churn_limit: Duration,
+    /// Latency of a link that was not measured.
+    pub initial_link_latency: Duration,
+    /// How long a new or reconnected terminator is left alone before its router is asked about it.
+    pub validation_age: Duration,
+    /// How often routers are asked.
+    pub validation_interval: Duration,
+    /// How long circuits are kept whose routers do not come back.
+    pub lost_circuit_life: Duration,
+}
+
+impl Default for NetworkOptions {
+    fn default() -> Self {
+        Self {
+            cycle: Duration::from_secs(60),
+            route_timeout: Duration::from_secs(10),
+            create_circuit_retries: 2,
+            min_router_cost: 10,
+            churn_limit: Duration::from_secs(60),
+            initial_link_latency: Duration::from_secs(65),
+            validation_age: Duration::from_secs(5),
+            validation_interval: Duration::from_secs(30),
+            lost_circuit_life: Duration::from_secs(600),
+        }
+    }
+}
+
+impl From<&NetworkConfig> for NetworkOptions {
+    fn from(config: &NetworkConfig) -> Self {
+        Self {
+            cycle: config.cycle,
+            route_timeout: config.route_timeout,
+            create_circuit_retries: config.create_circuit_retries,
+            min_router_cost: config.min_router_cost,
+            churn_limit: config.router_connect_churn_limit,
+            initial_link_latency: config.initial_link_latency,
+            ..Self::default()
+        }
+    }
+}
+
+/// The network. Clones are the same network.
+#[derive(Clone)]
+pub struct Network(Arc<Inner>);
+
+struct Inner {
+    controller: Controller,
+    options: NetworkOptions,
+    routers: Routers,
+    links: Links,
+    circuits: Circuits,
+    costs: Arc<Costs>,
+    waiting: Waiting,
+    pieces: adopt::Pieces,
+    validations: Validations,
+    events: Events,
+    /// Begins the ids of circuits of this run.
+    run: String,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Network").field("circuits", &self.0.circuits.len()).finish_non_exhaustive()
+    }
+}
+
+/// The costs as the resources show them.
+struct Shown(Arc<Costs>);
+
+impl DynamicCosts for Shown {
+    fn cost(&self, terminator: &Terminator) -> u16 {
+        self.0.of(&terminator.base.id)
+    }
+}
+
+impl Network {
+    /// A network without routers, with its housekeeping. Stops with [`Network::stop`].
+    pub fn start(controller: Controller, options: NetworkOptions) -> Self {
+        let run = base62(u128::from_le_bytes(controller.ids().bytes()));
+        let network = Self(Arc::new(Inner {
+            options,
+            routers: Routers::default(),
+            links: Links::default(),
+            circuits: Circuits::default(),
+            costs: Arc::default(),
+            waiting: Waiting::default(),
+            pieces: adopt::Pieces::default(),
+            validations: Validations::default(),
+            events: Events::default(),
+            run: run.chars().take(RUN_TAG).collect(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            controller,
+        }));
+        network.0.controller.set_dynamic_costs(Shown(Arc::clone(&network.0.costs)));
+        network.spawn(network.clone().forgive());
+        network.spawn(network.clone().look_over());
+        network.spawn(network.clone().validate_terminators());
+        network
+    }
+
+    /// Ends the housekeeping and closes the channels of all routers.
+    pub async fn stop(&self) {
+        self.0.stop.cancel();
+        for router in self.0.routers.all() {
+            router.channel.close("the controller is stopping");
+        }
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// The controller it belongs to.
+    pub fn controller(&self) -> &Controller {
+        &self.0.controller
+    }
+
+    /// Its settings.
+    pub fn options(&self) -> &NetworkOptions {
+        &self.0.options
+    }
+
+    /// What happens in it.
+    pub fn events(&self) -> &Events {
+        &self.0.events
+    }
+
+    /// The routers that are connected.
+    pub fn routers(&self) -> &Routers {
+        &self.0.routers
+    }
+
+    /// The links.
+    pub fn links(&self) -> &Links {
+        &self.0.links
+    }
+
+    /// The circuits.
+    pub fn circuits(&self) -> &Circuits {
+        &self.0.circuits
+    }
+
+    /// Runs a task until it ends or the network stops.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.0.stop.clone();
+        self.0.tasks.spawn(async move {
+            let _ = stop.run_until_cancelled(task).await;
+        });
+    }
+
+    /// Registers a router that has connected. One whose place it takes is treated as gone.
+    pub(crate) fn connected(&self, router: &Arc<LiveRouter>) -> Result<(), AlreadyConnected> {
+        let former = self.0.routers.register(Arc::clone(router), self.0.options.churn_limit)?;
+        if let Some(former) = former {
+            former.channel.close("the router has connected anew");
+            self.lost(&former);
+        }
+        let (router, at) = (router.id.clone(), router.connected_at);
+        self.0.events.tell(Event::Router(RouterEvent { at, router, online: true }));
+        Ok(())
+    }
+
+    /// A router has gone; nothing happens if another connection has taken its place. True if it
+    /// was the one.
+    pub(crate) fn disconnected(&self, router: &Arc<LiveRouter>) -> bool {
+        let current = self.0.routers.unregister(router);
+        if current {
+            self.lost(router);
+            self.0.validations.forget(&router.id);
+            let at = self.0.controller.now();
+            let router = router.id.clone();
+            self.0.events.tell(Event::Router(RouterEvent { at, router, online: false }));
+        }
+        current
+    }
+
+    /// Sends to a router if it is connected and has room; a message that finds none is lost, as
+    /// the peers expect it of unroutes and faults.
+    pub(crate) fn tell(&self, router: &str, lane: Lane, message: Message) {
+        let Some(live) = self.0.routers.get(router) else { return };
+        match live.channel.try_send_on(lane, message) {
+            Ok(()) | Err(SendError::Closed(_)) => {}
+            Err(problem) => tracing::warn!(router, %problem, "message not sent"),
+        }
+    }
+
+    /// The connected routers and usable links, for finding paths.
+    pub(crate) fn graph(&self, snapshot: &Snapshot) -> Graph {
+        let mut graph = Graph::new(self.0.options.min_router_cost);
+        for live in self.0.routers.all() {
+            if let Some(router) = snapshot.get::<Router>(&live.id) {
+                graph.add_router(&live.id, router.cost, router.no_traversal);
+            }
+        }
+        self.0.links.each(|link| {
+            if !link.down {
+                graph.add_link(&link.id, &link.source, &link.destination, link.cost());
+            }
+        });
+        graph
+    }
+
+    /// A new id for a circuit of this run.
+    pub(crate) fn new_circuit_id(&self) -> String {
+        format!("{}{}", self.0.run, &self.new_address()[RUN_TAG..])
+    }
+
+    /// Whether an id can only be that of a circuit of this run.
+    pub(crate) fn is_of_this_run(&self, circuit: &str) -> bool {
+        circuit.starts_with(&self.0.run)
+    }
+
+    /// A new address of an end of a circuit.
+    pub(crate) fn new_address(&self) -> String {
+        base62(u128::from_le_bytes(self.0.controller.ids().bytes()))
+    }
+
+    async fn forgive(self) {
+        let mut ticks = tokio::time::interval(FORGIVE_INTERVAL);
+        loop {
+            ticks.tick().await;
+            self.0.costs.forgive(Instant::now());
+        }
+    }
+
+    /// What a terminator costs now, beyond its own cost.
+    pub fn dynamic_cost(&self, terminator: &Id) -> u16 {
+        self.0.costs.of(terminator)
+    }
+
+    /// A terminator was deleted.
+    pub(crate) fn terminator_deleted(&self, terminator: &Id) {
+        self.0.costs.forget(terminator);
+    }
+}
+
+/// 22 digits.
+fn base62(mut number: u128) -> String {
+    let mut digits = [b'0'; 22];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[(number % 62) as usize];
+        number /= 62;
+    }
+    digits.into_iter().map(char::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_have_digits_and_letters() {
+        assert_eq!(base62(0), "0".repeat(22));
+        assert_eq!(base62(61), format!("{}z", "0".repeat(21)));
+        assert_eq!(base62(u128::MAX), "7n42DGM5Tflk9n8mt7Fhc7");
+    }
+}

@@ -1,0 +1,131 @@
+//! The routers that are connected. One connection per router: whoever registers first within the
+//! churn limit keeps its place (protocol: control-plane 2.3).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use weft_channel::ChannelHandle;
+use weft_model::{Id, Timestamp};
+use weft_wire::ctrl::{Listener, RouterHello};
+use weft_wire::{Capabilities, Version, VersionInfo};
+
+/// A router with its control channel.
+#[derive(Debug)]
+pub struct LiveRouter {
+    /// Its id.
+    pub id: Id,
+    /// The way to it.
+    pub channel: ChannelHandle,
+    /// What it says about its build.
+    pub version: VersionInfo,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// When it connected.
+    pub connected_at: Timestamp,
+    /// The same on the clock that does not jump.
+    pub since: Instant,
+    /// Where it takes links.
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl LiveRouter {
+    /// A router as its hello describes it; none if it does not say its version.
+    pub fn new(id: Id, channel: ChannelHandle, hello: RouterHello, now: Timestamp) -> Option<Self> {
+        Some(Self {
+            id,
+            channel,
+            version: hello.version?,
+            capabilities: hello.capabilities,
+            connected_at: now,
+            since: Instant::now(),
+            listeners: RwLock::new(hello.listeners.listeners),
+        })
+    }
+
+    /// Its release, if it can be compared.
+    pub fn release(&self) -> Option<Version> {
+        self.version.release()
+    }
+
+    /// Where it takes links.
+    pub fn listeners(&self) -> Vec<Listener> {
+        self.listeners.read().clone()
+    }
+
+    /// It takes links elsewhere now.
+    pub fn set_listeners(&self, listeners: Vec<Listener>) {
+        *self.listeners.write() = listeners;
+    }
+}
+
+/// Why a router is not registered: another connection of it is too young to be replaced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("router already connected id: {router}, for {seconds} s")]
+pub struct AlreadyConnected {
+    /// The router.
+    pub router: Id,
+    /// For how long.
+    pub seconds: u64,
+}
+
+/// The routers that are connected.
+#[derive(Debug, Default)]
+pub struct Routers(RwLock<HashMap<Id, Arc<LiveRouter>>>);
+
+impl Routers {
+    /// A router, if it is connected.
+    pub fn get(&self, id: &str) -> Option<Arc<LiveRouter>> {
+        self.0.read().get(id).cloned()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<LiveRouter>> {
+        self.0.read().values().cloned().collect()
+    }
+
+    /// Whether a further connection of a router may take the place of the one there is.
+    pub fn may_connect(&self, id: &str, churn_limit: Duration) -> Result<(), AlreadyConnected> {
+        may_replace(self.0.read().get(id), churn_limit)
+    }
+
+    /// Registers a router, and answers the one whose place it took.
+    pub fn register(
+        &self,
+        router: Arc<LiveRouter>,
+        churn_limit: Duration,
+    ) -> Result<Option<Arc<LiveRouter>>, AlreadyConnected> {
+        let mut routers = self.0.write();
+        may_replace(routers.get(&router.id), churn_limit)?;
+        Ok(routers.insert(router.id.clone(), router))
+    }
+
+    /// Takes a router out, if it is the one that is registered.
+    pub fn unregister(&self, router: &Arc<LiveRouter>) -> bool {
+        let mut routers = self.0.write();
+        let current = routers.get(&router.id).is_some_and(|own| Arc::ptr_eq(own, router));
+        if current {
+            routers.remove(&router.id);
+        }
+        current
+    }
+
+    /// Whether this connection is the one that is registered.
+    pub fn is_current(&self, router: &Arc<LiveRouter>) -> bool {
+        self.0.read().get(&router.id).is_some_and(|own| Arc::ptr_eq(own, router))
+    }
+}
+
+fn may_replace(
+    current: Option<&Arc<LiveRouter>>,
+    churn_limit: Duration,
+) -> Result<(), AlreadyConnected> {
+    match current {
+        Some(current) if !current.channel.is_closed() && current.since.elapsed() < churn_limit => {
+            let seconds = current.since.elapsed().as_secs();
+            Err(AlreadyConnected { router: current.id.clone(), seconds })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,188 @@
+//! Which terminator a dial goes to (protocol: control-plane 11). Pure: candidates with their costs
+//! and a random number come in, the choice comes out.
+
+use std::sync::Arc;
+
+use weft_model::entity::{Precedence, Terminator, TerminatorStrategy};
+
+use super::path::Path;
+
+/// Longest way that still makes a difference.
+const MAX_PATH_COST: u32 = 1_048_576;
+
+/// A terminator that can be reached.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The terminator.
+    pub terminator: Arc<Terminator>,
+    /// The way to its router.
+    pub path: Path,
+    /// What it costs for now, see [`Costs`](super::costs::Costs).
+    pub dynamic_cost: u16,
+}
+
+impl Candidate {
+    /// Its cost within the band of its precedence.
+    pub fn biased(&self) -> u32 {
+        let (least, most) = band(self.terminator.precedence);
+        let cost = u32::from(self.terminator.cost)
+            + u32::from(self.dynamic_cost)
+            + self.path.cost.min(MAX_PATH_COST);
+        least.saturating_add(cost).min(most)
+    }
+}
+
+/// The costs that a precedence reaches over.
+fn band(precedence: Precedence) -> (u32, u32) {
+    match precedence {
+        Precedence::Required => (0, 1_073_741_822),
+        Precedence::Default => (1_073_741_823, 2_147_483_645),
+        Precedence::Failed => (2_147_483_646, 3_221_225_468),
+    }
+}
+
+/// Chooses by the strategy of the service; none only without candidates. `wanted` is the terminator
+/// that the client had before, `random` any number.
+pub fn choose(
+    strategy: TerminatorStrategy,
+    mut candidates: Vec<Candidate>,
+    wanted: Option<&str>,
+    random: u64,
+) -> Option<Candidate> {
+    candidates.sort_by(|a, b| {
+        let by_cost = a.biased().cmp(&b.biased());
+        by_cost.then_with(|| a.terminator.base.id.cmp(&b.terminator.base.id))
+    });
+    let precedence = candidates.first()?.terminator.precedence;
+    let related = candidates.iter().take_while(|one| one.terminator.precedence == precedence);
+    let related = related.count();
+    let at = match strategy {
+        TerminatorStrategy::SmartRouting => 0,
+        TerminatorStrategy::Weighted => weighted(&candidates[..related], random),
+        TerminatorStrategy::Random => (random % related as u64) as usize,
+        TerminatorStrategy::Sticky => candidates[..related]
+            .iter()
+            .position(|one| Some(one.terminator.base.id.as_str()) == wanted)
+            .unwrap_or(0),
+    };
+    Some(candidates.swap_remove(at))
+}
+
+/// The cheaper one is, the more often it is chosen.
+fn weighted(related: &[Candidate], random: u64) -> usize {
+    if related.len() < 2 {
+        return 0;
+    }
+    let own = |one: &Candidate| {
+        f64::from((one.biased() - band(one.terminator.precedence).0).max(1))
+    };
+    let total: f64 = related.iter().map(own).sum();
+    let weights: Vec<f64> = related.iter().map(|one| 1.0 - own(one) / total).collect();
+    let sum: f64 = weights.iter().sum();
+    let mut left = (random as f64 / u64::MAX as f64) * sum;
+    for (at, weight) in weights.iter().enumerate() {
+        left -= weight;
+        if left < 0.0 {
+            return at;
+        }
+    }
+    related.len() - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weft_model::{Base, Id, Timestamp};
+
+    fn candidate(id: &str, precedence: Precedence, cost: u16, dynamic_cost: u16) -> Candidate {
+        let terminator = Terminator {
+            base: Base::new(Id::new(id), Timestamp(0)),
+            precedence,
+            cost,
+            ..Terminator::default()
+        };
+        let path = Path { cost: 10, ..Path::of_one(Id::new("r")) };
+        Candidate { terminator: Arc::new(terminator), path, dynamic_cost }
+    }
+
+    fn chosen(strategy: TerminatorStrategy, all: &[Candidate], wanted: &str, random: u64) -> String {
+        let chosen = choose(strategy, all.to_vec(), Some(wanted), random).unwrap();
+        chosen.terminator.base.id.to_string()
+    }
+
+    #[test]
+    fn precedence_comes_before_cost() {
+        use Precedence::{Default, Failed, Required};
+        let all = [
+            candidate("failed", Failed, 0, 0),
+            candidate("default", Default, 0, 0),
+            candidate("required", Required, u16::MAX, u16::MAX),
+        ];
+        let smart = TerminatorStrategy::SmartRouting;
+        assert_eq!(chosen(smart, &all, "", 0), "required");
+        assert_eq!(chosen(smart, &all[..2], "", 0), "default");
+        assert_eq!(chosen(smart, &all[..1], "", 0), "failed");
+        assert!(choose(smart, Vec::new(), None, 0).is_none());
+        assert_eq!(candidate("t", Default, 3, 4).biased(), 1_073_741_823 + 17);
+    }
+
+    #[test]
+    fn failures_move_the_choice() {
+        let all = [
+            candidate("a", Precedence::Default, 1, 20),
+            candidate("b", Precedence::Default, 5, 0),
+        ];
+        assert_eq!(chosen(TerminatorStrategy::SmartRouting, &all, "", 0), "b");
+    }
+
+    #[test]
+    fn sticky_goes_back_while_it_can() {
+        let all = [
+            candidate("a", Precedence::Default, 1, 0),
+            candidate("b", Precedence::Default, 5, 0),
+            candidate("c", Precedence::Failed, 5, 0),
+        ];
+        let sticky = TerminatorStrategy::Sticky;
+        assert_eq!(chosen(sticky, &all, "b", 0), "b");
+        assert_eq!(chosen(sticky, &all, "c", 0), "a");
+        assert_eq!(chosen(sticky, &all, "", 0), "a");
+    }
+
+    #[test]
+    fn weights_favour_the_cheaper() {
+        let all = [
+            candidate("a", Precedence::Default, 0, 0),
+            candidate("b", Precedence::Default, 80, 0),
+        ];
+        let mut cheap = 0;
+        for step in 0..100_u64 {
+            let random = step * (u64::MAX / 100);
+            if chosen(TerminatorStrategy::Weighted, &all, "", random) == "a" {
+                cheap += 1;
+            }
+        }
+        assert_eq!(cheap, 90);
+    }
+
+    proptest! {
+        #[test]
+        fn a_choice_is_of_the_best_precedence(
+            costs in prop::collection::vec((0u8..3, any::<u16>(), any::<u16>()), 1..8),
+            strategy in 0u8..4,
+            random in any::<u64>(),
+        ) {
+            let kinds = [Precedence::Required, Precedence::Default, Precedence::Failed];
+            let all: Vec<_> = costs.iter().enumerate().map(|(at, (kind, cost, dynamic))| {
+                candidate(&format!("t{at}"), kinds[usize::from(*kind)], *cost, *dynamic)
+            }).collect();
+            let strategy = [
+                TerminatorStrategy::SmartRouting, TerminatorStrategy::Weighted,
+                TerminatorStrategy::Random, TerminatorStrategy::Sticky,
+            ][usize::from(strategy)];
+            let best = costs.iter().map(|(kind, ..)| *kind).min().unwrap();
+            let choice = choose(strategy, all, None, random).unwrap();
+            prop_assert_eq!(choice.terminator.precedence, kinds[usize::from(best)]);
+        }
+    }
+}
