@@ -12,6 +12,7 @@ loses what did not fit its socket's buffer, a host what was not sent yet.
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -101,11 +102,12 @@ def intercepted(service):
     return f"{service}.interop"
 
 
-def go_clients(variable, name):
-    """The Go client whose program the environment variable names, and its variants."""
+def go_clients(variable, name, folder):
+    """The Go client whose program the environment variable names, else the one that is
+    built here, and its variants. Raises ``Unavailable`` if there is neither."""
     binary = os.environ.get(variable)
     if not binary:
-        return []
+        binary = build_go(name, pathlib.Path(folder))
     if not os.access(binary, os.X_OK):
         raise FileNotFoundError(f"{variable}={binary} is not a program")
     grouped = ("--channels", "2", "--control-channels", "1")
@@ -114,6 +116,25 @@ def go_clients(variable, name):
         GoClient(f"{name}-flow", binary, ("--sdk-flow-control",)),
         GoClient(f"{name}-grouped", binary, grouped),
     ]
+
+
+class Unavailable(Exception):
+    """A client cannot be had on this machine."""
+
+
+def build_go(name, folder):
+    """Builds a Go client from its module, in a copy so that nothing is written here."""
+    source, binary = folder / f"{name}-source", folder / name
+    shutil.copytree(HERE / name, source)
+    command = ["go", "build", "-mod=mod", "-o", str(binary), "."]
+    try:
+        built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=600)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"go build: {error}") from error
+    if built.returncode:
+        lines = built.stderr.strip().splitlines() or [f"exit code {built.returncode}"]
+        raise Unavailable(f"go build: {lines[-1].strip()}")
+    return str(binary)
 
 
 def python_client(venv):
