@@ -7,9 +7,13 @@
 //!
 //! - [`entity`]: the kinds of entities; [`Kind`] and [`Entity`] hold any of them;
 //! - [`role`] and [`policy`]: who is meant by a policy, and what follows;
+//! - [`access`] and [`posture`]: may this identity use this service, and why (not);
+//! - [`rdm`]: what routers are told;
+//! - [`token`]: the claims of tokens and their rules;
 //! - [`filter`]: the language of list queries;
 //! - [`deletion`]: what a deletion takes with it.
 
+pub mod access;
 mod change;
 pub mod deletion;
 pub mod entity;
@@ -17,10 +21,17 @@ pub mod filter;
 mod id;
 pub mod kind;
 pub mod policy;
+pub mod posture;
+pub mod rdm;
 pub mod role;
 mod row;
 mod snapshot;
 mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod token;
 mod value;
 
 pub use change::{Author, AuthorKind, Cause, Change, ChangeSet, ColdField};

@@ -230,7 +230,6 @@ impl Snapshot {
         by_kind: &BTreeMap<Kind, TableChange>,
         deltas: &[(Kind, Delta)],
     ) {
-        self.policies.begin();
         for (kind, change) in by_kind.iter().filter(|(kind, _)| !kind.sides().is_empty()) {
             for id in change.keys() {
                 let old = before.table(*kind);
@@ -288,7 +287,6 @@ impl Loader {
                 self.snapshot.policies.replace(*kind, None, new);
             }
         }
-        self.snapshot.policies.begin();
         self.snapshot
     }
 }

@@ -45,8 +45,6 @@ struct Policies {
     members: Vector<Option<Arc<Members>>>,
     /// The policies whose side names a key.
     naming: OrdMap<(u8, RoleKey), Arc<RoaringBitmap>>,
-    /// The policies whose members may differ from those of the snapshot before.
-    changed: Arc<RoaringBitmap>,
 }
 
 /// All policies of a snapshot.
@@ -56,15 +54,6 @@ pub(crate) struct PolicyIndex {
 }
 
 impl PolicyIndex {
-    /// Begins a change: forgets what the one before touched.
-    pub(crate) fn begin(&mut self) {
-        for policies in self.by_kind.values_mut() {
-            if !policies.changed.is_empty() {
-                policies.changed = Arc::default();
-            }
-        }
-    }
-
     /// A policy was created, changed or deleted.
     pub(crate) fn replace(
         &mut self,
@@ -118,9 +107,16 @@ impl PolicyIndex {
         }
     }
 
-    /// The policies of a kind whose members may differ from those of the snapshot before.
-    pub(crate) fn changed(&self, kind: Kind) -> Arc<RoaringBitmap> {
-        self.by_kind.get(&kind).map(|policies| policies.changed.clone()).unwrap_or_default()
+    /// The policies of a kind whose members may differ from those of an earlier snapshot.
+    pub(crate) fn changed_since(&self, before: &PolicyIndex, kind: Kind) -> RoaringBitmap {
+        let Some(now) = self.by_kind.get(&kind) else { return RoaringBitmap::new() };
+        let then = before.by_kind.get(&kind);
+        let members = now.members.iter().zip(0u32..).filter_map(|(members, ordinal)| {
+            let then = then.and_then(|then| then.members.get(ordinal as usize)?.as_ref());
+            let same = |now| then.is_some_and(|then| Arc::ptr_eq(then, now));
+            members.as_ref().filter(|now| !same(now)).map(|_| ordinal)
+        });
+        members.collect()
     }
 
     /// The ordinals that one side of a policy means.
@@ -185,7 +181,6 @@ impl Policies {
             self.members.push_back(None);
         }
         self.members.set(ordinal as usize, members.map(Arc::new));
-        Arc::make_mut(&mut self.changed).insert(ordinal);
     }
 
     fn name(&mut self, side: usize, roles: &Roles, ordinal: u32) {

@@ -1,0 +1,274 @@
+//! The one access decision: may this identity dial or bind this service, and why (not)?
+//!
+//! Service sessions, policy advice, circuits, terminators and the router's own decisions all ask
+//! [`decide`]. It sees the model through [`Facts`], which the controller's [`Snapshot`] and a
+//! router's copy of the data model both implement, so that they cannot disagree
+//! (protocol: edge-control-plane 12.2).
+//!
+//! A policy grants when it holds both ends, is of the right type and all its posture checks pass.
+//! One such policy is enough; all are named in the answer. A check that is missing has failed.
+
+use std::fmt;
+
+use crate::{
+    Id, Snapshot, Timestamp,
+    entity::{Identity, PolicyType, PostureCheck, Service, ServicePolicy},
+    posture::{Check, CheckFailure, PostureData},
+};
+
+/// Whether an identity may act at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It does not exist.
+    Unknown,
+    /// It is disabled.
+    Disabled,
+    /// It may.
+    Active,
+}
+
+/// A policy that holds both the identity and the service.
+#[derive(Debug, Clone)]
+pub struct PolicyFacts<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its posture checks by id; `None` for one that is not known.
+    pub checks: Vec<(&'a str, Option<Check<'a>>)>,
+}
+
+/// What the decision has to know.
+pub trait Facts {
+    /// Whether the identity may act at all.
+    fn standing(&self, identity: &str, now: Timestamp) -> Standing;
+
+    /// Whether the service exists.
+    fn has_service(&self, service: &str) -> bool;
+
+    /// The policies of a type that hold both the identity and the service.
+    fn policies(&self, identity: &str, service: &str, action: PolicyType) -> Vec<PolicyFacts<'_>>;
+}
+
+/// What is known about the device.
+#[derive(Debug, Clone, Copy)]
+pub enum Posture<'a> {
+    /// This.
+    Known(&'a PostureData),
+    /// Nothing: every check fails.
+    Unknown,
+    /// It does not matter: only the policies are asked about.
+    Ignored,
+}
+
+/// A policy that grants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantingPolicy {
+    /// Its id.
+    pub id: Id,
+    /// Its name.
+    pub name: String,
+}
+
+/// A check that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedCheck {
+    /// Its id.
+    pub id: Id,
+    /// Why.
+    pub failure: CheckFailure,
+}
+
+/// A policy that would grant if its checks passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedPolicy {
+    /// Its id.
+    pub id: Id,
+    /// Its name.
+    pub name: String,
+    /// The checks that failed.
+    pub checks: Vec<FailedCheck>,
+}
+
+/// Why access is denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Denial {
+    /// There is no such identity.
+    UnknownIdentity,
+    /// The identity is disabled.
+    DisabledIdentity,
+    /// There is no such service.
+    UnknownService,
+    /// No policy of the type holds both.
+    NoPolicy(PolicyType),
+    /// Every policy that holds both has failed checks.
+    Posture(Vec<FailedPolicy>),
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Access is granted.
+    Granted {
+        /// By these policies.
+        policies: Vec<GrantingPolicy>,
+        /// Until when, if the client gives no news; `None` means until something changes.
+        until: Option<Timestamp>,
+    },
+    /// Access is denied.
+    Denied(Denial),
+}
+
+impl Decision {
+    /// Whether access is granted.
+    pub fn is_granted(&self) -> bool {
+        matches!(self, Self::Granted { .. })
+    }
+
+    /// The answer as a result.
+    pub fn granted(self) -> Result<Vec<GrantingPolicy>, Denial> {
+        match self {
+            Self::Granted { policies, .. } => Ok(policies),
+            Self::Denied(denial) => Err(denial),
+        }
+    }
+}
+
+impl Denial {
+    /// The ids of all failed checks, sorted and unique, as refusals on the wire name them.
+    pub fn failed_checks(&self) -> Vec<&Id> {
+        let Self::Posture(policies) = self else { return Vec::new() };
+        let checks = policies.iter().flat_map(|policy| &policy.checks);
+        let mut ids: Vec<_> = checks.map(|check| &check.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownIdentity => f.write_str("the identity does not exist"),
+            Self::DisabledIdentity => f.write_str("the identity is disabled"),
+            Self::UnknownService => f.write_str("the service does not exist"),
+            Self::NoPolicy(PolicyType::Dial) => {
+                f.write_str("no service policy lets the identity dial the service")
+            }
+            Self::NoPolicy(PolicyType::Bind) => {
+                f.write_str("no service policy lets the identity bind the service")
+            }
+            Self::Posture(policies) => {
+                f.write_str("posture checks failed: ")?;
+                for (at, policy) in policies.iter().enumerate() {
+                    let then = if at > 0 { "; " } else { "" };
+                    write!(f, "{then}policy {}", policy.name)?;
+                    for check in &policy.checks {
+                        write!(f, ", check {}: {}", check.id, check.failure)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Denial {}
+
+/// Decides.
+pub fn decide(
+    facts: &(impl Facts + ?Sized),
+    identity: &str,
+    service: &str,
+    action: PolicyType,
+    posture: Posture<'_>,
+    now: Timestamp,
+) -> Decision {
+    match facts.standing(identity, now) {
+        Standing::Unknown => return Decision::Denied(Denial::UnknownIdentity),
+        Standing::Disabled => return Decision::Denied(Denial::DisabledIdentity),
+        Standing::Active => {}
+    }
+    if !facts.has_service(service) {
+        return Decision::Denied(Denial::UnknownService);
+    }
+    let mut granting = Vec::new();
+    let mut failed = Vec::new();
+    let mut ends = Vec::new();
+    for policy in facts.policies(identity, service, action) {
+        let (id, name) = (Id::new(policy.id), policy.name.to_owned());
+        match evaluate(&policy, posture, now) {
+            Ok(until) => {
+                ends.push(until);
+                granting.push(GrantingPolicy { id, name });
+            }
+            Err(checks) => failed.push(FailedPolicy { id, name, checks }),
+        }
+    }
+    if !granting.is_empty() {
+        // The grant lasts as long as the policy that lasts longest.
+        let until = ends.iter().all(Option::is_some).then(|| ends.into_iter().max()).flatten();
+        return Decision::Granted { policies: granting, until: until.flatten() };
+    }
+    Decision::Denied(match failed.is_empty() {
+        true => Denial::NoPolicy(action),
+        false => Denial::Posture(failed),
+    })
+}
+
+/// Evaluates all checks of a policy: until when they pass, or those that failed.
+fn evaluate(
+    policy: &PolicyFacts<'_>,
+    posture: Posture<'_>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Vec<FailedCheck>> {
+    let mut until = None;
+    let mut failed = Vec::new();
+    for (id, check) in &policy.checks {
+        let outcome = match (posture, check) {
+            (Posture::Ignored, _) => Ok(None),
+            (_, None) => Err(CheckFailure::Missing),
+            (Posture::Unknown, Some(_)) => Err(CheckFailure::NoData),
+            (Posture::Known(data), Some(check)) => check.evaluate(data, now),
+        };
+        match outcome {
+            Ok(end) => until = until.into_iter().chain(end).min(),
+            Err(failure) => failed.push(FailedCheck { id: Id::new(id), failure }),
+        }
+    }
+    if failed.is_empty() { Ok(until) } else { Err(failed) }
+}
+
+impl Facts for Snapshot {
+    fn standing(&self, identity: &str, now: Timestamp) -> Standing {
+        match self.get::<Identity>(&Id::new(identity)) {
+            None => Standing::Unknown,
+            Some(identity) if identity.is_disabled(now) => Standing::Disabled,
+            Some(_) => Standing::Active,
+        }
+    }
+
+    fn has_service(&self, service: &str) -> bool {
+        self.get::<Service>(&Id::new(service)).is_some_and(|service| !service.is_fabric_only)
+    }
+
+    fn policies(&self, identity: &str, service: &str, action: PolicyType) -> Vec<PolicyFacts<'_>> {
+        let between = self.service_policies_between(&Id::new(identity), &Id::new(service));
+        let of_type = between.into_iter().filter(|(_, policy)| policy.policy_type == action);
+        of_type
+            .map(|(ordinal, policy)| PolicyFacts {
+                id: policy.base.id.as_str(),
+                name: &policy.name,
+                checks: self
+                    .members(crate::Kind::ServicePolicy, ordinal, ServicePolicy::POSTURE_CHECKS)
+                    .iter()
+                    .filter_map(|check| self.at::<PostureCheck>(check))
+                    .map(|check| (check.base.id.as_str(), Some(check.check())))
+                    .collect(),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

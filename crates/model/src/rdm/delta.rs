@@ -1,0 +1,163 @@
+//! The difference of two snapshots as events.
+//!
+//! Members that go are told first, so that no entity is deleted while a policy still holds it;
+//! then deleted policies and entities, then those that are new or another, referenced ones first;
+//! then members that come; and last deleted configs, which nothing refers to any more.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use roaring::RoaringBitmap;
+
+use super::{Action, ENTITIES, Event, MemberKind, Subject, ids, subject};
+use crate::{ChangeSet, Id, Kind, Snapshot};
+
+/// What routers have to be told about the change sets that lead from one snapshot to another:
+/// the net difference, empty if there is none for them.
+pub fn changes(before: &Snapshot, after: &Snapshot, sets: &[Arc<ChangeSet>]) -> Vec<Event> {
+    let delta = Delta::new(before, after, sets);
+    let (gone, come) = delta.members();
+    let mut events = gone;
+    events.extend(delta.deleted(&[
+        Kind::ServicePolicy,
+        Kind::Identity,
+        Kind::Service,
+        Kind::PostureCheck,
+        Kind::Router,
+    ]));
+    for kind in ENTITIES.into_iter().chain([Kind::ServicePolicy]) {
+        events.extend(delta.put(kind));
+    }
+    events.extend(come);
+    events.extend(delta.deleted(&[Kind::Config, Kind::ConfigType, Kind::Ca]));
+    events.extend(delta.put(Kind::Ca));
+    events.extend(delta.deleted(&[Kind::Revocation]));
+    events.extend(delta.put(Kind::Revocation));
+    events
+}
+
+struct Delta<'a> {
+    before: &'a Snapshot,
+    after: &'a Snapshot,
+    /// The changed entities.
+    touched: BTreeSet<(Kind, &'a Id)>,
+}
+
+impl<'a> Delta<'a> {
+    fn new(before: &'a Snapshot, after: &'a Snapshot, sets: &'a [Arc<ChangeSet>]) -> Self {
+        let changes = sets.iter().flat_map(|set| &set.changes);
+        let touched = changes.map(|change| (change.kind(), change.id())).collect();
+        Self { before, after, touched }
+    }
+
+    fn touched(&self, kind: Kind) -> impl Iterator<Item = &'a Id> + '_ {
+        self.touched.iter().filter(move |(of, _)| *of == kind).map(|(_, id)| *id)
+    }
+
+    fn subjects(&self, kind: Kind, id: &Id) -> (Option<Subject>, Option<Subject>) {
+        let find = |snapshot: &Snapshot| snapshot.entity(kind, id).and_then(subject);
+        (find(self.before), find(self.after))
+    }
+
+    fn deleted(&self, kinds: &'a [Kind]) -> impl Iterator<Item = Event> + '_ {
+        let ids = kinds.iter().flat_map(|kind| self.touched(*kind).map(|id| (*kind, id)));
+        ids.filter_map(|(kind, id)| match self.subjects(kind, id) {
+            (Some(subject), None) => Some(Event { action: Action::Delete, subject }),
+            _ => None,
+        })
+    }
+
+    fn put(&self, kind: Kind) -> impl Iterator<Item = Event> + '_ {
+        self.touched(kind).filter_map(move |id| match self.subjects(kind, id) {
+            (None, Some(subject)) => Some(Event { action: Action::Create, subject }),
+            (Some(old), Some(subject)) if !same(&old, &subject) => {
+                // Revocations are only ever created (protocol: edge-control-plane 7.1).
+                let action = match subject {
+                    Subject::Revocation(_) => Action::Create,
+                    _ => Action::Update,
+                };
+                Some(Event { action, subject })
+            }
+            _ => None,
+        })
+    }
+
+    /// Members of service policies that went, and those that came.
+    fn members(&self) -> (Vec<Event>, Vec<Event>) {
+        let (mut gone, mut come) = (Vec::new(), Vec::new());
+        let table = self.after.table(Kind::ServicePolicy);
+        for ordinal in self.after.policies.changed_since(&self.before.policies, Kind::ServicePolicy)
+        {
+            let Some(policy) = table.at(ordinal) else { continue };
+            let id = policy.id();
+            let old = self.before.table(Kind::ServicePolicy).ordinal(id);
+            for kind in MemberKind::ALL {
+                let of = |snapshot: &Snapshot, ordinal: u32| {
+                    snapshot.members(Kind::ServicePolicy, ordinal, kind.side())
+                };
+                let was = old.map(|old| of(self.before, old)).unwrap_or_default();
+                let is = of(self.after, ordinal);
+                // An ordinal that was given to another entity is one that went and one that came.
+                let reused = self.reused(kind.kind());
+                let (went, came) =
+                    (&(&*was - &*is) | &(&*was & &reused), &(&*is - &*was) | &(&*is & &reused));
+                let tell = |snapshot: &Snapshot, ordinals: &RoaringBitmap, action| {
+                    let ids = ids(snapshot, kind, ordinals);
+                    let subject = Subject::Members { policy: id.clone(), kind, ids };
+                    (!ordinals.is_empty()).then_some(Event { action, subject })
+                };
+                gone.extend(tell(self.before, &went, Action::Delete));
+                come.extend(tell(self.after, &came, Action::Create));
+            }
+        }
+        (gone, come)
+    }
+
+    /// Ordinals whose entity is gone, or has another one now: they may mean somebody else.
+    fn reused(&self, kind: Kind) -> RoaringBitmap {
+        let (before, after) = (self.before.table(kind), self.after.table(kind));
+        let moved = self.touched(kind).filter(|id| before.ordinal(id) != after.ordinal(id));
+        moved.filter_map(|id| before.ordinal(id)).collect()
+    }
+}
+
+/// Whether routers see no difference.
+fn same(old: &Subject, new: &Subject) -> bool {
+    match (old, new) {
+        (Subject::ConfigType(a), Subject::ConfigType(b)) => {
+            (&a.name, a.target) == (&b.name, b.target)
+        }
+        (Subject::Config(a), Subject::Config(b)) => (&a.name, &a.data) == (&b.name, &b.data),
+        (Subject::Identity(a), Subject::Identity(b)) => {
+            let hosting = |it: &crate::entity::Identity| {
+                (it.default_hosting_precedence, it.default_hosting_cost)
+            };
+            a.name == b.name
+                && hosting(a) == hosting(b)
+                && a.service_hosting_precedences == b.service_hosting_precedences
+                && a.service_hosting_costs == b.service_hosting_costs
+                && a.app_data == b.app_data
+                && a.service_configs == b.service_configs
+                && (a.disabled_at, a.disabled_until) == (b.disabled_at, b.disabled_until)
+        }
+        (Subject::Service(a), Subject::Service(b)) => {
+            (&a.name, a.encryption_required, &a.configs)
+                == (&b.name, b.encryption_required, &b.configs)
+        }
+        (Subject::Router(a), Subject::Router(b)) => {
+            (&a.name, &a.fingerprint, &a.configs, a.disabled)
+                == (&b.name, &b.fingerprint, &b.configs, b.disabled)
+        }
+        (Subject::PostureCheck(a), Subject::PostureCheck(b)) => {
+            a.name == b.name && a.check_type == b.check_type && a.check() == b.check()
+        }
+        (Subject::ServicePolicy(a), Subject::ServicePolicy(b)) => {
+            (&a.name, a.policy_type) == (&b.name, b.policy_type)
+        }
+        (Subject::Ca(a), Subject::Ca(b)) => a.cert_pem == b.cert_pem,
+        (Subject::Revocation(a), Subject::Revocation(b)) => {
+            (a.revocation_type, a.expires_at, a.issued_before)
+                == (b.revocation_type, b.expires_at, b.issued_before)
+        }
+        _ => false,
+    }
+}

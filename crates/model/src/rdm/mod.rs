@@ -1,0 +1,179 @@
+//! What routers are told about the model: the router data model.
+//!
+//! Routers do not know roles. They are told of entities, and of the members of each service policy
+//! as the controller computed them. [`full_state`] says everything, [`changes`] the difference of
+//! two snapshots; both in an order in which a receiver never hears of something that refers to
+//! what it does not know yet (protocol: edge-control-plane 7). Changes that a router would not see
+//! (a tag, an enrollment) give no event.
+//!
+//! The controller turns events into messages, and adds its own public keys.
+
+mod delta;
+
+use std::sync::Arc;
+
+pub use delta::changes;
+
+use crate::{
+    Entity, Id, Kind, Snapshot, Timestamp,
+    entity::{
+        Ca, Config, ConfigType, Identity, PostureCheck, Revocation, Router, Service, ServicePolicy,
+    },
+};
+
+/// What happened to an entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// It is new to routers.
+    Create,
+    /// It is another.
+    Update,
+    /// It is gone; the event carries its last value.
+    Delete,
+}
+
+/// Which members of a service policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberKind {
+    /// Its services.
+    Services,
+    /// Its identities.
+    Identities,
+    /// Its posture checks.
+    PostureChecks,
+}
+
+impl MemberKind {
+    /// The side of the policy.
+    pub const fn side(self) -> usize {
+        match self {
+            Self::Services => ServicePolicy::SERVICES,
+            Self::Identities => ServicePolicy::IDENTITIES,
+            Self::PostureChecks => ServicePolicy::POSTURE_CHECKS,
+        }
+    }
+
+    /// The kind of the members.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Services => Kind::Service,
+            Self::Identities => Kind::Identity,
+            Self::PostureChecks => Kind::PostureCheck,
+        }
+    }
+
+    /// In the order in which members are told.
+    pub const ALL: [Self; 3] = [Self::Services, Self::PostureChecks, Self::Identities];
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Subject {
+    /// A config type.
+    ConfigType(Arc<ConfigType>),
+    /// A config. Those of types with the target `router` go only to routers that have them.
+    Config(Arc<Config>),
+    /// An identity.
+    Identity(Arc<Identity>),
+    /// A service.
+    Service(Arc<Service>),
+    /// A router of any kind.
+    Router(Arc<Router>),
+    /// A posture check.
+    PostureCheck(Arc<PostureCheck>),
+    /// A service policy, without its members.
+    ServicePolicy(Arc<ServicePolicy>),
+    /// Members of a service policy that came ([`Action::Create`]) or went ([`Action::Delete`]).
+    Members {
+        /// The policy.
+        policy: Id,
+        /// Which members.
+        kind: MemberKind,
+        /// Their ids, sorted.
+        ids: Vec<Id>,
+    },
+    /// A verified third-party CA, whose certificate is a public key for client certificates.
+    Ca(Arc<Ca>),
+    /// A revocation.
+    Revocation(Arc<Revocation>),
+}
+
+/// One event of the data model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// What happened.
+    pub action: Action,
+    /// To what.
+    pub subject: Subject,
+}
+
+impl Event {
+    fn create(subject: Subject) -> Self {
+        Self { action: Action::Create, subject }
+    }
+}
+
+/// The entity as routers know it; `None` if they do not.
+fn subject(entity: &Entity) -> Option<Subject> {
+    match entity {
+        Entity::ConfigType(it) => Some(Subject::ConfigType(it.clone())),
+        Entity::Config(it) => Some(Subject::Config(it.clone())),
+        Entity::Identity(it) => Some(Subject::Identity(it.clone())),
+        Entity::Service(it) => (!it.is_fabric_only).then(|| Subject::Service(it.clone())),
+        Entity::Router(it) => Some(Subject::Router(it.clone())),
+        Entity::PostureCheck(it) => Some(Subject::PostureCheck(it.clone())),
+        Entity::ServicePolicy(it) => Some(Subject::ServicePolicy(it.clone())),
+        Entity::Ca(it) => it.is_verified.then(|| Subject::Ca(it.clone())),
+        Entity::Revocation(it) => Some(Subject::Revocation(it.clone())),
+        _ => None,
+    }
+}
+
+/// Entities in the order in which a full state tells them, policies apart.
+const ENTITIES: [Kind; 6] = [
+    Kind::ConfigType,
+    Kind::Config,
+    Kind::Identity,
+    Kind::Service,
+    Kind::Router,
+    Kind::PostureCheck,
+];
+
+/// Everything, referenced entities first (protocol: edge-control-plane 7.3). Revocations that have
+/// expired are left out. Public keys of the controller itself belong before the first
+/// [`Subject::Ca`] or [`Subject::Revocation`].
+pub fn full_state(snapshot: &Snapshot, now: Timestamp) -> Vec<Event> {
+    let tell = |kind: Kind| snapshot.table(kind).iter().filter_map(subject).map(Event::create);
+    let mut events: Vec<_> = ENTITIES.into_iter().flat_map(tell).collect();
+    let policies = snapshot.table(Kind::ServicePolicy);
+    for policy in snapshot.list::<ServicePolicy>() {
+        events.push(Event::create(Subject::ServicePolicy(policy.clone())));
+        let id = &policy.base.id;
+        let Some(ordinal) = policies.ordinal(id) else { continue };
+        for kind in MemberKind::ALL {
+            let members = snapshot.members(Kind::ServicePolicy, ordinal, kind.side());
+            let ids = ids(snapshot, kind, &members);
+            if !ids.is_empty() || kind != MemberKind::Identities {
+                let policy = id.clone();
+                events.push(Event::create(Subject::Members { policy, kind, ids }));
+            }
+        }
+    }
+    events.extend(tell(Kind::Ca));
+    events.extend(tell(Kind::Revocation).filter(
+        |event| !matches!(&event.subject, Subject::Revocation(it) if it.expires_at <= now),
+    ));
+    events
+}
+
+/// The ids of a set of members, sorted.
+fn ids(snapshot: &Snapshot, kind: MemberKind, ordinals: &roaring::RoaringBitmap) -> Vec<Id> {
+    let table = snapshot.table(kind.kind());
+    let entities = ordinals.iter().filter_map(|ordinal| table.at(ordinal));
+    let mut ids: Vec<_> = entities.map(|entity| entity.id().clone()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[cfg(test)]
+mod tests;
