@@ -1,0 +1,100 @@
+//! `weft enroll`: from an enrollment token to an identity file.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use weft_client::enroll::{enroll_ott, peek};
+use weft_identity::{KeyAlgorithm, PrivateKey};
+
+use crate::{
+    cli::EnrollArgs,
+    failure::{Failure, chain},
+};
+
+/// Enrolls and writes the identity file.
+pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
+    let token = read_token(&args.jwt)?;
+    let out = args.out.unwrap_or_else(|| beside(&args.jwt));
+    let invited = peek(&token)?;
+    // Before the token is spent: it works only once.
+    check_target(&out, args.force)?;
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+    let identity = enroll_ott(&token, &key).await?;
+    identity.write(&out).map_err(|error| {
+        Failure::new(chain(&error)).during("the token is spent, but the identity cannot be written")
+    })?;
+    println!("enrolled identity {} at {}", invited.sub, invited.iss);
+    println!("identity file: {}", out.display());
+    Ok(())
+}
+
+/// The text of a token file.
+pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(Failure::new(format!("{}: the file is empty", path.display())));
+    }
+    Ok(token.to_owned())
+}
+
+/// `laptop.jwt` becomes `laptop.json`.
+fn beside(token: &Path) -> PathBuf {
+    token.with_extension("json")
+}
+
+fn check_target(out: &Path, force: bool) -> Result<(), Failure> {
+    if out.is_dir() {
+        return Err(Failure::usage(format!("{} is a folder; name a file", out.display())));
+    }
+    if out.exists() && !force {
+        return Err(Failure::new(format!(
+            "{} exists; the token was not used. Name another file with --out, or overwrite it with \
+             --force",
+            out.display()
+        )));
+    }
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            Err(Failure::new(format!("the folder {} does not exist", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_identity_lies_beside_its_token() {
+        assert_eq!(beside(Path::new("a/laptop.jwt")), Path::new("a/laptop.json"));
+        assert_eq!(beside(Path::new("token")), Path::new("token.json"));
+    }
+
+    #[test]
+    fn nothing_is_overwritten_unasked() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.json");
+        check_target(&file, false).unwrap();
+        fs::write(&file, "{}").unwrap();
+        assert!(check_target(&file, false).is_err());
+        check_target(&file, true).unwrap();
+        assert!(check_target(folder.path(), true).is_err());
+        assert!(check_target(&folder.path().join("no/x.json"), true).is_err());
+    }
+
+    #[test]
+    fn an_empty_token_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.jwt");
+        fs::write(&file, " \n").unwrap();
+        assert!(read_token(&file).unwrap_err().to_string().contains("x.jwt"));
+        fs::write(&file, " a.b.c \n").unwrap();
+        assert_eq!(read_token(&file).unwrap(), "a.b.c");
+    }
+}

@@ -1,0 +1,201 @@
+//! The folder in which a network of `weft quickstart` lives, and what lies where in it.
+//!
+//! ```text
+//! <home>/lock                    held while a process uses the home
+//! <home>/pki/                    authorities: root and edge signer, with their keys
+//! <home>/controller/             controller.yml, its certificate and key, the database
+//! <home>/router/                 router.yml, its certificates and key, what it remembers
+//! ```
+//!
+//! Paths are absolute, so that the files also work from another working directory.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::failure::Failure;
+
+/// What lies in a home, and nothing else does.
+const OWN: &[&str] = &["lock", "pki", "controller", "router"];
+
+/// A home that this process holds.
+#[derive(Debug)]
+pub(crate) struct Home {
+    root: PathBuf,
+    /// Unlocked when the process ends, however it ends.
+    _lock: File,
+}
+
+impl Home {
+    /// Takes the folder, which is made if it is not there.
+    pub(crate) fn open(given: Option<&Path>) -> Result<Self, Failure> {
+        let root = match given {
+            Some(given) => given.to_owned(),
+            None => default_root()?,
+        };
+        let at = |what: &str, error: io::Error| {
+            Failure::new(format!("{what} the home {}: {error}", root.display()))
+        };
+        make_private(&root).map_err(|error| at("cannot make", error))?;
+        let root = fs::canonicalize(&root).map_err(|error| at("cannot use", error))?;
+        check_path(&root)?;
+        let lock = lock(&root)?;
+        let home = Self { root, _lock: lock };
+        home.refuse_strangers()?;
+        Ok(home)
+    }
+
+    /// Whether no network was made here yet. The controller's file is the last of its making.
+    pub(crate) fn is_new(&self) -> bool {
+        !self.controller_file().exists()
+    }
+
+    /// Makes the folders.
+    pub(crate) fn make_folders(&self) -> Result<(), Failure> {
+        for name in ["pki", "controller", "router"] {
+            let path = self.root.join(name);
+            make_private(&path).map_err(|error| {
+                Failure::new(format!("cannot make {}: {error}", path.display()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The folder itself.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A file of the authorities.
+    pub(crate) fn pki(&self, name: &str) -> PathBuf {
+        self.root.join("pki").join(name)
+    }
+
+    /// A file of the controller.
+    pub(crate) fn controller(&self, name: &str) -> PathBuf {
+        self.root.join("controller").join(name)
+    }
+
+    /// A file of the router.
+    pub(crate) fn router(&self, name: &str) -> PathBuf {
+        self.root.join("router").join(name)
+    }
+
+    /// The controller's configuration.
+    pub(crate) fn controller_file(&self) -> PathBuf {
+        self.controller("controller.yml")
+    }
+
+    /// The router's configuration.
+    pub(crate) fn router_file(&self) -> PathBuf {
+        self.router("router.yml")
+    }
+
+    /// A new network is made only where nothing else lies.
+    fn refuse_strangers(&self) -> Result<(), Failure> {
+        if !self.is_new() {
+            return Ok(());
+        }
+        let entries = fs::read_dir(&self.root)
+            .map_err(|error| Failure::new(format!("{}: {error}", self.root.display())))?;
+        let stranger = entries
+            .filter_map(Result::ok)
+            .map(|entry| entry.file_name())
+            .find(|name| !OWN.iter().any(|own| name == own));
+        match stranger {
+            None => Ok(()),
+            Some(name) => Err(Failure::usage(format!(
+                "{} holds other things ({}); name an empty folder with --home",
+                self.root.display(),
+                name.display()
+            ))),
+        }
+    }
+}
+
+fn default_root() -> Result<PathBuf, Failure> {
+    directories::ProjectDirs::from("", "", "weft")
+        .map(|folders| folders.data_dir().join("quickstart"))
+        .ok_or_else(|| Failure::usage("there is no home folder of the user; name one with --home"))
+}
+
+fn lock(root: &Path) -> Result<File, Failure> {
+    let path = root.join("lock");
+    let failed =
+        |error: io::Error| Failure::new(format!("cannot lock {}: {error}", path.display()));
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false);
+    let file = options.open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
+            "the home {} is in use by a running `weft quickstart`: stop that one, or choose another \
+             folder with --home",
+            root.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// Paths are written into configuration files, where `$` begins a variable.
+fn check_path(root: &Path) -> Result<(), Failure> {
+    match root.to_str() {
+        Some(text) if !text.contains('$') => Ok(()),
+        Some(_) => Err(Failure::usage(format!(
+            "{}: `$` begins a variable in configuration files; choose a home without it",
+            root.display()
+        ))),
+        None => Err(Failure::usage(format!(
+            "{}: not text in UTF-8, as configuration files are; choose another home",
+            root.display()
+        ))),
+    }
+}
+
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt as _;
+        builder.mode(0o700);
+    }
+    builder.create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_holds_a_home() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("a/b");
+        let home = Home::open(Some(&root)).unwrap();
+        assert!(home.is_new());
+        let error = Home::open(Some(&root)).unwrap_err();
+        assert!(error.to_string().contains("in use"), "{error}");
+        drop(home);
+        Home::open(Some(&root)).unwrap();
+    }
+
+    #[test]
+    fn other_peoples_folders_are_refused_until_there_is_a_network() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("letter.txt"), "").unwrap();
+        let error = Home::open(Some(folder.path())).unwrap_err();
+        assert!(error.to_string().contains("letter.txt"), "{error}");
+        fs::create_dir(folder.path().join("controller")).unwrap();
+        fs::write(folder.path().join("controller/controller.yml"), "").unwrap();
+        assert!(!Home::open(Some(folder.path())).unwrap().is_new());
+    }
+
+    #[test]
+    fn what_would_be_a_variable_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Home::open(Some(&folder.path().join("a$b"))).unwrap_err();
+        assert!(error.to_string().contains("variable"), "{error}");
+    }
+}

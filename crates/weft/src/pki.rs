@@ -1,0 +1,177 @@
+//! The certificates of a new network.
+//!
+//! A root that everybody believes, below it the edge signer that issues the certificates of
+//! controller, routers and identities. All keys are P-256 and readable by their owner alone.
+
+use std::{
+    fs,
+    net::IpAddr,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use weft_identity::{
+    Authority, AuthoritySpec, Certificate, KeyAlgorithm, Leaf, PrivateKey, Purpose, San, SpiffeId,
+    Subject, to_pem, write_private,
+};
+
+use crate::{failure::Failure, home::Home};
+
+/// The files of the authorities, in the home's `pki` folder.
+pub(crate) const ROOT_CERT: &str = "root.crt";
+/// Key of the root. Nothing here uses it after the beginning; it may be taken away and kept safe.
+pub(crate) const ROOT_KEY: &str = "root.key";
+/// Certificate of the edge signer.
+pub(crate) const SIGNER_CERT: &str = "signer.crt";
+/// Its key.
+pub(crate) const SIGNER_KEY: &str = "signer.key";
+/// Certificate and chain of the controller, in its own folder.
+pub(crate) const CONTROLLER_CERT: &str = "controller.crt";
+/// Its key.
+pub(crate) const CONTROLLER_KEY: &str = "controller.key";
+
+/// A controller's certificate is made anew when it has less than this to live.
+const RENEW_BEFORE: Duration = Duration::from_secs(60 * 24 * 3600);
+
+/// Makes authorities and the controller's certificate. Whatever an earlier try left is replaced.
+pub(crate) fn make(
+    home: &Home,
+    trust_domain: &str,
+    controller: &str,
+    host: &str,
+) -> Result<(), Failure> {
+    let now = SystemTime::now();
+    let spec = |name: &str, path_len| AuthoritySpec {
+        path_len,
+        trust_domain: Some(trust_domain.to_owned()),
+        ..AuthoritySpec::new(format!("{trust_domain} {name}"))
+    };
+    let root = Authority::make_root(&spec("root", None), now)?;
+    let signer = root.make_intermediate(&spec("edge signer", Some(0)), now)?;
+    root.key().write(&home.pki(ROOT_KEY))?;
+    write_certificates(&home.pki(ROOT_CERT), &[root.certificate()])?;
+    signer.key().write(&home.pki(SIGNER_KEY))?;
+    write_certificates(&home.pki(SIGNER_CERT), &[signer.certificate()])?;
+
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+    let subject = Subject { organization: "weft".into(), ..Subject::common_name(controller) };
+    let sans = names(trust_domain, controller, host);
+    let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now)?;
+    let certificate = signer.issue(&leaf)?;
+    key.write(&home.controller(CONTROLLER_KEY))?;
+    write_certificates(&home.controller(CONTROLLER_CERT), &[&certificate, signer.certificate()])
+}
+
+/// Makes the controller's certificate anew, with the same key and names, if its end is near.
+/// Answers whether it did.
+pub(crate) fn renew_if_due(home: &Home) -> Result<bool, Failure> {
+    let path = home.controller(CONTROLLER_CERT);
+    let current = read_certificates(&path)?;
+    let Some(current) = current.first() else {
+        return Err(Failure::new(format!("{} holds no certificate", path.display())));
+    };
+    let now = SystemTime::now();
+    if current.not_after() > now + RENEW_BEFORE {
+        return Ok(false);
+    }
+    let signer = read_certificates(&home.pki(SIGNER_CERT))?.into_iter().next();
+    let signer = signer.ok_or_else(|| Failure::new("the edge signer has no certificate"))?;
+    let signer = Authority::new(signer, read_key(&home.pki(SIGNER_KEY))?)?;
+    let public = current.public_key()?;
+    let leaf = Leaf {
+        subject: current.subject_der().to_vec(),
+        ..Leaf::for_key(public, &Subject::default(), current.sans().to_vec(), Purpose::Both, now)?
+    };
+    let renewed = signer.issue(&leaf)?;
+    write_certificates(&path, &[&renewed, signer.certificate()])?;
+    Ok(true)
+}
+
+/// What the controller's certificate names: who it is, and every way it is reached.
+fn names(trust_domain: &str, controller: &str, host: &str) -> Vec<San> {
+    let mut sans = vec![
+        San::Uri(SpiffeId::controller(trust_domain, controller).to_string()),
+        San::Dns("localhost".into()),
+        San::Ip(IpAddr::from([127, 0, 0, 1])),
+        San::Ip(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])),
+    ];
+    let own = match host.parse::<IpAddr>() {
+        Ok(address) => San::Ip(address),
+        Err(_) => San::Dns(host.to_owned()),
+    };
+    if !sans.contains(&own) {
+        sans.push(own);
+    }
+    sans
+}
+
+fn write_certificates(path: &Path, certificates: &[&Certificate]) -> Result<(), Failure> {
+    Ok(write_private(path, to_pem(certificates.iter().copied()).as_bytes())?)
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<Certificate>, Failure> {
+    Ok(Certificate::from_pem(&read(path)?)?)
+}
+
+fn read_key(path: &Path) -> Result<PrivateKey, Failure> {
+    Ok(PrivateKey::from_pem(&read(path)?)?)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_identity::{TrustBundle, Usage, Verify};
+
+    use super::*;
+
+    fn network() -> (tempfile::TempDir, Home) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path())).unwrap();
+        home.make_folders().unwrap();
+        make(&home, "weft-test", "controller", "overlay.example").unwrap();
+        (folder, home)
+    }
+
+    #[test]
+    fn the_controller_leads_to_the_root_and_names_itself() {
+        let (_folder, home) = network();
+        let bundle = TrustBundle::from_pem(&fs::read(home.pki(ROOT_CERT)).unwrap()).unwrap();
+        let chain = read_certificates(&home.controller(CONTROLLER_CERT)).unwrap();
+        let ders: Vec<_> = chain.iter().map(|certificate| certificate.der().clone()).collect();
+        for usage in [Usage::Server, Usage::Client] {
+            let how = Verify { usage, ..Verify::default() };
+            bundle.verify(&ders, how, SystemTime::now()).unwrap();
+        }
+        let leaf = &chain[0];
+        assert_eq!(leaf.common_name(), Some("controller"));
+        assert_eq!(
+            leaf.spiffe_uris().collect::<Vec<_>>(),
+            ["spiffe://weft-test/controller/controller"]
+        );
+        for host in ["localhost", "127.0.0.1", "::1", "overlay.example"] {
+            assert!(leaf.covers_host(host), "{host}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn keys_are_for_their_owner() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (_folder, home) = network();
+        for path in [home.pki(ROOT_KEY), home.pki(SIGNER_KEY), home.controller(CONTROLLER_KEY)] {
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_fresh_certificate_is_kept() {
+        let (_folder, home) = network();
+        let before = fs::read(home.controller(CONTROLLER_CERT)).unwrap();
+        assert!(!renew_if_due(&home).unwrap());
+        assert_eq!(fs::read(home.controller(CONTROLLER_CERT)).unwrap(), before);
+    }
+}

@@ -1,0 +1,69 @@
+//! Ctrl-C and the termination signal.
+
+use std::process;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::Failure;
+
+/// Exit status after a second signal: as shells count it for Ctrl-C.
+const IMPATIENT: i32 = 130;
+
+/// A token that is cancelled by the first Ctrl-C or SIGTERM. The second ends the process at once,
+/// for the case that stopping takes somebody too long.
+pub(crate) fn first() -> Result<CancellationToken, Failure> {
+    let mut signals = Signals::new()?;
+    let token = CancellationToken::new();
+    let told = token.clone();
+    tokio::spawn(async move {
+        signals.next().await;
+        told.cancel();
+        signals.next().await;
+        process::exit(IMPATIENT);
+    });
+    Ok(token)
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::new(format!("cannot listen to signals: {error}")))
+        };
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // Nobody can tell us: as if nobody ever did.
+            std::future::pending::<()>().await;
+        }
+    }
+}
