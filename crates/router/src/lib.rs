@@ -1,9 +1,19 @@
 //! The router: control, access, links, forwarder and bindings.
 //!
 //! Two halves meet in [`seam`]: the data half (forwarder, bindings) moves payloads, the control
-//! half (control channels, access) talks to controllers.
+//! half (control channels, access) talks to controllers. [`Router`] puts them together;
+//! [`enroll`](enroll::enroll) gets the certificates it needs first.
 
+mod access;
 mod bindings;
+mod control;
+mod controllers;
 pub mod data;
+pub mod enroll;
 mod forwarder;
 pub mod seam;
+mod start;
+
+pub use start::{Router, Runtimes, StartError};
+
+pub(crate) use start::version;

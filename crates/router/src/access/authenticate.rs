@@ -1,0 +1,189 @@
+//! Who an SDK is: its token against keys or announced sessions, its certificate against the token
+//! (protocol: edge-control-plane 11, sdk 3).
+
+use std::{sync::Arc, time::SystemTime};
+
+use bytes::Bytes;
+use rustls_pki_types::CertificateDer;
+use weft_identity::token::TokenError;
+use weft_wire::edge_ctrl::ErrorCode;
+
+use super::{
+    Inner,
+    binding::{self, Bound},
+    live::{TokenFacts, is_revoked},
+    refused, token,
+};
+use crate::seam::{ControllerId, Refusal, RetryHint, Session};
+
+/// Most certificates of a peer that are looked at.
+const MAX_CERTIFICATES: usize = 16;
+
+/// Who presents a token.
+struct Presented {
+    id: String,
+    identity: String,
+    fingerprints: Vec<String>,
+    expired_allowed: bool,
+    /// None for an opaque token.
+    facts: Option<TokenFacts>,
+    /// Of an opaque token.
+    controller: Option<ControllerId>,
+}
+
+/// Why a token is not known.
+enum Unknown {
+    /// It may be in a moment: a session not announced yet, a key not arrived yet.
+    Yet(String),
+    /// It will not be.
+    Final(String),
+}
+
+fn invalid(message: impl Into<String>) -> Refusal {
+    refused(ErrorCode::INVALID_API_SESSION, RetryHint::StartOver, message)
+}
+
+/// Judges token and certificates of an SDK connection. What may still arrive is waited for: SDKs
+/// connect as soon as they are logged in, often before the router has heard of it.
+pub(crate) async fn authenticate(
+    inner: &Arc<Inner>,
+    token: &[u8],
+    certificates: Vec<Bytes>,
+) -> Result<Arc<Session>, Refusal> {
+    let chain: Vec<CertificateDer<'static>> = certificates
+        .into_iter()
+        .take(MAX_CERTIFICATES)
+        .map(|der| CertificateDer::from(der.to_vec()))
+        .collect();
+    if chain.is_empty() {
+        return Err(invalid("no client certificate"));
+    }
+    let token = std::str::from_utf8(token).map_err(|_| invalid("the token is not text"))?;
+    if token.is_empty() {
+        return Err(invalid("no token"));
+    }
+    let presented = find(inner, token).await?;
+    let bound = Bound {
+        identity: &presented.identity,
+        session: &presented.id,
+        fingerprints: &presented.fingerprints,
+        legacy: presented.facts.is_none(),
+        expired_allowed: presented.expired_allowed,
+    };
+    binding::check(&bound, &chain, &inner.first_party.load(), SystemTime::now())
+        .map_err(invalid)?;
+    let name = admit(inner, &presented)?;
+    let session = Session {
+        id: presented.id,
+        token: token.to_owned(),
+        identity: presented.identity,
+        identity_name: name,
+        legacy: presented.facts.is_none(),
+        controller: presented.controller,
+        fingerprints: chain.iter().map(|der| weft_identity::fingerprint(der)).collect(),
+    };
+    Ok(inner.live.lock().hold(session, presented.facts))
+}
+
+/// Looks for a token until it is known, or it is time to give up.
+async fn find(inner: &Inner, token: &str) -> Result<Presented, Refusal> {
+    let deadline = tokio::time::Instant::now() + inner.options.lookup_timeout;
+    let mut arrivals = inner.arrivals.subscribe();
+    loop {
+        arrivals.mark_unchanged();
+        let problem = match look(inner, token, SystemTime::now()) {
+            Ok(presented) => return Ok(presented),
+            Err(Unknown::Final(problem)) => return Err(invalid(problem)),
+            Err(Unknown::Yet(problem)) => problem,
+        };
+        if !matches!(tokio::time::timeout_at(deadline, arrivals.changed()).await, Ok(Ok(()))) {
+            return Err(invalid(problem));
+        }
+    }
+}
+
+fn look(inner: &Inner, token: &str, now: SystemTime) -> Result<Presented, Unknown> {
+    if !token::is_signed(token.as_bytes()) {
+        let sessions = inner.sessions.lock();
+        let known = sessions.of_token(token);
+        let known = known.ok_or_else(|| Unknown::Yet("the session is not known".into()))?;
+        return Ok(Presented {
+            id: known.id.clone(),
+            identity: known.identity.clone(),
+            fingerprints: known.fingerprints.clone(),
+            expired_allowed: true,
+            facts: None,
+            controller: Some(known.controller.clone()),
+        });
+    }
+    let claims = token::access(&inner.keys.load(), token, now).map_err(|error| match error {
+        TokenError::UnknownKey(_) => Unknown::Yet(error.to_string()),
+        other => Unknown::Final(other.to_string()),
+    })?;
+    Ok(Presented {
+        facts: Some((&claims).into()),
+        id: claims.z_asid,
+        identity: claims.sub,
+        fingerprints: claims.z_cfs.unwrap_or_default(),
+        expired_allowed: claims.z_cae,
+        controller: None,
+    })
+}
+
+/// Refuses who is disabled or revoked; the name of who is not.
+fn admit(inner: &Inner, presented: &Presented) -> Result<Option<String>, Refusal> {
+    let model = inner.model.read();
+    let identity = model.identities.get(&presented.identity);
+    if identity.is_some_and(|identity| identity.disabled) {
+        return Err(invalid("the identity is disabled"));
+    }
+    if let Some(facts) = &presented.facts
+        && is_revoked(&model, &presented.id, &presented.identity, facts)
+    {
+        return Err(invalid("the session is revoked"));
+    }
+    Ok(identity.map(|identity| identity.name.clone()))
+}
+
+/// A newer token of the same session (protocol: edge-control-plane 11.4).
+pub(crate) fn renew(
+    inner: &Inner,
+    session: &Session,
+    token: &[u8],
+    now: SystemTime,
+) -> Result<Arc<Session>, Refusal> {
+    if session.legacy {
+        let text = "only sessions with signed tokens can be renewed";
+        return Err(refused(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::StartOver, text));
+    }
+    let token = std::str::from_utf8(token).map_err(|_| invalid("the token is not text"))?;
+    if !token::is_signed(token.as_bytes()) {
+        let text = "the new token is not a signed one";
+        return Err(refused(ErrorCode::INVALID_API_SESSION_TYPE, RetryHint::StartOver, text));
+    }
+    let claims = token::access(&inner.keys.load(), token, now);
+    let claims = claims.map_err(|error| invalid(error.to_string()))?;
+    if claims.z_asid != session.id || claims.sub != session.identity {
+        return Err(invalid("the new token is of another session"));
+    }
+    let facts = TokenFacts::from(&claims);
+    let presented = Presented {
+        id: claims.z_asid,
+        identity: claims.sub,
+        fingerprints: Vec::new(),
+        expired_allowed: false,
+        facts: Some(facts.clone()),
+        controller: None,
+    };
+    let name = admit(inner, &presented)?;
+    let renewed = Session {
+        id: presented.id,
+        token: token.to_owned(),
+        identity: presented.identity,
+        identity_name: name,
+        legacy: false,
+        controller: None,
+        fingerprints: session.fingerprints.clone(),
+    };
+    Ok(inner.live.lock().hold(renewed, Some(facts)))
+}

@@ -1,0 +1,46 @@
+//! The data model on disk: one gzip stream of a full state, as original routers write it
+//! (protocol: edge-control-plane 8.2).
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Write as _},
+    path::Path,
+};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use weft_identity::write_private;
+use weft_wire::{FrameLimits, ProtoBody as _, edge_ctrl::data_model::DataState};
+
+use super::model::Model;
+
+/// Largest state that is read, unpacked: what fits into one message.
+const MAX_STATE: u64 = FrameLimits::MESSAGES.body as u64;
+
+/// Reads a model; none if there is no file.
+pub(crate) fn load(path: &Path) -> io::Result<Option<Model>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = Vec::new();
+    GzDecoder::new(file).take(MAX_STATE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_STATE {
+        return Err(io::Error::other(format!("more than {MAX_STATE} bytes unpacked")));
+    }
+    let state = DataState::from_body(&bytes).map_err(io::Error::other)?;
+    Ok(Some(Model::from_state(state)))
+}
+
+/// Writes a state, whole or not at all. It names identities and holds configs: nobody else may
+/// read it.
+pub(crate) fn save(path: &Path, state: &DataState) -> io::Result<()> {
+    let body = state.to_body();
+    if body.len() as u64 > MAX_STATE {
+        let length = body.len();
+        return Err(io::Error::other(format!("{length} bytes, at most {MAX_STATE} are kept")));
+    }
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&body)?;
+    write_private(path, &packed.finish()?).map_err(io::Error::other)
+}

@@ -1,0 +1,422 @@
+//! Who SDKs are and what they may do: the data model, opaque sessions, tokens, decisions.
+//!
+//! ```text
+//!  controller ──> dispatch ──> queue ──> worker ──┬──> model ──> keys, decisions, hosted services
+//!                                                 └──> opaque sessions
+//!  bindings ──> authenticate, judge, renew  (read what the worker keeps)
+//!  bindings <── events                      (what ended, who lost what)
+//! ```
+//!
+//! One worker takes everything that controllers say about the model and about sessions, in order of
+//! arrival; readers hold a lock only for a look. The model is kept in a file and used as soon as it
+//! is loaded, before any controller is reached.
+
+mod authenticate;
+mod binding;
+mod compare;
+mod decide;
+mod file;
+mod judge;
+mod keys;
+mod live;
+mod model;
+mod sessions;
+mod subscription;
+mod token;
+mod worker;
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use futures::{
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use parking_lot::{Mutex, RwLock};
+use rustls_pki_types::CertificateDer;
+use tokio::{
+    runtime,
+    sync::{Notify, broadcast, mpsc, watch},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use weft_config::RouterConfig;
+use weft_identity::{LiveIdentity, Verify};
+use weft_wire::Message;
+
+use binding::FirstParty;
+use keys::Keys;
+use live::LiveSessions;
+use model::Model;
+use sessions::Sessions;
+use subscription::Subscription;
+
+use crate::{
+    controllers::{Controller, Controllers},
+    seam::{self, Access, AccessEvent, Grant, HostedService, Refusal, Session, Use},
+};
+
+/// Most messages of controllers that wait for the worker.
+const QUEUE: usize = 1000;
+/// Most events that a reader may be behind.
+const EVENTS: usize = 4096;
+/// How long a service session that ended is remembered, to refuse late binds.
+const ENDED_FOR: Duration = Duration::from_secs(300);
+
+/// Settings.
+#[derive(Debug, Clone)]
+pub(crate) struct AccessOptions {
+    /// Id of the router, which is the id of its own identity.
+    pub(crate) router_id: String,
+    /// Whether the data model is needed: there is an edge or a tunnel.
+    pub(crate) required: bool,
+    /// Where the model is kept.
+    pub(crate) db: Option<PathBuf>,
+    /// How often it is written.
+    pub(crate) save_interval: Duration,
+    /// How long an SDK may wait for its session to be announced.
+    pub(crate) lookup_timeout: Duration,
+}
+
+impl AccessOptions {
+    /// The settings of a file, for a router of this id.
+    pub(crate) fn new(config: &RouterConfig, router_id: &str) -> Self {
+        use weft_config::router::Listener;
+        let lookup = config.listeners.iter().find_map(|listener| match listener {
+            Listener::Edge(edge) => Some(edge.lookup_api_session_timeout),
+            _ => None,
+        });
+        let needs =
+            |listener: &Listener| matches!(listener, Listener::Edge(_) | Listener::Tunnel(_));
+        let edge = config.edge.as_ref();
+        Self {
+            router_id: router_id.to_owned(),
+            required: edge.is_some() || config.listeners.iter().any(needs),
+            db: edge.map(|edge| edge.db.clone()),
+            save_interval: edge.map_or(Duration::from_secs(30), |edge| edge.db_save_interval),
+            lookup_timeout: lookup.unwrap_or(Duration::from_secs(5)),
+        }
+    }
+}
+
+/// The access half. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct AccessHalf(Arc<Inner>);
+
+/// What its parts share.
+struct Inner {
+    options: AccessOptions,
+    identity: Arc<LiveIdentity>,
+    controllers: Arc<Controllers>,
+    model: RwLock<Model>,
+    keys: ArcSwap<Keys>,
+    first_party: ArcSwap<FirstParty>,
+    /// Opaque sessions, as announced.
+    sessions: Mutex<Sessions>,
+    /// Sessions of open connections.
+    live: Mutex<LiveSessions>,
+    /// What identities were granted by this router, to be judged anew when the model changes.
+    grants: Mutex<HashMap<String, HashSet<(String, Use)>>>,
+    /// Service sessions that ended lately.
+    ended: Mutex<HashMap<String, Instant>>,
+    subscription: Mutex<Subscription>,
+    events: broadcast::Sender<AccessEvent>,
+    hosted: watch::Sender<Arc<Vec<HostedService>>>,
+    /// Counts what an SDK may be waiting for: keys and sessions.
+    arrivals: watch::Sender<u64>,
+    timeline: watch::Sender<String>,
+    online: watch::Sender<bool>,
+    queue: mpsc::Sender<(Arc<Controller>, Message)>,
+    unread: Mutex<Option<mpsc::Receiver<(Arc<Controller>, Message)>>>,
+    /// The queue was full: what controllers said is lost.
+    lost: AtomicBool,
+    /// The subscription should be looked at.
+    look: Notify,
+    /// Position of the model that is in the file.
+    saved: Mutex<(String, u64)>,
+}
+
+impl AccessHalf {
+    /// The access half, with the model of the file if there is one.
+    pub(crate) fn new(
+        options: AccessOptions,
+        identity: Arc<LiveIdentity>,
+        controllers: Arc<Controllers>,
+    ) -> Self {
+        let model = load(&options);
+        let (queue, unread) = mpsc::channel(QUEUE);
+        let inner = Inner {
+            keys: ArcSwap::from_pointee(Keys::of(&model)),
+            first_party: ArcSwap::from_pointee(FirstParty::default()),
+            sessions: Mutex::default(),
+            live: Mutex::default(),
+            grants: Mutex::default(),
+            ended: Mutex::default(),
+            subscription: Mutex::default(),
+            events: broadcast::Sender::new(EVENTS),
+            hosted: watch::Sender::new(Arc::new(judge::hosted(&model, &options.router_id))),
+            arrivals: watch::Sender::new(0),
+            timeline: watch::Sender::new(model.timeline.clone()),
+            online: watch::Sender::new(false),
+            queue,
+            unread: Mutex::new(Some(unread)),
+            lost: AtomicBool::new(false),
+            look: Notify::new(),
+            saved: Mutex::new((model.timeline.clone(), model.index)),
+            model: RwLock::new(model),
+            options,
+            identity,
+            controllers,
+        };
+        let access = Self(Arc::new(inner));
+        if let Some(client) = access.0.identity.current().client() {
+            // This router's certificate is of the network's own making.
+            let chain: Vec<_> = client.chain().iter().map(|one| one.der().clone()).collect();
+            access.learn_first_party(&chain);
+        }
+        access
+    }
+
+    /// Begins to work.
+    pub(crate) fn begin(
+        &self,
+        runtime: &runtime::Handle,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        let Some(queue) = self.0.unread.lock().take() else { return };
+        let (inner, stop) = (self.0.clone(), stop.clone());
+        let work = async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = worker::run(inner, queue) => {}
+            }
+        };
+        tasks.spawn_on(work, runtime);
+    }
+
+    /// A controller said something about the model or about sessions.
+    pub(crate) fn deliver(&self, from: &Arc<Controller>, message: Message) {
+        if self.0.queue.try_send((from.clone(), message)).is_err() {
+            self.0.lost.store(true, Ordering::Release);
+        }
+    }
+
+    /// A controller is connected; these certificates it showed.
+    pub(crate) fn connected(
+        &self,
+        controller: &Arc<Controller>,
+        chain: &[CertificateDer<'static>],
+    ) {
+        self.learn_first_party(chain);
+        self.0.subscription.lock().changed(&controller.id);
+        self.0.sessions.lock().disconnected(&controller.id);
+        self.0.look.notify_one();
+    }
+
+    /// A controller is no longer connected.
+    pub(crate) fn disconnected(&self, controller: &str) {
+        self.0.subscription.lock().changed(controller);
+        self.0.sessions.lock().disconnected(controller);
+        self.0.look.notify_one();
+        self.0.refresh_online();
+    }
+
+    /// Certificates that lead to the roots of a controller are of the network's own making
+    /// (protocol: edge-control-plane 11.3).
+    fn learn_first_party(&self, chain: &[CertificateDer<'static>]) {
+        let ca = self.0.identity.current().ca().clone();
+        let Ok(path) = ca.verify(chain, Verify::default(), SystemTime::now()) else { return };
+        let known = self.0.first_party.load();
+        let roots = known.roots.certificates().iter().cloned();
+        let roots = roots.chain(path.into_iter().filter(weft_identity::Certificate::is_root));
+        let intermediates = ca.intermediates().cloned().collect();
+        let roots = weft_identity::TrustBundle::new(roots);
+        self.0.first_party.store(Arc::new(FirstParty { roots, intermediates }));
+    }
+
+    /// Whether the chain of an SDK may complete a TLS handshake
+    /// (protocol: edge-control-plane 11.1).
+    pub(crate) fn admits_chain(&self, chain: &[CertificateDer<'_>]) -> weft_identity::Result<()> {
+        let identity = self.0.identity.current();
+        let intermediates: Vec<_> = identity.ca().intermediates().cloned().collect();
+        let how = Verify {
+            ignore_leaf_validity: true,
+            intermediates: &intermediates,
+            ..Verify::default()
+        };
+        self.0.keys.load().clients.verify(chain, how, SystemTime::now()).map(|_| ())
+    }
+
+    /// Index of the model.
+    pub(crate) fn index(&self) -> u64 {
+        self.0.model.read().index
+    }
+
+    /// Timeline and index of the model.
+    pub(crate) fn position(&self) -> (String, u64) {
+        let model = self.0.model.read();
+        (model.timeline.clone(), model.index)
+    }
+
+    /// The timeline of the model, and when it becomes another.
+    pub(crate) fn timeline(&self) -> watch::Receiver<String> {
+        self.0.timeline.subscribe()
+    }
+
+    /// Whether the router can do its work: a controller is connected and the model is there.
+    pub(crate) fn online(&self) -> watch::Receiver<bool> {
+        self.0.online.subscribe()
+    }
+
+    /// Writes the model to its file if it changed.
+    pub(crate) fn save(&self) {
+        self.0.save();
+    }
+
+    /// A service session ended.
+    pub(crate) fn end_service_session(&self, id: &str) {
+        self.0.end_service_session(id);
+    }
+
+    /// An identity has this many connections now.
+    pub(crate) fn identity_connections(&self, identity: &str, connections: usize) {
+        if connections == 0 {
+            self.0.grants.lock().remove(identity);
+        }
+    }
+}
+
+fn load(options: &AccessOptions) -> Model {
+    let Some(path) = &options.db else { return Model::default() };
+    match file::load(path) {
+        Ok(Some(model)) => {
+            tracing::info!(index = model.index, path = %path.display(), "data model loaded");
+            model
+        }
+        Ok(None) => Model::default(),
+        Err(problem) => {
+            tracing::warn!(%problem, path = %path.display(), "data model not loaded, it is taken anew");
+            Model::default()
+        }
+    }
+}
+
+impl Inner {
+    /// Tells bindings of something; with no reader nobody has to know.
+    fn tell(&self, event: AccessEvent) {
+        let _ = self.events.send(event);
+    }
+
+    fn end_service_session(&self, id: &str) {
+        if id.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut ended = self.ended.lock();
+        ended.retain(|_, since| now.saturating_duration_since(*since) < ENDED_FOR);
+        ended.insert(id.to_owned(), now);
+        drop(ended);
+        self.tell(AccessEvent::ServiceSessionEnded { service_session: id.to_owned() });
+    }
+
+    fn refresh_online(&self) {
+        let connected: BTreeSet<_> =
+            self.controllers.all().into_iter().map(|one| one.id.clone()).collect();
+        let online = if self.options.required {
+            let subscription = self.subscription.lock();
+            let subscribed = subscription.controller().is_some_and(|id| connected.contains(id));
+            subscribed && !self.model.read().timeline.is_empty()
+        } else {
+            !connected.is_empty()
+        };
+        self.online.send_if_modified(|known| {
+            let changed = *known != online;
+            *known = online;
+            changed
+        });
+    }
+
+    fn save(&self) {
+        let Some(path) = &self.options.db else { return };
+        let mut saved = self.saved.lock();
+        let state = {
+            let model = self.model.read();
+            if model.timeline.is_empty() || *saved == (model.timeline.clone(), model.index) {
+                return;
+            }
+            model.to_state()
+        };
+        match file::save(path, &state) {
+            Ok(()) => *saved = (state.timeline_id, state.end_index),
+            Err(problem) => {
+                tracing::warn!(%problem, path = %path.display(), "data model not written");
+            }
+        }
+    }
+}
+
+impl Access for AccessHalf {
+    fn authenticate(
+        &self,
+        token: Bytes,
+        certificates: Vec<Bytes>,
+    ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>> {
+        let inner = self.0.clone();
+        Box::pin(async move { authenticate::authenticate(&inner, &token, certificates).await })
+    }
+
+    fn judge(&self, session: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
+        judge::judge(&self.0, session, token, purpose, SystemTime::now())
+    }
+
+    fn renew(&self, session: &Session, token: Bytes) -> Result<Arc<Session>, Refusal> {
+        authenticate::renew(&self.0, session, &token, SystemTime::now())
+    }
+
+    fn events(&self) -> BoxStream<'static, AccessEvent> {
+        let reader = self.0.events.subscribe();
+        Box::pin(stream::unfold(reader, |mut reader| async move {
+            reader.recv().await.ok().map(|event| (event, reader))
+        }))
+    }
+
+    fn hosted_services(&self) -> BoxStream<'static, Arc<Vec<HostedService>>> {
+        let mut reader = self.0.hosted.subscribe();
+        reader.mark_changed();
+        Box::pin(stream::unfold(reader, |mut reader| async move {
+            reader.changed().await.ok()?;
+            let services = reader.borrow_and_update().clone();
+            Some((services, reader))
+        }))
+    }
+
+    fn admits(&self, chain: &[Bytes]) -> bool {
+        let chain: Vec<CertificateDer<'_>> =
+            chain.iter().map(|der| CertificateDer::from(der.as_ref())).collect();
+        self.admits_chain(&chain).is_ok()
+    }
+}
+
+/// A refusal of a session.
+fn refused(
+    code: weft_wire::edge_ctrl::ErrorCode,
+    hint: seam::RetryHint,
+    message: impl Into<String>,
+) -> Refusal {
+    Refusal {
+        code: code.0,
+        hint,
+        message: message.into(),
+        failing_checks: Vec::new(),
+        circuit: None,
+    }
+}

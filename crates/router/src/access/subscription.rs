@@ -1,0 +1,178 @@
+//! When and where this router subscribes to the data model (protocol: edge-control-plane 6.3).
+//!
+//! Pure: the caller brings the time, says which controllers there are, and sends what comes out.
+
+use std::time::{Duration, Instant};
+
+use weft_wire::edge_ctrl::data_model::SubscribeToDataModelRequest;
+
+use crate::seam::ControllerId;
+
+/// How long a subscription is asked for.
+const DURATION: Duration = Duration::from_secs(300);
+/// A running one is renewed after this time.
+const RENEW_AFTER: Duration = Duration::from_secs(200);
+
+/// The subscription of this router.
+#[derive(Debug, Default)]
+pub(crate) struct Subscription {
+    current: Option<Current>,
+    /// The model must be taken anew.
+    resync: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Current {
+    controller: ControllerId,
+    id: String,
+    renew_at: Instant,
+}
+
+/// A request to be sent to a controller.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ToSend {
+    pub(crate) controller: ControllerId,
+    pub(crate) request: SubscribeToDataModelRequest,
+}
+
+impl Subscription {
+    /// The controller subscribed at.
+    pub(crate) fn controller(&self) -> Option<&ControllerId> {
+        self.current.as_ref().map(|current| &current.controller)
+    }
+
+    /// Whether something of the model that names (or does not name) a subscription is wanted.
+    /// What is outside of the chain is taken from every controller.
+    pub(crate) fn accepts(&self, from: &str, id: Option<&str>, synthetic: bool) -> bool {
+        let Some(current) = &self.current else { return synthetic };
+        if *current.controller != *from {
+            return synthetic;
+        }
+        id.is_none_or(|id| id.is_empty() || id == current.id)
+    }
+
+    /// The model is to be taken anew.
+    pub(crate) fn want_everything(&mut self) {
+        self.resync = true;
+        self.current = None;
+    }
+
+    /// Something is missing: begin a new subscription where the model is.
+    pub(crate) fn begin_anew(&mut self) {
+        self.current = None;
+    }
+
+    /// A controller came or went.
+    pub(crate) fn changed(&mut self, controller: &str) {
+        if self.controller().is_some_and(|current| **current == *controller) {
+            self.current = None;
+        }
+    }
+
+    /// What to send now. `best` is the controller to ask, `alive` whether the current one answers.
+    pub(crate) fn check(
+        &mut self,
+        best: Option<&ControllerId>,
+        alive: bool,
+        position: (&str, u64),
+        now: Instant,
+        new_id: impl FnOnce() -> String,
+    ) -> Option<ToSend> {
+        let best = best?;
+        let renew = match &self.current {
+            Some(current) if !alive && current.controller != *best => false,
+            Some(current) if now < current.renew_at => return None,
+            Some(current) => current.controller == *best && !self.resync,
+            None => false,
+        };
+        let id = match &self.current {
+            Some(current) if renew => current.id.clone(),
+            _ => new_id(),
+        };
+        let (timeline, index) = position;
+        let request = SubscribeToDataModelRequest {
+            current_index: if self.resync { 0 } else { index },
+            subscription_duration_seconds: DURATION.as_secs() as u32,
+            renew,
+            timeline_id: timeline.to_owned(),
+            subscription_id: id.clone(),
+        };
+        let renew_at = now + RENEW_AFTER;
+        self.current = Some(Current { controller: best.clone(), id, renew_at });
+        self.resync = false;
+        Some(ToSend { controller: best.clone(), request })
+    }
+
+    /// The request was not sent.
+    pub(crate) fn not_sent(&mut self, sent: &ToSend) {
+        self.current = None;
+        self.resync |= sent.request.current_index == 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        subscription: &mut Subscription,
+        best: &str,
+        alive: bool,
+        index: u64,
+        now: Instant,
+        id: &str,
+    ) -> Option<SubscribeToDataModelRequest> {
+        let best: ControllerId = best.into();
+        let sent = subscription.check(Some(&best), alive, ("t", index), now, || id.to_owned())?;
+        assert_eq!(sent.controller, best);
+        Some(sent.request)
+    }
+
+    #[test]
+    fn begins_renews_and_moves() {
+        let mut subscription = Subscription::default();
+        let now = Instant::now();
+        assert!(subscription.check(None, true, ("", 0), now, String::new).is_none());
+        let first = check(&mut subscription, "a", true, 7, now, "s1").unwrap();
+        assert_eq!((first.current_index, first.renew), (7, false));
+        assert_eq!((first.timeline_id.as_str(), first.subscription_id.as_str()), ("t", "s1"));
+        assert_eq!(first.subscription_duration_seconds, 300);
+        assert!(check(&mut subscription, "a", true, 8, now, "s2").is_none());
+        let renewed = check(&mut subscription, "a", true, 8, now + RENEW_AFTER, "s2").unwrap();
+        assert_eq!((renewed.renew, renewed.subscription_id.as_str()), (true, "s1"));
+        assert!(check(&mut subscription, "b", true, 8, now + RENEW_AFTER, "s3").is_none());
+        let moved = check(&mut subscription, "b", false, 8, now + RENEW_AFTER, "s3").unwrap();
+        assert_eq!((moved.renew, moved.subscription_id.as_str()), (false, "s3"));
+    }
+
+    #[test]
+    fn resync_asks_for_everything_once() {
+        let mut subscription = Subscription::default();
+        let now = Instant::now();
+        check(&mut subscription, "a", true, 7, now, "s1").unwrap();
+        subscription.want_everything();
+        let best: ControllerId = "a".into();
+        let sent = subscription.check(Some(&best), true, ("t", 7), now, || "s2".into()).unwrap();
+        assert_eq!((sent.request.current_index, sent.request.renew), (0, false));
+        subscription.not_sent(&sent);
+        assert_eq!(check(&mut subscription, "a", true, 7, now, "s3").unwrap().current_index, 0);
+        subscription.begin_anew();
+        assert_eq!(check(&mut subscription, "a", true, 7, now, "s4").unwrap().current_index, 7);
+    }
+
+    #[test]
+    fn only_what_is_meant_for_it_is_taken() {
+        let mut subscription = Subscription::default();
+        assert!(subscription.accepts("a", None, true) && !subscription.accepts("a", None, false));
+        check(&mut subscription, "a", true, 7, Instant::now(), "s1").unwrap();
+        assert!(subscription.accepts("a", Some("s1"), false));
+        assert!(subscription.accepts("a", None, false), "1.x controllers name none");
+        assert!(!subscription.accepts("a", Some("old"), false));
+        assert!(!subscription.accepts("b", Some("s1"), false));
+        assert!(subscription.accepts("b", None, true));
+        subscription.changed("b");
+        assert!(subscription.controller().is_some());
+        subscription.changed("a");
+        assert!(subscription.controller().is_none());
+    }
+}

@@ -1,0 +1,100 @@
+//! Tokens as routers read them: access tokens of API sessions, and service session tokens
+//! (protocol: edge-control-plane 11.2, 11.5).
+
+use std::time::SystemTime;
+
+use serde::Deserialize;
+use weft_identity::token::{Expect, TokenError};
+
+use super::keys::Keys;
+
+/// What a signed token begins with; everything else is an opaque one.
+const SIGNED: &[u8] = b"ey";
+/// Audiences of access tokens.
+const ACCESS_AUDIENCES: [&str; 2] = ["openziti", "native"];
+/// Audience of service session tokens.
+const SERVICE_AUDIENCES: [&str; 1] = ["openziti"];
+
+/// Whether a token is a signed one.
+pub(crate) fn is_signed(token: &[u8]) -> bool {
+    token.starts_with(SIGNED)
+}
+
+/// Claims of an access token.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct AccessClaims {
+    /// Id of the identity.
+    pub(crate) sub: String,
+    /// Id of the token.
+    #[serde(default)]
+    pub(crate) jti: String,
+    /// Id of the API session.
+    pub(crate) z_asid: String,
+    /// Fingerprints of the certificates it may be used with.
+    #[serde(default)]
+    pub(crate) z_cfs: Option<Vec<String>>,
+    /// Whether these may have expired.
+    #[serde(default)]
+    pub(crate) z_cae: bool,
+    /// Kind of the token.
+    z_t: String,
+    /// When it was issued, in seconds since 1970.
+    #[serde(default)]
+    pub(crate) iat: f64,
+    /// When it expires.
+    #[serde(default)]
+    pub(crate) exp: f64,
+}
+
+/// Claims of a service session token.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct ServiceClaims {
+    /// Id of the service.
+    pub(crate) sub: String,
+    /// Id of the service session.
+    #[serde(default)]
+    pub(crate) jti: String,
+    /// Id of the API session.
+    #[serde(default)]
+    pub(crate) z_asid: String,
+    /// Id of the identity; not in tokens of old controllers.
+    #[serde(default)]
+    pub(crate) z_iid: String,
+    /// Kind of the token.
+    z_t: String,
+    /// `Dial` or `Bind`.
+    #[serde(default)]
+    pub(crate) z_st: String,
+}
+
+/// Reads an access token.
+pub(crate) fn access(
+    keys: &Keys,
+    token: &str,
+    now: SystemTime,
+) -> Result<AccessClaims, TokenError> {
+    let expect = Expect { audience: &ACCESS_AUDIENCES, ..Expect::unexpired(now) };
+    let claims: AccessClaims = keys.tokens.verify(token, &expect)?;
+    of_kind(&claims.z_t, "a")?;
+    Ok(claims)
+}
+
+/// Reads a service session token.
+pub(crate) fn service(
+    keys: &Keys,
+    token: &str,
+    now: SystemTime,
+) -> Result<ServiceClaims, TokenError> {
+    let expect = Expect { audience: &SERVICE_AUDIENCES, ..Expect::unexpired(now) };
+    let claims: ServiceClaims = keys.tokens.verify(token, &expect)?;
+    of_kind(&claims.z_t, "s")?;
+    Ok(claims)
+}
+
+fn of_kind(found: &str, wanted: &str) -> Result<(), TokenError> {
+    if found == wanted {
+        return Ok(());
+    }
+    let found: String = found.chars().take(8).collect();
+    Err(TokenError::Claims(format!("a token of kind `{found}`, not `{wanted}`")))
+}

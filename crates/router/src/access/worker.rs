@@ -1,0 +1,380 @@
+//! Takes what controllers say about the data model and about sessions, in order, and keeps the
+//! subscription running (protocol: edge-control-plane 6.3, 8, 10).
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant, SystemTime},
+};
+
+use tokio::{
+    sync::mpsc,
+    time::{MissedTickBehavior, interval},
+};
+use weft_channel::Lane;
+use weft_wire::{
+    Message, ProtoBody, WireError,
+    edge_ctrl::{
+        ApiSessionAdded, ApiSessionRemoved, ApiSessionUpdated, RequestClientReSync, SessionRemoved,
+        SyncState, content_type,
+        data_model::{self, ChangeSet, DataState, ValidateRequest},
+    },
+};
+
+use super::{
+    Inner,
+    compare::compare,
+    decide, judge,
+    keys::Keys,
+    live,
+    model::{Fit, Model, Touched},
+};
+use crate::{
+    controllers::Controller,
+    seam::{AccessEvent, Use},
+};
+
+/// How often small things are looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// How often the subscription is looked at without cause.
+const LOOK: Duration = Duration::from_secs(30);
+/// How often sessions of open connections are looked at.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// Works for ever.
+pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::Receiver<(Arc<Controller>, Message)>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut times = Times::default();
+    loop {
+        tokio::select! {
+            input = queue.recv() => match input {
+                Some((from, message)) => inner.on_message(&from, &message),
+                None => return,
+            },
+            () = inner.look.notified() => inner.check_subscription(),
+            _ = ticks.tick() => inner.on_tick(&mut times).await,
+        }
+    }
+}
+
+/// When things were last done.
+struct Times {
+    look: Instant,
+    sweep: Instant,
+    save: Instant,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self { look: now, sweep: now, save: now }
+    }
+}
+
+/// Whether it is time; then it is done now.
+fn due(last: &mut Instant, every: Duration, now: Instant) -> bool {
+    let due = now.saturating_duration_since(*last) >= every;
+    if due {
+        *last = now;
+    }
+    due
+}
+
+impl Inner {
+    async fn on_tick(self: &Arc<Self>, times: &mut Times) {
+        let now = Instant::now();
+        if self.lost.swap(false, Ordering::AcqRel) {
+            tracing::warn!(
+                "controllers said more than could be taken: the data model is taken anew"
+            );
+            self.subscription.lock().want_everything();
+            self.controllers.all().iter().for_each(|one| ask_sessions(one, "messages were lost"));
+            self.check_subscription();
+        }
+        for late in self.sessions.lock().overdue(now) {
+            if let Some(controller) = self.controllers.get(&late) {
+                ask_sessions(&controller, "the sessions did not come completely");
+            }
+        }
+        if due(&mut times.look, LOOK, now) {
+            self.check_subscription();
+        }
+        if due(&mut times.sweep, SWEEP, now) {
+            self.sweep();
+        }
+        if due(&mut times.save, self.options.save_interval, now) {
+            let inner = self.clone();
+            if let Err(problem) = tokio::task::spawn_blocking(move || inner.save()).await {
+                tracing::error!(%problem, "data model not written");
+            }
+        }
+    }
+
+    fn on_message(&self, from: &Arc<Controller>, message: &Message) {
+        let done = match message.content_type {
+            content_type::DATA_STATE => self.on_state(from, message),
+            content_type::DATA_STATE_CHANGE_SET => self.on_change(from, message),
+            content_type::VALIDATE_DATA_STATE_REQUEST => self.on_validate(from, message),
+            content_type::API_SESSION_ADDED => self.on_sessions_added(from, message),
+            content_type::API_SESSION_UPDATED => self.on_sessions_updated(from, message),
+            content_type::API_SESSION_REMOVED => self.on_sessions_removed(message),
+            content_type::SESSION_REMOVED => self.on_service_sessions_removed(message),
+            // How far a controller is; the subscription brings what matters.
+            _ => Ok(()),
+        };
+        if let Err(problem) = done {
+            let content_type = message.content_type;
+            tracing::warn!(controller = %from.id, content_type, %problem, "message ignored");
+        }
+    }
+
+    fn accepts(&self, from: &Controller, message: &Message, synthetic: bool) -> bool {
+        let id = data_model::subscription_id(message);
+        self.subscription.lock().accepts(&from.id, id, synthetic)
+    }
+
+    fn on_state(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
+        if !self.accepts(from, message, false) {
+            return Ok(());
+        }
+        let state = DataState::from_message(message)?;
+        let mut fresh = Model::from_state(state);
+        let (index, timeline) = (fresh.index, fresh.timeline.clone());
+        {
+            let mut model = self.model.write();
+            fresh.caches = std::mem::take(&mut model.caches);
+            *model = fresh;
+        }
+        tracing::info!(controller = %from.id, index, timeline, "data model taken");
+        self.timeline.send_if_modified(|known| {
+            let changed = *known != timeline;
+            *known = timeline;
+            changed
+        });
+        self.after(&Touched::all());
+        self.refresh_online();
+        Ok(())
+    }
+
+    fn on_change(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
+        let change = ChangeSet::from_message(message)?;
+        if !self.accepts(from, message, change.is_synthetic) {
+            return Ok(());
+        }
+        let fit = self.model.read().fits(&change);
+        match fit {
+            Fit::Next => {
+                let touched = self.model.write().apply(change);
+                self.after(&touched);
+            }
+            Fit::Old => tracing::debug!(index = change.index, "change known already"),
+            Fit::Gap => {
+                let (index, previous) = (change.index, change.previous_index);
+                tracing::warn!(index, previous, "changes of the data model are missing, asked for");
+                self.subscription.lock().begin_anew();
+                self.check_subscription();
+            }
+        }
+        Ok(())
+    }
+
+    fn on_validate(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
+        let request = ValidateRequest::from_message(message)?;
+        let mut wanted = Model::from_state(request.state.unwrap_or_default());
+        let response = compare(&wanted, &self.model.read());
+        let wrong = !response.diffs.is_empty();
+        let reply = response.to_message().in_reply_to(message);
+        if let Err(problem) = from.channel.try_send_on(Lane::Low, reply) {
+            tracing::debug!(controller = %from.id, %problem, "answer not sent");
+        }
+        if wrong && request.fix {
+            tracing::warn!(controller = %from.id, "data model replaced on request");
+            {
+                let mut model = self.model.write();
+                wanted.caches = std::mem::take(&mut model.caches);
+                *model = wanted;
+            }
+            self.subscription.lock().begin_anew();
+            self.after(&Touched::all());
+            self.check_subscription();
+        }
+        Ok(())
+    }
+
+    /// Subscribes, renews or moves the subscription where that is due.
+    fn check_subscription(&self) {
+        if self.options.required {
+            let best = self.controllers.for_changes().map(|one| one.id.clone());
+            let position = {
+                let model = self.model.read();
+                (model.timeline.clone(), model.index)
+            };
+            let mut subscription = self.subscription.lock();
+            let current = subscription.controller().and_then(|id| self.controllers.get(id));
+            let alive = current.is_some_and(|one| self.controllers.is_responsive(&one));
+            let id = || uuid::Uuid::new_v4().to_string();
+            let position = (position.0.as_str(), position.1);
+            let to_send = subscription.check(best.as_ref(), alive, position, Instant::now(), id);
+            if let Some(to_send) = to_send {
+                let controller = self.controllers.get(&to_send.controller);
+                let message = to_send.request.to_message();
+                let sent = controller.is_some_and(|one| one.channel.try_send(message).is_ok());
+                if !sent {
+                    subscription.not_sent(&to_send);
+                }
+            }
+        }
+        self.refresh_online();
+    }
+
+    /// What follows from a change of the model.
+    fn after(&self, touched: &Touched) {
+        if touched.keys {
+            self.keys.store(Arc::new(Keys::of(&self.model.read())));
+            self.arrivals.send_modify(|count| *count += 1);
+        }
+        for identity in self.gone(touched) {
+            self.tell(AccessEvent::IdentityGone { identity });
+        }
+        if touched.access() {
+            self.judge_anew(touched);
+            let hosted = judge::hosted(&self.model.read(), &self.options.router_id);
+            self.hosted.send_if_modified(|known| {
+                let changed = **known != hosted;
+                if changed {
+                    *known = Arc::new(hosted);
+                }
+                changed
+            });
+        }
+        if touched.revocations {
+            self.sweep();
+        }
+    }
+
+    /// Identities that are no longer there, or disabled.
+    fn gone(&self, touched: &Touched) -> Vec<String> {
+        if !touched.all {
+            return touched.gone.clone();
+        }
+        let model = self.model.read();
+        let live = self.live.lock();
+        let gone = |id: &&str| model.identities.get(*id).is_none_or(|known| known.disabled);
+        let mut gone: Vec<String> = live.identities().filter(gone).map(str::to_owned).collect();
+        gone.sort_unstable();
+        gone.dedup();
+        gone
+    }
+
+    /// Judges again what this router granted.
+    fn judge_anew(&self, touched: &Touched) {
+        let mut lost: Vec<(String, String, Use)> = Vec::new();
+        {
+            let model = self.model.read();
+            let mut grants = self.grants.lock();
+            for (identity, granted) in grants.iter_mut() {
+                let all = touched.all || touched.identities.contains(identity);
+                granted.retain(|(service, purpose)| {
+                    if !all && !touched.services.contains(service) {
+                        return true;
+                    }
+                    let still = decide::decide(&model, identity, service, *purpose).is_ok();
+                    if !still {
+                        lost.push((identity.clone(), service.clone(), *purpose));
+                    }
+                    still
+                });
+            }
+        }
+        for (identity, service, purpose) in lost {
+            tracing::info!(%identity, %service, ?purpose, "access lost");
+            self.tell(AccessEvent::Lost { identity, service, purpose });
+        }
+    }
+
+    /// Ends sessions of open connections that expired, were revoked or removed.
+    fn sweep(&self) {
+        let now = SystemTime::now();
+        self.model.write().expire_revocations(live::seconds(now) as i64);
+        let ended = {
+            let model = self.model.read();
+            let sessions = self.sessions.lock();
+            self.live.lock().sweep(&model, &sessions, now)
+        };
+        for session in ended {
+            self.tell(AccessEvent::SessionEnded { session });
+        }
+    }
+
+    fn on_sessions_added(
+        &self,
+        from: &Arc<Controller>,
+        message: &Message,
+    ) -> Result<(), WireError> {
+        let added = ApiSessionAdded::from_message(message)?;
+        let mut sessions = self.sessions.lock();
+        if added.is_full_state {
+            let state = SyncState::from_message(message)?;
+            let gone = sessions.add_part(&from.id, state, added.api_sessions, Instant::now());
+            drop(sessions);
+            for session in gone {
+                self.tell(AccessEvent::SessionEnded { session });
+            }
+        } else {
+            added.api_sessions.into_iter().for_each(|one| sessions.add(&from.id, one));
+            drop(sessions);
+        }
+        self.arrivals.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    fn on_sessions_updated(
+        &self,
+        from: &Arc<Controller>,
+        message: &Message,
+    ) -> Result<(), WireError> {
+        let updated = ApiSessionUpdated::from_message(message)?;
+        let mut sessions = self.sessions.lock();
+        updated.api_sessions.into_iter().for_each(|one| sessions.add(&from.id, one));
+        drop(sessions);
+        self.arrivals.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    fn on_sessions_removed(&self, message: &Message) -> Result<(), WireError> {
+        let removed = ApiSessionRemoved::from_message(message)?;
+        let mut ended: HashMap<String, ()> = HashMap::new();
+        {
+            let mut sessions = self.sessions.lock();
+            for token in &removed.tokens {
+                ended.extend(sessions.remove_token(token).map(|id| (id, ())));
+            }
+            for id in removed.ids {
+                if sessions.remove(&id) {
+                    ended.insert(id, ());
+                }
+            }
+        }
+        for session in ended.into_keys() {
+            self.tell(AccessEvent::SessionEnded { session });
+        }
+        Ok(())
+    }
+
+    /// Ids and tokens are the same list when they are equally long; ids are what counts.
+    fn on_service_sessions_removed(&self, message: &Message) -> Result<(), WireError> {
+        let removed = SessionRemoved::from_message(message)?;
+        let ids = if removed.ids.is_empty() { removed.tokens } else { removed.ids };
+        ids.iter().for_each(|id| self.end_service_session(id));
+        Ok(())
+    }
+}
+
+/// Asks a controller for all opaque sessions.
+fn ask_sessions(controller: &Controller, reason: &str) {
+    let request = RequestClientReSync { reason: reason.to_owned() };
+    if let Err(problem) = controller.channel.try_send(request.to_message()) {
+        tracing::debug!(controller = %controller.id, %problem, "sessions not asked for");
+    }
+}

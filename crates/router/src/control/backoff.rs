@@ -1,0 +1,68 @@
+//! How long to wait before the next attempt to reach a controller.
+//!
+//! The first attempts follow each other fast, so that the restart of a controller or of this router
+//! costs no more than a moment; a controller that stays away is asked at least once a second for a
+//! while, then ever more seldom. Chance keeps many routers from coming at once
+//! (protocol: control-plane 7).
+
+use std::time::Duration;
+
+/// Wait after the first failure.
+const FIRST: Duration = Duration::from_millis(50);
+/// What each further wait is multiplied with.
+const FACTOR: f64 = 1.5;
+/// Longest wait while the controller has been away for less than [`SOON`].
+const MAX_SOON: Duration = Duration::from_millis(900);
+/// See [`MAX_SOON`].
+const SOON: Duration = Duration::from_secs(120);
+/// Longest wait.
+const MAX: Duration = Duration::from_secs(60);
+
+/// Waits of one target.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Backoff {
+    failures: u32,
+    /// Sum of all waits since the last success.
+    away: Duration,
+}
+
+impl Backoff {
+    /// The wait after one more failure; `chance` is between 0 and 1.
+    pub(crate) fn after_failure(&mut self, chance: f64) -> Duration {
+        let most = if self.away < SOON { MAX_SOON } else { MAX };
+        let grown = FIRST.as_secs_f64() * FACTOR.powi(self.failures.min(40).cast_signed());
+        let jitter = 0.5 + chance.clamp(0.0, 1.0);
+        let wait = Duration::from_secs_f64((grown * jitter).min(most.as_secs_f64()));
+        self.failures = self.failures.saturating_add(1);
+        self.away = self.away.saturating_add(wait);
+        wait
+    }
+
+    /// The target was reached.
+    pub(crate) fn succeeded(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Failures in a row.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fast_at_first_then_once_a_second_then_seldom() {
+        let mut backoff = Backoff::default();
+        let first: Vec<u128> = (0..4).map(|_| backoff.after_failure(0.5).as_millis()).collect();
+        assert_eq!(first, [50, 75, 112, 168]);
+        while backoff.away < SOON {
+            assert!(backoff.after_failure(1.0) <= MAX_SOON);
+        }
+        assert_eq!(backoff.after_failure(0.5), MAX);
+        backoff.succeeded();
+        assert_eq!(backoff.after_failure(0.0), Duration::from_millis(25));
+    }
+}

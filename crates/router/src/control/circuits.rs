@@ -1,0 +1,142 @@
+//! Circuits asked of controllers, for SDKs and for the router's own tunneler
+//! (protocol: edge-control-plane 13, 15.1).
+
+use std::{sync::Arc, time::Duration};
+
+use weft_channel::{Lane, RequestError};
+use weft_wire::{
+    Message, ProtoBody, WireError,
+    edge_ctrl::{
+        CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
+        CreatedCircuit, EdgeError, ErrorCode, content_type,
+    },
+};
+
+use super::Core;
+use crate::{
+    controllers::Controller,
+    seam::{Circuit, CircuitRequest, Refusal, RetryHint, TunnelCircuitRequest},
+};
+
+const NO_CONTROLLER: &str = "no controller available, cannot create circuit";
+
+/// A refusal that this router speaks by itself.
+pub(crate) fn refusal(code: ErrorCode, hint: RetryHint, message: impl Into<String>) -> Refusal {
+    Refusal {
+        code: code.0,
+        hint,
+        message: message.into(),
+        failing_checks: Vec::new(),
+        circuit: None,
+    }
+}
+
+/// The hint of a number; unknown ones leave it to the asker.
+pub(crate) fn hint(number: u32) -> RetryHint {
+    match number {
+        1 => RetryHint::TooBusy,
+        2 => RetryHint::StartOver,
+        3 => RetryHint::NotRetriable,
+        _ => RetryHint::Default,
+    }
+}
+
+/// Has a circuit made for an SDK. A legacy session is known to one controller only.
+pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Circuit, Refusal> {
+    let session = &request.session;
+    let controller = match &session.controller {
+        Some(id) if session.legacy => core.controllers.get(id),
+        _ => core.controllers.any(),
+    };
+    let controller = controller
+        .ok_or_else(|| refusal(ErrorCode::INTERNAL, RetryHint::Default, NO_CONTROLLER))?;
+    let message = CreateCircuitV2 {
+        session_token: request.grant.token,
+        api_session_token: session.token.clone(),
+        fingerprints: session.fingerprints.clone(),
+        terminator_instance_id: request.instance,
+        peer_data: request.peer_data,
+    };
+    let message = message.to_message().map_err(not_sent)?;
+    let reply = ask(&controller, message, request.timeout).await?;
+    let created = CreatedCircuit::from_message(&reply).map_err(malformed)?;
+    Ok(Circuit {
+        id: created.circuit_id,
+        address: created.address,
+        peer_data: created.peer_data,
+        controller: controller.id.clone(),
+    })
+}
+
+/// Has a circuit made for the router's own identity.
+pub(crate) async fn for_tunnel(
+    core: &Core,
+    request: TunnelCircuitRequest,
+) -> Result<Circuit, Refusal> {
+    let controller = core
+        .controllers
+        .any()
+        .ok_or_else(|| refusal(ErrorCode::INTERNAL, RetryHint::Default, NO_CONTROLLER))?;
+    let message = CreateTunnelCircuitV2Request {
+        service_name: request.service,
+        terminator_instance_id: request.instance,
+        peer_data: request.peer_data,
+    };
+    let reply = ask(&controller, message.to_message(), request.timeout).await?;
+    let created = CreateTunnelCircuitV2Response::from_message(&reply).map_err(malformed)?;
+    Ok(Circuit {
+        id: created.circuit_id,
+        address: created.address,
+        peer_data: created.peer_data,
+        controller: controller.id.clone(),
+    })
+}
+
+/// A request whose failure is an [`EdgeError`].
+async fn ask(
+    controller: &Arc<Controller>,
+    message: Message,
+    timeout: Duration,
+) -> Result<Message, Refusal> {
+    let reply = controller.channel.request_on(Lane::High, message, timeout).await;
+    let reply = reply.map_err(|problem| no_answer(controller, &problem, timeout))?;
+    if reply.content_type != content_type::ERROR {
+        return Ok(reply);
+    }
+    Err(edge_error(EdgeError::from_message(&reply).map_err(malformed)?))
+}
+
+/// What a controller refused with.
+pub(crate) fn edge_error(error: EdgeError) -> Refusal {
+    let text = if error.text.is_empty() {
+        format!("the controller refused the request (code {})", error.code.0)
+    } else {
+        error.text
+    };
+    let code = if error.code == ErrorCode::NONE { ErrorCode::INTERNAL } else { error.code };
+    Refusal { circuit: error.circuit_id, ..refusal(code, hint(error.retry_hint.0), text) }
+}
+
+fn no_answer(controller: &Controller, problem: &RequestError, timeout: Duration) -> Refusal {
+    let text = match problem {
+        RequestError::Timeout => {
+            format!("controller {} did not answer within {timeout:?}", controller.id)
+        }
+        other => format!("controller {}: {other}", controller.id),
+    };
+    let hint = match problem {
+        RequestError::TooMany => RetryHint::TooBusy,
+        _ => RetryHint::Default,
+    };
+    refusal(ErrorCode::INTERNAL, hint, text)
+}
+
+fn malformed(problem: WireError) -> Refusal {
+    let text = format!("the answer of the controller cannot be read: {problem}");
+    refusal(ErrorCode::INTERNAL, RetryHint::Default, text)
+}
+
+fn not_sent(problem: WireError) -> Refusal {
+    let text = format!("the request cannot be sent: {problem}");
+    refusal(ErrorCode::INTERNAL, RetryHint::NotRetriable, text)
+}

@@ -1,0 +1,226 @@
+//! Which controllers there are: targets to stay connected to, kept current by what controllers say
+//! and remembered in the endpoints file (protocol: control-plane 17).
+
+use std::{path::Path, sync::Arc};
+
+use parking_lot::Mutex;
+use weft_config::{
+    EndpointsFile,
+    router::{ControllerEndpoints, Endpoint},
+};
+use weft_identity::write_private;
+use weft_wire::{
+    Address, Message, ProtoBody,
+    ctrl::{
+        CtrlDetail, SETTING_NEW_CTRL_ADDRESS, Settings, UpdateClusterLeader, UpdateCtrlAddresses,
+        content_type,
+    },
+};
+
+use super::{
+    Core,
+    connect::{Target, keep_connected},
+};
+use crate::controllers::Controller;
+
+/// Most controllers a list may name.
+const MAX_CONTROLLERS: usize = 64;
+/// Most addresses of one controller.
+const MAX_ADDRESSES: usize = 16;
+
+/// The controllers there are.
+#[derive(Debug, Default)]
+pub(crate) struct Cluster {
+    targets: Mutex<Vec<Arc<Target>>>,
+    /// Revision of the membership that was applied last.
+    index: Mutex<u64>,
+}
+
+impl Cluster {
+    /// The target of a controller, other than this one.
+    pub(crate) fn target_of(&self, id: &str, but: &Arc<Target>) -> Option<Arc<Target>> {
+        let targets = self.targets.lock();
+        let other = |target: &&Arc<Target>| {
+            !Arc::ptr_eq(target, but) && target.id().is_some_and(|known| *known == *id)
+        };
+        targets.iter().find(other).cloned()
+    }
+
+    /// Forgets a target.
+    pub(crate) fn drop_target(&self, target: &Arc<Target>) {
+        self.targets.lock().retain(|known| !Arc::ptr_eq(known, target));
+    }
+
+    /// Another timeline has other revisions: the next list counts whatever its revision.
+    pub(crate) fn forget_index(&self) {
+        *self.index.lock() = 0;
+    }
+}
+
+/// Begins to connect to every controller that the endpoints file or the configuration names.
+pub(crate) fn begin(core: &Arc<Core>) {
+    let mut targets = read_targets(&core.options.endpoints_file);
+    if targets.is_empty() {
+        let single = |address: &Address| Target::new(None, vec![address.clone()]);
+        targets = core.options.endpoints.iter().map(single).collect();
+    }
+    for target in targets {
+        begin_target(core, target);
+    }
+}
+
+fn begin_target(core: &Arc<Core>, target: Arc<Target>) {
+    core.cluster.targets.lock().push(target.clone());
+    core.spawn(keep_connected(core.clone(), target));
+}
+
+/// What the endpoints file names: controllers by id if it knows ids, else addresses.
+fn read_targets(path: &Path) -> Vec<Arc<Target>> {
+    let Some(file) =
+        std::fs::read_to_string(path).ok().as_deref().and_then(EndpointsFile::from_text)
+    else {
+        return Vec::new();
+    };
+    let with_id = file.controllers.iter().filter(|one| !one.id.is_empty());
+    let targets: Vec<_> = with_id
+        .map(|one| {
+            let texts = one.endpoints.iter().map(|endpoint| endpoint.address.as_str());
+            Target::new(Some(one.id.as_str().into()), addresses(texts))
+        })
+        .filter(|target| !target.addresses().is_empty())
+        .collect();
+    if !targets.is_empty() {
+        return targets;
+    }
+    let single = |address| Target::new(None, vec![address]);
+    addresses(file.endpoints.iter().map(String::as_str)).into_iter().map(single).collect()
+}
+
+/// Those that are addresses; the others are named in the log.
+fn addresses<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Address> {
+    let parse = |text: &str| match text.parse::<Address>() {
+        Ok(address) => Some(address),
+        Err(problem) => {
+            tracing::warn!(%problem, "the address of a controller is ignored");
+            None
+        }
+    };
+    texts.take(MAX_ADDRESSES).filter_map(parse).collect()
+}
+
+/// A controller said something about controllers.
+pub(crate) fn on_message(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
+    let done =
+        match message.content_type {
+            content_type::UPDATE_CTRL_ADDRESSES => UpdateCtrlAddresses::from_message(message)
+                .map(|update| on_list(core, from, &update)),
+            content_type::UPDATE_CLUSTER_LEADER => UpdateClusterLeader::from_message(message)
+                .map(|update| on_leader(core, from, update)),
+            content_type::SETTINGS => {
+                Settings::from_message(message).map(|settings| on_settings(core, from, &settings))
+            }
+            _ => Ok(()),
+        };
+    if let Err(problem) = done {
+        tracing::warn!(controller = %from.id, %problem, "message ignored");
+    }
+}
+
+fn on_leader(core: &Arc<Core>, from: &Arc<Controller>, update: UpdateClusterLeader) {
+    let index = *core.cluster.index.lock();
+    if index == 0 || index < update.index {
+        core.controllers.set_leader(from.id.clone());
+    }
+}
+
+fn on_list(core: &Arc<Core>, from: &Arc<Controller>, update: &UpdateCtrlAddresses) {
+    let index = *core.cluster.index.lock();
+    if index == 0 || index < update.index {
+        if update.controllers.iter().all(|one| one.endpoints.is_empty()) {
+            tracing::debug!(controller = %from.id, "list of controllers without addresses ignored");
+            return;
+        }
+        apply(core, &update.controllers);
+        *core.cluster.index.lock() = update.index;
+    }
+    if update.is_leader && *core.cluster.index.lock() <= update.index {
+        core.controllers.set_leader(from.id.clone());
+    }
+}
+
+fn on_settings(core: &Arc<Core>, from: &Arc<Controller>, settings: &Settings) {
+    for (key, value) in &settings.data {
+        if *key != SETTING_NEW_CTRL_ADDRESS {
+            tracing::info!(controller = %from.id, key, "unknown setting ignored");
+            continue;
+        }
+        let parsed = std::str::from_utf8(value).ok().map(|text| addresses(std::iter::once(text)));
+        let Some(list) = parsed.filter(|list| !list.is_empty()) else { continue };
+        let targets = core.cluster.targets.lock().clone();
+        if let Some(target) = targets.iter().find(|one| one.id().as_ref() == Some(&from.id)) {
+            target.set_addresses(list);
+            save(core);
+        }
+    }
+}
+
+/// Makes the targets those of a list.
+fn apply(core: &Arc<Core>, list: &[CtrlDetail]) {
+    let mut left = core.cluster.targets.lock().clone();
+    let mut new = Vec::new();
+    for detail in list.iter().take(MAX_CONTROLLERS).filter(|detail| !detail.id.is_empty()) {
+        let listed = addresses(detail.endpoints.iter().map(|one| one.address.as_str()));
+        if listed.is_empty() {
+            continue;
+        }
+        let by_id = left.iter().position(|one| one.id().is_some_and(|id| *id == *detail.id));
+        let by_address = || {
+            left.iter().position(|one| {
+                one.id().is_none() && one.addresses().iter().any(|address| listed.contains(address))
+            })
+        };
+        match by_id.or_else(by_address) {
+            Some(at) => {
+                let target = left.swap_remove(at);
+                target.set_id(detail.id.as_str().into());
+                target.set_addresses(listed);
+            }
+            None => new.push(Target::new(Some(detail.id.as_str().into()), listed)),
+        }
+    }
+    for gone in left {
+        tracing::info!(controller = ?gone.id(), "no longer a controller of this network");
+        core.cluster.drop_target(&gone);
+        gone.stop.cancel();
+    }
+    for target in new {
+        begin_target(core, target);
+    }
+    save(core);
+}
+
+/// Writes the endpoints file.
+fn save(core: &Arc<Core>) {
+    let targets = core.cluster.targets.lock().clone();
+    let controllers: Vec<ControllerEndpoints> = targets
+        .iter()
+        .map(|target| ControllerEndpoints {
+            id: target.id().map(|id| id.to_string()).unwrap_or_default(),
+            endpoints: target
+                .addresses()
+                .iter()
+                .map(|one| Endpoint { address: one.to_string(), groups: Vec::new() })
+                .collect(),
+        })
+        .collect();
+    let endpoints =
+        controllers.iter().flat_map(|one| &one.endpoints).map(|one| one.address.clone()).collect();
+    let text = EndpointsFile { endpoints, controllers }.to_text();
+    let path = &core.options.endpoints_file;
+    if std::fs::read_to_string(path).is_ok_and(|known| known == text) {
+        return;
+    }
+    if let Err(problem) = write_private(path, text.as_bytes()) {
+        tracing::warn!(%problem, "the addresses of the controllers are not remembered");
+    }
+}

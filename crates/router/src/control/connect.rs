@@ -1,0 +1,229 @@
+//! One controller: dial it, hello, run the channel until it ends, dial again.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use weft_channel::{
+    ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, dial,
+};
+use weft_wire::{
+    Address, Capabilities, controller_capability,
+    ctrl::{ControllerHello, RouterHello},
+    hello::{Hello, HelloResult, alpn},
+    router_capability,
+};
+
+use super::{Core, backoff::Backoff, dispatch::FromController};
+use crate::{controllers::Controller, seam::ControllerId};
+
+/// What this router tells controllers that it can do. Nothing is in here that does not work.
+pub(crate) fn capabilities() -> Capabilities {
+    Capabilities::NONE
+        .with(router_capability::MULTI_CHANNEL)
+        .with(router_capability::BIND_SUCCESS)
+        .with(router_capability::ROUTER_DATA_MODEL)
+}
+
+/// A controller to be connected to.
+#[derive(Debug)]
+pub(crate) struct Target {
+    state: Mutex<TargetState>,
+    /// Ends the connection and all attempts.
+    pub(crate) stop: CancellationToken,
+}
+
+#[derive(Debug)]
+struct TargetState {
+    /// Known once it was met, or a controller named it.
+    id: Option<ControllerId>,
+    addresses: Vec<Address>,
+}
+
+impl Target {
+    /// A controller at these addresses.
+    pub(crate) fn new(id: Option<ControllerId>, addresses: Vec<Address>) -> Arc<Self> {
+        let state = Mutex::new(TargetState { id, addresses });
+        Arc::new(Self { state, stop: CancellationToken::new() })
+    }
+
+    pub(crate) fn id(&self) -> Option<ControllerId> {
+        self.state.lock().id.clone()
+    }
+
+    pub(crate) fn set_id(&self, id: ControllerId) {
+        self.state.lock().id = Some(id);
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        self.state.lock().addresses.clone()
+    }
+
+    pub(crate) fn set_addresses(&self, addresses: Vec<Address>) {
+        self.state.lock().addresses = addresses;
+    }
+
+    /// Another way to the same controller.
+    pub(crate) fn add_addresses(&self, more: Vec<Address>) {
+        let addresses = &mut self.state.lock().addresses;
+        for address in more {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+    }
+}
+
+/// Why a connection was not made, or not kept.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("the controller at {0} says neither its id nor a common name")]
+    Nameless(Address),
+    #[error("the controller at {0} does not say its version")]
+    NoVersion(Address),
+    #[error(
+        "the controller at {0} does not issue signed service sessions: it is older than 2.0, which \
+         this router does not work with"
+    )]
+    TooOld(Address),
+    #[error("already connected to controller {0}")]
+    Duplicate(ControllerId),
+}
+
+/// Keeps one controller connected, for ever.
+pub(crate) async fn keep_connected(core: Arc<Core>, target: Arc<Target>) {
+    tokio::select! {
+        () = target.stop.cancelled() => {}
+        () = core.stop.cancelled() => {}
+        () = keep(&core, &target) => {}
+    }
+}
+
+async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
+    let mut backoff = Backoff::default();
+    let mut turn = 0;
+    loop {
+        let addresses = target.addresses();
+        let Some(address) = addresses.get(turn % addresses.len().max(1)).cloned() else { return };
+        turn = turn.wrapping_add(1);
+        match connect_once(core, target, &address).await {
+            Ok((established, controller)) => {
+                backoff.succeeded();
+                turn = turn.wrapping_sub(1);
+                run(core, established, controller).await;
+            }
+            Err(ConnectError::Duplicate(id)) => {
+                if let Some(other) = core.cluster.target_of(&id, target) {
+                    other.add_addresses(addresses);
+                    core.cluster.drop_target(target);
+                    return;
+                }
+                // The former channel of the same controller is on its way out.
+            }
+            Err(problem) => complain(&problem, backoff.failures()),
+        }
+        tokio::time::sleep(backoff.after_failure(rand::random())).await;
+    }
+}
+
+/// The first failure of a row is worth a word, and then one now and then.
+fn complain(problem: &ConnectError, failures: u32) {
+    if failures == 0 || failures.is_multiple_of(60) {
+        tracing::warn!(%problem, failures, "no connection to a controller");
+    } else {
+        tracing::debug!(%problem, failures, "no connection to a controller");
+    }
+}
+
+async fn connect_once(
+    core: &Arc<Core>,
+    target: &Arc<Target>,
+    address: &Address,
+) -> Result<(Established, Arc<Controller>), ConnectError> {
+    let established = dial(dial_options(core, address)).await?;
+    let peer = established.peer();
+    let result = HelloResult { success: true, text: String::new(), headers: peer.headers.clone() };
+    let said = ControllerHello::from_result(&result);
+    if !said.capabilities.has(controller_capability::JWT_LEGACY_SESSIONS) {
+        return Err(ConnectError::TooOld(address.clone()));
+    }
+    let version = said.version.ok_or_else(|| ConnectError::NoVersion(address.clone()))?;
+    let id = peer.id.clone().or_else(|| common_name(&established));
+    let id: ControllerId = id.ok_or_else(|| ConnectError::Nameless(address.clone()))?.into();
+    let controller = Arc::new(Controller {
+        id: id.clone(),
+        channel: established.handle(),
+        capabilities: said.capabilities,
+        version: version.release(),
+        address: address.to_string(),
+    });
+    if !core.controllers.add(controller.clone()) {
+        return Err(ConnectError::Duplicate(id));
+    }
+    target.set_id(id);
+    Ok((established, controller))
+}
+
+fn common_name(established: &Established) -> Option<String> {
+    let leaf = established.peer().leaf()?.clone();
+    let leaf = weft_identity::Certificate::from_der(leaf).ok()?;
+    leaf.common_name().map(str::to_owned)
+}
+
+fn dial_options(core: &Core, address: &Address) -> DialOptions {
+    let options = &core.options;
+    let mut hello = Hello::new(options.router_id.clone());
+    let said = RouterHello {
+        version: Some(options.version.clone()),
+        capabilities: capabilities(),
+        ..RouterHello::default()
+    };
+    said.write(&mut hello.headers);
+    let channel = ChannelOptions {
+        heartbeat: Some(options.heartbeat),
+        runtime: Some(core.runtime.clone()),
+        ..ChannelOptions::control(format!("ctrl {address}"))
+    };
+    let dial = DialOptions::new(address.clone(), core.tls.clone(), alpn::CTRL, hello, channel);
+    // The channel ends with its last connection: what a new one means to either side (the data
+    // model, sessions, circuits, terminators) begins anew with a new channel.
+    let group = GroupPolicy {
+        min_total: 1,
+        redial: Some(RedialPolicy { survive: false, ..RedialPolicy::CONTROL }),
+        ..GroupPolicy::control_dialer(true)
+    };
+    DialOptions { timeout: options.connect_timeout, bind: options.bind, group: Some(group), ..dial }
+}
+
+/// Runs a channel to its end.
+async fn run(core: &Arc<Core>, established: Established, controller: Arc<Controller>) {
+    let ended = Ended { core: core.clone(), controller: controller.clone() };
+    let behaviour = FromController { core: core.clone(), controller: controller.clone() };
+    let chain = established.peer().certificates.clone();
+    let channel = established.start(Arc::new(behaviour));
+    tracing::info!(
+        controller = %controller.id,
+        address = %controller.address,
+        "connected to controller"
+    );
+    core.connected(&controller, &chain);
+    let reason = channel.closed().await;
+    tracing::warn!(controller = %controller.id, %reason, "connection to controller ended");
+    drop(ended);
+}
+
+/// Takes a controller out of the tables, also when its task is dropped.
+struct Ended {
+    core: Arc<Core>,
+    controller: Arc<Controller>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.controller.channel.close("the router lets go of this controller");
+        self.core.controllers.remove(&self.controller);
+        self.core.disconnected(&self.controller);
+    }
+}

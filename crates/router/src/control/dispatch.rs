@@ -1,0 +1,162 @@
+//! Messages of a controller, to whoever deals with them.
+//!
+//! This runs on the task that reads the connection, so nothing here waits. What has an order among
+//! its kind (the data model, sessions, lists of controllers) is queued in order; what takes time
+//! gets a task of its own, within bounds.
+
+use std::sync::Arc;
+
+use weft_channel::{
+    Behaviour, ChannelHandle, Flow, Handler, Lane, Parts, UnderlayInfo, UnderlayWaker,
+};
+use weft_wire::{
+    Message, Outcome, ProtoBody, ctrl,
+    edge_ctrl::{
+        self, ClientHello, CreateTerminatorV2Response, CreateTunnelTerminatorResponseV2,
+        EdgeAddress, EdgeListener,
+    },
+};
+
+use super::{Core, inspect, options::EdgeAddresses, routes, terminators, validation};
+use crate::controllers::Controller;
+
+/// Takes the messages of one controller.
+pub(crate) struct FromController {
+    pub(crate) core: Arc<Core>,
+    pub(crate) controller: Arc<Controller>,
+}
+
+impl Behaviour for FromController {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        let handler =
+            FromController { core: self.core.clone(), controller: self.controller.clone() };
+        Parts { handler: Box::new(handler), outbox: None }
+    }
+}
+
+impl Handler for FromController {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+        self.dispatch(message);
+        Flow::Continue
+    }
+}
+
+impl FromController {
+    fn dispatch(&self, message: Message) {
+        let (core, from) = (&self.core, &self.controller);
+        match message.content_type {
+            ctrl::content_type::ROUTE => routes::on_route(core, from, message),
+            ctrl::content_type::UNROUTE => routes::on_unroute(core, from, &message),
+            ctrl::content_type::VALIDATE_TERMINATORS
+            | ctrl::content_type::VALIDATE_TERMINATORS_V2 => {
+                validation::on_request(core, from, message);
+            }
+            ctrl::content_type::INSPECT_REQUEST => inspect::on_request(core, from, message),
+            ctrl::content_type::UPDATE_CTRL_ADDRESSES
+            | ctrl::content_type::UPDATE_CLUSTER_LEADER
+            | ctrl::content_type::SETTINGS => core.queue_cluster(from, message),
+            ctrl::content_type::TOGGLE_PIPE_TRACES => {
+                self.answer(Lane::Low, Outcome::success("").to_message().in_reply_to(&message));
+            }
+            edge_ctrl::content_type::SERVER_HELLO => self.on_server_hello(&message),
+            edge_ctrl::content_type::SESSION_REMOVED
+            | edge_ctrl::content_type::API_SESSION_ADDED
+            | edge_ctrl::content_type::API_SESSION_UPDATED
+            | edge_ctrl::content_type::API_SESSION_REMOVED
+            | edge_ctrl::content_type::DATA_STATE
+            | edge_ctrl::content_type::DATA_STATE_CHANGE_SET
+            | edge_ctrl::content_type::VALIDATE_DATA_STATE_REQUEST
+            | edge_ctrl::content_type::CURRENT_INDEX => core.access.deliver(from, message),
+            edge_ctrl::content_type::CREATE_TERMINATOR_V2_RESPONSE => {
+                let decoded = CreateTerminatorV2Response::from_message(&message);
+                self.on_answer(decoded.map(terminators::Answer::from), &message);
+            }
+            edge_ctrl::content_type::CREATE_TUNNEL_TERMINATOR_RESPONSE_V2 => {
+                let decoded = CreateTunnelTerminatorResponseV2::from_message(&message);
+                self.on_answer(decoded.map(terminators::Answer::from), &message);
+            }
+            edge_ctrl::content_type::ENROLLMENT_CERTS_RESPONSE => {
+                core.renewal.deliver(from, message)
+            }
+            // Links between routers come with the mesh; an unknown type may be of a later release.
+            ctrl::content_type::PEER_STATE_CHANGE | ctrl::content_type::FAULT => {}
+            other => {
+                tracing::debug!(controller = %from.id, content_type = other, "message ignored")
+            }
+        }
+    }
+
+    fn on_answer(
+        &self,
+        answer: Result<terminators::Answer, weft_wire::WireError>,
+        message: &Message,
+    ) {
+        match answer {
+            Ok(answer) => self.core.terminators.on_answer(answer),
+            Err(problem) => {
+                let content_type = message.content_type;
+                tracing::warn!(controller = %self.controller.id, content_type, %problem, "message ignored");
+            }
+        }
+    }
+
+    /// The controller greets an edge router (protocol: edge-control-plane 3).
+    fn on_server_hello(&self, message: &Message) {
+        let listeners = self.core.edge_listeners.get().map(Vec::as_slice).unwrap_or_default();
+        let hello = client_hello(&self.core.options.version.version, listeners);
+        self.answer(Lane::Default, hello.answer(message, self.core.access.index()));
+    }
+
+    fn answer(&self, lane: Lane, message: Message) {
+        if let Err(problem) = self.controller.channel.try_send_on(lane, message) {
+            tracing::warn!(controller = %self.controller.id, %problem, "answer not sent");
+        }
+    }
+}
+
+/// What this router says about its edge listeners, in the new form and in the old one.
+fn client_hello(version: &str, listeners: &[EdgeAddresses]) -> ClientHello {
+    let address = |one: &weft_wire::Address| {
+        Some(EdgeAddress {
+            value: one.to_string(),
+            protocol: one.scheme.name().to_owned(),
+            hostname: one.host.clone(),
+            port: i32::from(one.port),
+        })
+    };
+    ClientHello {
+        version: version.to_owned(),
+        hostname: listeners.last().map(|one| one.advertise.host.clone()).unwrap_or_default(),
+        protocols: listeners.iter().map(|one| one.address.scheme.name().to_owned()).collect(),
+        protocol_ports: listeners.iter().map(|one| one.advertise.port.to_string()).collect(),
+        listeners: listeners
+            .iter()
+            .map(|one| EdgeListener {
+                address: address(&one.address),
+                advertise: address(&one.advertise),
+            })
+            .collect(),
+        ..ClientHello::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_said_in_both_forms() {
+        let listener = EdgeAddresses {
+            address: "tls:0.0.0.0:3022".parse().unwrap(),
+            advertise: "tls:er1.example:443".parse().unwrap(),
+        };
+        let hello = client_hello("v2.1.0", &[listener]);
+        assert_eq!(hello.hostname, "er1.example");
+        assert_eq!(
+            (hello.protocols, hello.protocol_ports),
+            (vec!["tls".into()], vec!["443".into()])
+        );
+        let advertise = hello.listeners[0].advertise.as_ref().unwrap();
+        assert_eq!((advertise.value.as_str(), advertise.port), ("tls:er1.example:443", 443));
+    }
+}

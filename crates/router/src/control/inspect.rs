@@ -1,0 +1,146 @@
+//! A controller looks inside this router (protocol: control-plane 18).
+
+use std::{sync::Arc, time::SystemTime};
+
+use serde_json::{Map, Value, json};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use weft_channel::Lane;
+use weft_wire::{
+    Message, ProtoBody,
+    ctrl::{InspectRequest, InspectResponse, Route, inspect_response::InspectValue},
+};
+
+use super::{
+    Core,
+    terminators::{Phase, Seen},
+};
+use crate::{
+    controllers::Controller,
+    seam::{ControllerId, Precedence},
+};
+
+/// Most values in one request.
+const MAX_VALUES: usize = 64;
+
+/// A controller asks for inner values; those that are not known are left out.
+pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
+    let (core, from) = (core.clone(), from.clone());
+    core.clone().spawn_side(async move {
+        let request = match InspectRequest::from_message(&message) {
+            Ok(request) => request,
+            Err(problem) => {
+                tracing::warn!(controller = %from.id, %problem, "inspection ignored");
+                return;
+            }
+        };
+        let asked = request.requested_values.into_iter().take(MAX_VALUES);
+        let values = asked.filter_map(|name| {
+            let value = value(&core, &name.to_lowercase())?.to_string();
+            Some(InspectValue { name, value })
+        });
+        let response =
+            InspectResponse { success: true, errors: Vec::new(), values: values.collect() };
+        let reply = response.to_message().in_reply_to(&message);
+        if let Err(problem) = from.channel.send_on(Lane::Low, reply).await {
+            tracing::debug!(controller = %from.id, %problem, "inspection not answered");
+        }
+    });
+}
+
+fn value(core: &Core, name: &str) -> Option<Value> {
+    Some(match name {
+        "links" => json!({"links": [], "destinations": [], "errors": []}),
+        "router-circuits" => circuits(core),
+        "router-edge-circuits" | "router-sdk-circuits" => json!({"circuits": {}}),
+        "sdk-terminators" => terminators(core, false),
+        "ert-terminators" => terminators(core, true),
+        "router-data-model-index" => {
+            let (timeline, index) = core.access.position();
+            json!({"timeline": timeline, "index": index})
+        }
+        "router-controllers" => controllers(core),
+        _ => return name.strip_prefix("circuit:").and_then(|id| circuit(core, id)),
+    })
+}
+
+fn circuits(core: &Core) -> Value {
+    let all = core.routes.all();
+    let entries: Map<String, Value> = all
+        .iter()
+        .map(|(owner, route)| (route.circuit_id.clone(), described(owner, route)))
+        .collect();
+    json!({"circuits": entries})
+}
+
+fn circuit(core: &Core, id: &str) -> Option<Value> {
+    let all = core.routes.all();
+    let (owner, route) = all.iter().find(|(_, route)| route.circuit_id.eq_ignore_ascii_case(id))?;
+    Some(described(owner, route))
+}
+
+fn described(owner: &ControllerId, route: &Route) -> Value {
+    let forwards = route.forwards.iter();
+    let routes: Map<String, Value> = forwards
+        .map(|one| (one.src_address.clone(), Value::from(one.dst_address.clone())))
+        .collect();
+    json!({"id": route.circuit_id, "ctrlId": &**owner, "routes": routes, "destinations": {}})
+}
+
+fn terminators(core: &Core, tunnel: bool) -> Value {
+    let mut seen = core.terminators.seen();
+    seen.retain(|one| one.tunnel == tunnel);
+    seen.sort_by(|a, b| a.id.cmp(&b.id));
+    let entries: Vec<Value> = seen.iter().map(entry).collect();
+    json!({"entries": entries, "errors": []})
+}
+
+fn entry(one: &Seen) -> Value {
+    let state = match one.phase {
+        Phase::Establishing | Phase::Unconfirmed => "establishing",
+        Phase::Established => "established",
+    };
+    let precedence = match one.precedence {
+        Precedence::Default => "default",
+        Precedence::Required => "required",
+        Precedence::Failed => "failed",
+    };
+    json!({
+        "key": one.id,
+        "id": one.id,
+        "state": state,
+        "instance": one.instance,
+        "cost": one.cost,
+        "precedence": precedence,
+        "operationActive": one.phase == Phase::Establishing,
+        "createTime": text(Some(one.created)),
+        "lastAttempt": text(one.last_attempt),
+    })
+}
+
+fn text(time: Option<SystemTime>) -> String {
+    let time = time.map(OffsetDateTime::from).and_then(|time| time.format(&Rfc3339).ok());
+    time.unwrap_or_default()
+}
+
+fn controllers(core: &Core) -> Value {
+    let leader = core.controllers.leader();
+    let all = core.controllers.all();
+    let entries: Map<String, Value> = all
+        .iter()
+        .map(|one| {
+            let liveness = one.channel.liveness();
+            let value = json!({
+                "controllerId": &*one.id,
+                "connected": true,
+                "responsive": core.controllers.is_responsive(one),
+                "address": one.address,
+                "latency": liveness.rtt.map(|rtt| format!("{rtt:?}")).unwrap_or_default(),
+                "version": one.version.as_ref().map(ToString::to_string).unwrap_or_default(),
+                "timeSinceLastContact": format!("{:?}", liveness.since_response),
+                "isLeader": leader.as_ref() == Some(&one.id),
+            });
+            (one.id.to_string(), value)
+        })
+        .collect();
+    json!({"leaderId": leader.as_deref().unwrap_or_default(), "controllers": entries})
+}

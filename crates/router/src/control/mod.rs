@@ -1,0 +1,326 @@
+//! The control half: connections to controllers, and everything asked of them or by them.
+//!
+//! ```text
+//!  cluster ──> connect ──> dispatch ──┬──> routes      (circuits through this router)
+//!  (which      (dial,      (messages  ├──> terminators (kept over reconnects)
+//!   there are)  hello)      sorted)   ├──> validation, inspect
+//!                                     ├──> renewal     (certificates)
+//!                                     └──> access      (data model, sessions)
+//!  bindings ──> Control ──> circuits, terminators, presence, faults
+//! ```
+//!
+//! When a controller is connected, it hears in this order: the circuits this router carries for it
+//! (see [`routes`]), the links (none yet), the connected identities; `access` subscribes to the
+//! data model; terminators made at it wait to be asked about. A channel that ends takes its
+//! requests with it: they fail, terminators are asked for again.
+
+mod backoff;
+mod circuits;
+mod cluster;
+mod connect;
+mod dispatch;
+mod inspect;
+mod options;
+mod presence;
+mod renewal;
+mod routes;
+mod terminators;
+mod validation;
+
+use std::{
+    future::Future,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use rustls_pki_types::CertificateDer;
+use tokio::{
+    runtime,
+    sync::{Semaphore, mpsc},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use weft_client::enroll::RouterNames;
+use weft_identity::{
+    LiveIdentity,
+    tls::{ClientTls, client_config},
+};
+use weft_wire::{
+    Message, ProtoBody,
+    ctrl::{CircuitConfirmation, Fault, RouterLinks},
+};
+
+use cluster::Cluster;
+pub(crate) use options::{ControlOptions, EdgeAddresses};
+use presence::Presence;
+use renewal::Renewal;
+use routes::Routes;
+use terminators::Terminators;
+
+use crate::{
+    access::AccessHalf,
+    controllers::{Controller, Controllers},
+    seam::{
+        Circuit, CircuitRequest, Control, ControllerId, Data, End, Refusal, TerminatorRequest,
+        TerminatorUpdate, TunnelCircuitRequest,
+    },
+};
+
+/// Most answers to questions of controllers under way.
+const SIDE_TASKS: usize = 64;
+/// Most lists of controllers that wait.
+const CLUSTER_QUEUE: usize = 64;
+/// How often what ended unseen is forgotten, and identity files are looked at.
+const HOUSEKEEPING: Duration = Duration::from_secs(60);
+
+/// The control half. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct ControlHalf(Arc<Core>);
+
+/// What the parts of the control half share.
+pub(crate) struct Core {
+    options: ControlOptions,
+    identity: Arc<LiveIdentity>,
+    tls: Arc<rustls::ClientConfig>,
+    controllers: Arc<Controllers>,
+    access: AccessHalf,
+    data: OnceLock<Arc<dyn Data>>,
+    /// Where SDKs connect.
+    edge_listeners: OnceLock<Vec<EdgeAddresses>>,
+    cluster: Cluster,
+    cluster_messages: mpsc::Sender<(Arc<Controller>, Message)>,
+    routes: Routes,
+    terminators: Terminators,
+    presence: Presence,
+    renewal: Renewal,
+    side_tasks: Arc<Semaphore>,
+    runtime: runtime::Handle,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// What belongs to the control half but is made before it.
+pub(crate) struct Parts {
+    pub(crate) options: ControlOptions,
+    pub(crate) identity: Arc<LiveIdentity>,
+    pub(crate) names: Option<RouterNames>,
+    pub(crate) controllers: Arc<Controllers>,
+    pub(crate) access: AccessHalf,
+    pub(crate) runtime: runtime::Handle,
+}
+
+impl ControlHalf {
+    /// The control half, idle until [`begin`](Self::begin).
+    pub(crate) fn new(parts: Parts) -> Result<Self, weft_identity::Error> {
+        let Parts { options, identity, names, controllers, access, runtime } = parts;
+        let tls = Arc::new(client_config(&ClientTls::of_identity(&identity, &[]))?);
+        let (cluster_messages, queue) = mpsc::channel(CLUSTER_QUEUE);
+        let core = Arc::new(Core {
+            tls,
+            cluster: Cluster::default(),
+            cluster_messages,
+            routes: Routes::new(options.route_workers, options.route_queue),
+            terminators: Terminators::new(options.limiter.clone()),
+            presence: Presence::default(),
+            renewal: Renewal::new(names),
+            side_tasks: Arc::new(Semaphore::new(SIDE_TASKS)),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            data: OnceLock::new(),
+            edge_listeners: OnceLock::new(),
+            options,
+            identity,
+            controllers,
+            access,
+            runtime,
+        });
+        core.spawn(run_cluster(core.clone(), queue));
+        Ok(Self(core))
+    }
+
+    /// Begins to connect. What controllers command is carried out by `data`; they are told that
+    /// SDKs connect at `edge_listeners`.
+    pub(crate) fn begin(&self, data: Arc<dyn Data>, edge_listeners: Vec<EdgeAddresses>) {
+        let core = &self.0;
+        if core.edge_listeners.set(edge_listeners).is_err() || core.data.set(data).is_err() {
+            return;
+        }
+        core.access.begin(&core.runtime, &core.tasks, &core.stop);
+        core.spawn(terminators::run_removals(core.clone()));
+        core.spawn(presence::run(core.clone()));
+        core.spawn(presence::run_heartbeats(core.clone()));
+        core.spawn(renewal::run(core.clone()));
+        core.spawn(housekeeping(core.clone()));
+        cluster::begin(core);
+    }
+
+    /// Ends every connection and waits until all tasks have ended.
+    pub(crate) async fn shutdown(&self) {
+        let core = &self.0;
+        core.stop.cancel();
+        for controller in core.controllers.all() {
+            controller.channel.close("the router stops");
+        }
+        core.tasks.close();
+        core.tasks.wait().await;
+        core.access.save();
+    }
+}
+
+impl Core {
+    /// Runs work until it is done or the router stops.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        let bounded = async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = work => {}
+            }
+        };
+        self.tasks.spawn_on(bounded, &self.runtime);
+    }
+
+    /// Runs the answer to a question, if not too many are under way.
+    fn spawn_side(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let Ok(permit) = self.side_tasks.clone().try_acquire_owned() else {
+            tracing::warn!("too many questions of controllers at once, one is not answered");
+            return;
+        };
+        self.spawn(async move {
+            work.await;
+            drop(permit);
+        });
+    }
+
+    /// Keeps the order of what controllers say about each other.
+    fn queue_cluster(&self, from: &Arc<Controller>, message: Message) {
+        if self.cluster_messages.try_send((from.clone(), message)).is_err() {
+            tracing::warn!(controller = %from.id, "too many lists of controllers, one is ignored");
+        }
+    }
+
+    /// A controller is connected; its channel runs.
+    fn connected(
+        self: &Arc<Self>,
+        controller: &Arc<Controller>,
+        chain: &[CertificateDer<'static>],
+    ) {
+        routes::on_connected(self, controller);
+        let links = RouterLinks { links: Vec::new(), full_refresh: true };
+        if let Err(problem) = controller.channel.try_send(links.to_message()) {
+            tracing::debug!(controller = %controller.id, %problem, "links not reported");
+        }
+        self.access.connected(controller, chain);
+        self.presence.tell_all(&controller.id);
+        self.terminators.on_connected(&controller.id);
+    }
+
+    /// A controller is no longer connected.
+    fn disconnected(&self, controller: &Arc<Controller>) {
+        self.access.disconnected(&controller.id);
+    }
+}
+
+async fn run_cluster(core: Arc<Core>, mut queue: mpsc::Receiver<(Arc<Controller>, Message)>) {
+    let mut timeline = core.access.timeline();
+    loop {
+        tokio::select! {
+            message = queue.recv() => match message {
+                Some((from, message)) => cluster::on_message(&core, &from, &message),
+                None => return,
+            },
+            changed = timeline.changed() => match changed {
+                Ok(()) => core.cluster.forget_index(),
+                Err(_) => return,
+            },
+        }
+    }
+}
+
+async fn housekeeping(core: Arc<Core>) {
+    loop {
+        tokio::time::sleep(HOUSEKEEPING).await;
+        if let Some(data) = core.data.get() {
+            core.routes.prune(&**data);
+        }
+        match core.identity.reload_if_changed() {
+            Ok(true) => tracing::info!("new certificates are in use"),
+            Ok(false) => {}
+            Err(problem) => tracing::warn!(%problem, "changed identity files are not used"),
+        }
+    }
+}
+
+impl Control for ControlHalf {
+    fn create_circuit(
+        &self,
+        request: CircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+        let core = self.0.clone();
+        Box::pin(async move { circuits::for_sdk(&core, request).await })
+    }
+
+    fn create_tunnel_circuit(
+        &self,
+        request: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+        let core = self.0.clone();
+        Box::pin(async move { circuits::for_tunnel(&core, request).await })
+    }
+
+    fn create_terminator(
+        &self,
+        request: TerminatorRequest,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        terminators::create(&self.0, request)
+    }
+
+    fn update_terminator(&self, id: &str, update: TerminatorUpdate) {
+        terminators::update(&self.0, id, update);
+    }
+
+    fn remove_terminators(&self, ids: Vec<String>) {
+        self.0.terminators.remove(ids);
+    }
+
+    fn health_event(&self, id: &str, healthy: bool) {
+        terminators::health(&self.0, id, healthy);
+    }
+
+    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: End) {
+        routes::on_ended(&self.0, controller, circuit, end);
+    }
+
+    fn forward_faults(&self, controller: Option<&ControllerId>, circuits: Vec<String>) {
+        let told = match controller {
+            Some(owner) => self.0.controllers.get(owner).into_iter().collect(),
+            None => self.0.controllers.all(),
+        };
+        let message = Fault::forward(controller.is_some(), &circuits).to_message();
+        tell(&told, &message);
+    }
+
+    fn idle_circuits(&self, controller: &ControllerId, circuits: Vec<(String, Duration)>) {
+        let Some(owner) = self.0.controllers.get(controller) else { return };
+        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        let confirmation = CircuitConfirmation {
+            circuit_ids: circuits.iter().map(|(id, _)| id.clone()).collect(),
+            idle_times: circuits.into_iter().map(|(id, time)| (id, nanos(time))).collect(),
+        };
+        tell(&[owner], &confirmation.to_message());
+    }
+
+    fn identity_connections(&self, identity: &str, connections: usize) {
+        self.0.presence.set(identity, connections);
+        self.0.access.identity_connections(identity, connections);
+    }
+}
+
+/// Sends what will be said again if it is lost.
+fn tell(controllers: &[Arc<Controller>], message: &Message) {
+    for controller in controllers {
+        if let Err(problem) = controller.channel.try_send(message.clone()) {
+            tracing::debug!(controller = %controller.id, %problem, "report not sent");
+        }
+    }
+}

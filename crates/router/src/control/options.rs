@@ -1,0 +1,102 @@
+//! Settings of the control half.
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use weft_channel::HeartbeatOptions;
+use weft_config::RouterConfig;
+use weft_limits::WindowOptions;
+use weft_wire::{Address, VersionInfo};
+
+/// Settings of the control half.
+#[derive(Debug, Clone)]
+pub(crate) struct ControlOptions {
+    /// Id of the router: the common name of its client certificate.
+    pub(crate) router_id: String,
+    /// What it says about its build.
+    pub(crate) version: VersionInfo,
+    /// Where controllers are, unless the endpoints file knows better.
+    pub(crate) endpoints: Vec<Address>,
+    /// Where addresses that controllers send are kept.
+    pub(crate) endpoints_file: PathBuf,
+    /// Local address to dial from.
+    pub(crate) bind: Option<IpAddr>,
+    /// Limit of a dial, hello included.
+    pub(crate) connect_timeout: Duration,
+    /// Limit of a request where nothing else is said.
+    pub(crate) request_timeout: Duration,
+    /// Heartbeats to controllers.
+    pub(crate) heartbeat: HeartbeatOptions,
+    /// Dials of applications at once.
+    pub(crate) route_workers: usize,
+    /// Dials of applications that may wait.
+    pub(crate) route_queue: usize,
+    /// Requests for terminators under way.
+    pub(crate) limiter: WindowOptions,
+    /// How long an established terminator waits for the controller to ask about it after a
+    /// reconnect, before it is made again.
+    pub(crate) validation_wait: Duration,
+    /// How long a request for a terminator may stay without answer.
+    pub(crate) terminator_timeout: Duration,
+    /// How long changes of who is connected are gathered.
+    pub(crate) connect_events_batch: Duration,
+    /// How often everybody connected is reported.
+    pub(crate) connect_events_full: Duration,
+    /// How often opaque API sessions in use are reported.
+    pub(crate) session_heartbeat: Duration,
+}
+
+/// Where an edge listener is, and where SDKs find it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EdgeAddresses {
+    /// Where it is bound.
+    pub(crate) address: Address,
+    /// Where SDKs reach it.
+    pub(crate) advertise: Address,
+}
+
+impl ControlOptions {
+    /// The settings of a file, for a router of this id.
+    pub(crate) fn new(config: &RouterConfig, router_id: &str) -> Self {
+        let ctrl = &config.ctrl;
+        let heartbeats = &ctrl.heartbeats;
+        let limiter = &ctrl.rate_limiter;
+        let unlimited = if limiter.enabled { limiter.max_size } else { u32::MAX };
+        let session = config.edge.as_ref().map(|edge| edge.heartbeat_interval);
+        Self {
+            router_id: router_id.to_owned(),
+            version: crate::version(),
+            endpoints: ctrl
+                .endpoints
+                .iter()
+                .filter_map(|one| one.to_string().parse().ok())
+                .collect(),
+            endpoints_file: ctrl.endpoints_file.clone(),
+            bind: ctrl.bind.as_ref().and_then(|bind| bind.parse().ok()),
+            connect_timeout: ctrl.options.connect_timeout,
+            request_timeout: ctrl.default_request_timeout,
+            heartbeat: HeartbeatOptions {
+                send_interval: heartbeats.send_interval,
+                check_interval: heartbeats.check_interval,
+                close_unresponsive: heartbeats.close_unresponsive,
+                ..HeartbeatOptions::CONTROL
+            },
+            route_workers: config.forwarder.xgress_dial_workers as usize,
+            route_queue: config.forwarder.xgress_dial_queue as usize,
+            limiter: WindowOptions {
+                min_size: limiter.min_size,
+                max_size: unlimited,
+                timeout: limiter.timeout,
+                success_threshold: limiter.success_threshold,
+                increase_factor: limiter.increase_factor,
+                decrease_factor: limiter.decrease_factor,
+                increase_check_interval: limiter.increase_check_interval,
+                decrease_check_interval: limiter.decrease_check_interval,
+            },
+            validation_wait: Duration::from_secs(10),
+            terminator_timeout: Duration::from_secs(30),
+            connect_events_batch: config.connect_events.batch_interval,
+            connect_events_full: config.connect_events.full_sync_interval,
+            session_heartbeat: session.unwrap_or(Duration::from_secs(60)),
+        }
+    }
+}

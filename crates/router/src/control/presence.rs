@@ -1,0 +1,158 @@
+//! Who is connected: identities with open connections, and opaque API sessions in use.
+//!
+//! Changes are gathered and sent to every controller; now and then, after a reconnect and after a
+//! report that could not be sent, a controller gets all of them
+//! (protocol: edge-control-plane 10.1, 16.1).
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use weft_wire::{
+    ProtoBody,
+    edge_ctrl::{ApiSessionHeartbeat, ConnectEvents, IdentityConnectEvents},
+};
+
+use super::Core;
+use crate::{controllers::Controller, seam::ControllerId};
+
+/// Most tokens in one heartbeat.
+const MAX_TOKENS: usize = 10_000;
+
+/// Identities with open connections.
+#[derive(Debug, Default)]
+pub(crate) struct Presence {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Connections by identity; none is not in here.
+    connections: HashMap<String, usize>,
+    /// Identities that came or went since the last report.
+    changed: BTreeSet<String>,
+    /// Controllers that must be told everything.
+    behind: BTreeSet<ControllerId>,
+}
+
+impl Presence {
+    /// An identity has this many connections now.
+    pub(crate) fn set(&self, identity: &str, connections: usize) {
+        let mut state = self.state.lock();
+        let before = if connections == 0 {
+            state.connections.remove(identity)
+        } else {
+            state.connections.insert(identity.to_owned(), connections)
+        };
+        if before.is_none() != (connections == 0) {
+            state.changed.insert(identity.to_owned());
+        }
+    }
+
+    /// A controller knows nothing, or not everything.
+    pub(crate) fn tell_all(&self, controller: &ControllerId) {
+        self.state.lock().behind.insert(controller.clone());
+    }
+
+    /// What changed since the last call.
+    fn take_changes(&self) -> ConnectEvents {
+        let mut state = self.state.lock();
+        let changed = std::mem::take(&mut state.changed);
+        let event = |identity: String| IdentityConnectEvents {
+            is_connected: state.connections.contains_key(&identity),
+            identity_id: identity,
+            connect_times: Vec::new(),
+        };
+        ConnectEvents { events: changed.into_iter().map(event).collect(), full_state: false }
+    }
+
+    fn everything(&self) -> ConnectEvents {
+        let state = self.state.lock();
+        let event = |identity: &String| IdentityConnectEvents {
+            identity_id: identity.clone(),
+            is_connected: true,
+            connect_times: Vec::new(),
+        };
+        ConnectEvents { events: state.connections.keys().map(event).collect(), full_state: true }
+    }
+
+    fn take_behind(&self, controller: &ControllerId) -> bool {
+        self.state.lock().behind.remove(controller)
+    }
+}
+
+/// Reports for ever.
+pub(crate) async fn run(core: Arc<Core>) {
+    let mut ticks = interval(core.options.connect_events_batch);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last_full = Instant::now();
+    loop {
+        ticks.tick().await;
+        let changes = core.presence.take_changes();
+        let full = last_full.elapsed() >= core.options.connect_events_full;
+        if full {
+            last_full = Instant::now();
+        }
+        for controller in core.controllers.all() {
+            report(&core, &controller, &changes, full);
+        }
+    }
+}
+
+fn report(core: &Core, controller: &Arc<Controller>, changes: &ConnectEvents, full: bool) {
+    let full = core.presence.take_behind(&controller.id) || full;
+    if !full && changes.events.is_empty() {
+        return;
+    }
+    let message = if full { core.presence.everything().to_message() } else { changes.to_message() };
+    if let Err(problem) = controller.channel.try_send(message) {
+        tracing::debug!(controller = %controller.id, %problem, "connected identities not reported");
+        core.presence.tell_all(&controller.id);
+    }
+}
+
+/// Says for ever which opaque API sessions are in use, so that they do not expire.
+pub(crate) async fn run_heartbeats(core: Arc<Core>) {
+    let mut ticks = interval(core.options.session_heartbeat);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let Some(data) = core.data.get() else { continue };
+        let tokens = data.open_session_tokens();
+        for part in tokens.chunks(MAX_TOKENS) {
+            let message = ApiSessionHeartbeat { tokens: part.to_vec() }.to_message();
+            for controller in core.controllers.all() {
+                if let Err(problem) = controller.channel.try_send(message.clone()) {
+                    tracing::debug!(controller = %controller.id, %problem, "sessions not reported");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_coming_and_going_is_a_change() {
+        let presence = Presence::default();
+        presence.set("a", 1);
+        presence.set("a", 2);
+        presence.set("b", 1);
+        presence.set("b", 0);
+        let changes = presence.take_changes();
+        let told: Vec<_> =
+            changes.events.iter().map(|one| (one.identity_id.as_str(), one.is_connected)).collect();
+        assert_eq!(told, [("a", true), ("b", false)]);
+        presence.set("a", 1);
+        presence.set("c", 0);
+        assert!(presence.take_changes().events.is_empty());
+        assert_eq!(presence.everything().events.len(), 1);
+        assert!(presence.everything().full_state);
+    }
+}

@@ -1,0 +1,356 @@
+//! Routes of circuits through this router: set up, taken down, and reported when a controller
+//! comes back.
+//!
+//! # What a controller learns when it comes back
+//!
+//! A controller that restarts knows no circuit, while this router still carries those it made. The
+//! router therefore keeps the routes it applied, without peer data, and repeats them to every
+//! controller that says it adopts circuits
+//! ([`controller_capability::ADOPTS_CIRCUITS`](weft_wire::controller_capability)): as
+//! [`CarriedCircuits`], directly after the connection is there and before anything else about
+//! circuits, in parts, the last of which says so. The controller takes up those it does not know,
+//! and ends those it believes to go over this router that are not named. It must not answer an idle
+//! circuit it does not know with an unroute before the last part has come. Other controllers are
+//! told nothing, for they would take the circuits down.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weft_channel::Lane;
+use weft_wire::{
+    Message, ProtoBody, controller_capability,
+    ctrl::{
+        CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult, Unroute,
+    },
+};
+
+use super::Core;
+use crate::{
+    controllers::Controller,
+    seam::{
+        self, ControllerId, Egress, End, Forward, ForwardKind, PeerData, RouteCommand, RouteFailure,
+    },
+};
+
+/// Least time that a dial gets: later attempts arrive with none left.
+const MIN_TIME: Duration = Duration::from_secs(1);
+/// Most time that a dial gets.
+const MAX_TIME: Duration = Duration::from_secs(300);
+/// Most faults kept for a controller that is away.
+const MAX_FAULTS: usize = 10_000;
+/// Most routes in one report.
+const REPORT_PART: usize = 500;
+
+/// Routes under way, routes applied, and what their owners still have to hear.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    /// Routes that wait or are under way.
+    queue: Arc<Semaphore>,
+    /// Routes that are under way.
+    workers: Arc<Semaphore>,
+    carried: Mutex<HashMap<String, Carried>>,
+    /// Faults for controllers that are away.
+    faults: Mutex<HashMap<ControllerId, Vec<Fault>>>,
+}
+
+/// A route that was applied.
+#[derive(Debug)]
+struct Carried {
+    owner: ControllerId,
+    route: Route,
+}
+
+impl Routes {
+    pub(crate) fn new(workers: usize, queue: usize) -> Self {
+        let workers = workers.max(1);
+        Self {
+            queue: Arc::new(Semaphore::new(
+                workers.saturating_add(queue).min(Semaphore::MAX_PERMITS),
+            )),
+            workers: Arc::new(Semaphore::new(workers)),
+            carried: Mutex::default(),
+            faults: Mutex::default(),
+        }
+    }
+
+    /// A route was applied. A reroute has no egress; the former one stays.
+    fn keep(&self, owner: &ControllerId, mut route: Route) {
+        route.context = None;
+        route.timeout = 0;
+        if let Some(egress) = &mut route.egress {
+            egress.peer_data.clear();
+        }
+        let mut carried = self.carried.lock();
+        if let Some(former) = carried.get_mut(&route.circuit_id) {
+            former.owner = owner.clone();
+            former.route.forwards = route.forwards;
+            if route.egress.is_some() {
+                former.route.egress = route.egress;
+            }
+            return;
+        }
+        carried.insert(route.circuit_id.clone(), Carried { owner: owner.clone(), route });
+    }
+
+    fn forget(&self, circuit: &str) {
+        self.carried.lock().remove(circuit);
+    }
+
+    /// Forgets circuits that the data half no longer has.
+    pub(crate) fn prune(&self, data: &dyn seam::Data) {
+        let mut owners: Vec<ControllerId> =
+            self.carried.lock().values().map(|one| one.owner.clone()).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        for owner in owners {
+            let known: Vec<String> = {
+                let carried = self.carried.lock();
+                let of_owner = carried.iter().filter(|(_, one)| one.owner == owner);
+                of_owner.map(|(id, _)| id.clone()).collect()
+            };
+            let live: std::collections::HashSet<String> =
+                data.circuits_of(&owner).into_iter().collect();
+            let mut carried = self.carried.lock();
+            known.iter().filter(|id| !live.contains(*id)).for_each(|id| {
+                carried.remove(id);
+            });
+        }
+    }
+
+    /// The routes of a controller's circuits, for a report.
+    pub(crate) fn of(&self, owner: &str) -> Vec<Route> {
+        let carried = self.carried.lock();
+        let of_owner = carried.values().filter(|one| *one.owner == *owner);
+        of_owner.map(|one| one.route.clone()).collect()
+    }
+
+    /// All circuits with their owners and routes, for inspection.
+    pub(crate) fn all(&self) -> Vec<(ControllerId, Route)> {
+        self.carried.lock().values().map(|one| (one.owner.clone(), one.route.clone())).collect()
+    }
+
+    /// Keeps a fault for a controller that is away.
+    fn defer(&self, owner: &ControllerId, fault: Fault) {
+        let mut faults = self.faults.lock();
+        let list = faults.entry(owner.clone()).or_default();
+        if list.len() < MAX_FAULTS {
+            list.push(fault);
+        }
+    }
+}
+
+/// A controller wants a route.
+pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
+    let route = match Route::from_message(&message) {
+        Ok(route) => route,
+        Err(problem) => {
+            tracing::warn!(controller = %from.id, %problem, "route ignored");
+            return;
+        }
+    };
+    let Ok(queued) = core.routes.queue.clone().try_acquire_owned() else {
+        let failure = RouteFailure {
+            code: seam::RouteErrorCode::ResourcesUnavailable,
+            message: "too many routes wait to be set up on this router".to_owned(),
+        };
+        let reply = result(&route, Err(failure)).in_reply_to(&message);
+        let _ = from.channel.try_send_on(Lane::High, reply);
+        return;
+    };
+    let (core, from) = (core.clone(), from.clone());
+    core.clone().spawn(async move { set_up(&core, &from, message, route, queued).await });
+}
+
+async fn set_up(
+    core: &Arc<Core>,
+    from: &Arc<Controller>,
+    message: Message,
+    route: Route,
+    queued: OwnedSemaphorePermit,
+) {
+    let Ok(worker) = core.routes.workers.clone().acquire_owned().await else { return };
+    drop(queued);
+    let Some(data) = core.data.get() else { return };
+    let done = data.route(command(&from.id, &route)).await;
+    drop(worker);
+    let applied = done.is_ok();
+    if let Err(failure) = &done {
+        tracing::debug!(circuit = %route.circuit_id, %failure, "route not set up");
+    } else {
+        core.routes.keep(&from.id, route.clone());
+    }
+    let reply = result(&route, done).in_reply_to(&message);
+    let sent = from.channel.send_written(Lane::High, reply, core.options.request_timeout).await;
+    if let Err(problem) = sent
+        && applied
+        && !route.is_reroute()
+    {
+        // The controller will take this circuit for failed.
+        tracing::debug!(circuit = %route.circuit_id, %problem, "route result not sent");
+        core.routes.forget(&route.circuit_id);
+        data.unroute(&route.circuit_id, true);
+    }
+}
+
+/// A controller takes a circuit down.
+pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
+    match Unroute::from_message(message) {
+        Ok(unroute) => {
+            core.routes.forget(&unroute.circuit_id);
+            if let Some(data) = core.data.get() {
+                data.unroute(&unroute.circuit_id, unroute.now);
+            }
+        }
+        Err(problem) => tracing::warn!(controller = %from.id, %problem, "unroute ignored"),
+    }
+}
+
+/// What the data half is to do for a route.
+fn command(from: &ControllerId, route: &Route) -> RouteCommand {
+    let left = u64::try_from(route.time_left()).unwrap_or(0);
+    let egress = route.egress.as_ref().map(|egress| Egress {
+        binding: egress.binding.clone(),
+        address: egress.address.clone(),
+        destination: egress.destination.clone(),
+        peer_data: egress.peer_data.clone(),
+    });
+    let forwards = route.forwards.iter().map(|forward| Forward {
+        source: forward.src_address.clone(),
+        destination: forward.dst_address.clone(),
+        kind: match forward.dst_type() {
+            DestType::Start => ForwardKind::Start,
+            DestType::End => ForwardKind::End,
+            DestType::Link => ForwardKind::Link,
+        },
+    });
+    RouteCommand {
+        circuit: route.circuit_id.clone(),
+        controller: from.clone(),
+        attempt: route.attempt,
+        egress,
+        forwards: forwards.collect(),
+        timeout: Duration::from_nanos(left).clamp(MIN_TIME, MAX_TIME),
+        tags: route.tags.clone(),
+    }
+}
+
+fn result(route: &Route, done: Result<PeerData, RouteFailure>) -> Message {
+    let result = done.map_err(|failure| RouteError {
+        code: RouteErrorCode::from_number(failure.code as u8),
+        text: failure.message,
+    });
+    RouteResult { circuit_id: route.circuit_id.clone(), attempt: route.attempt, result }
+        .to_message()
+}
+
+/// A controller is there again: it hears of the circuits it owns, and of those that ended without
+/// it.
+pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
+    if controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
+        if let Some(data) = core.data.get() {
+            core.routes.prune(&**data);
+        }
+        let routes = core.routes.of(&controller.id);
+        for part in parts(routes) {
+            if let Err(problem) = controller.channel.try_send(part.to_message()) {
+                tracing::warn!(controller = %controller.id, %problem, "carried circuits not reported");
+                return;
+            }
+        }
+    }
+    let faults = core.routes.faults.lock().remove(&controller.id).unwrap_or_default();
+    let (core, controller) = (core.clone(), controller.clone());
+    core.clone().spawn(async move {
+        for (at, fault) in faults.iter().enumerate() {
+            if controller.channel.send(fault.to_message()).await.is_err() {
+                faults.iter().skip(at).for_each(|fault| {
+                    core.routes.defer(&controller.id, fault.clone());
+                });
+                return;
+            }
+        }
+    });
+}
+
+fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
+    let mut parts: Vec<CarriedCircuits> = routes
+        .chunks(REPORT_PART)
+        .map(|chunk| CarriedCircuits { routes: chunk.to_vec(), last: false })
+        .collect();
+    match parts.last_mut() {
+        Some(last) => last.last = true,
+        None => parts.push(CarriedCircuits { routes: Vec::new(), last: true }),
+    }
+    parts
+}
+
+/// An end of a circuit on this router is gone.
+pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: End) {
+    let fault = Fault::circuit(end == End::Initiator, circuit);
+    let sent = core.controllers.get(owner).map(|one| one.channel.try_send(fault.to_message()));
+    if !matches!(sent, Some(Ok(()))) {
+        core.routes.defer(owner, fault);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_wire::ctrl::route;
+
+    fn route(circuit: &str, egress: bool) -> Route {
+        Route {
+            circuit_id: circuit.to_owned(),
+            egress: egress.then(|| route::Egress {
+                binding: "edge".into(),
+                address: "E".into(),
+                destination: "t1".into(),
+                peer_data: [(1003, "key".into())].into(),
+            }),
+            forwards: vec![route::Forward {
+                src_address: "I".into(),
+                dst_address: "E".into(),
+                dst_type: DestType::End.into(),
+            }],
+            timeout: 10_000_000_000,
+            ..Route::default()
+        }
+    }
+
+    #[test]
+    fn a_reroute_keeps_the_egress_and_secrets_are_not_kept() {
+        let routes = Routes::new(1, 1);
+        let owner: ControllerId = "c".into();
+        routes.keep(&owner, route("x", true));
+        let mut moved = route("x", false);
+        moved.forwards[0].dst_address = "l2".into();
+        routes.keep(&owner, moved);
+        let kept = routes.of("c");
+        assert_eq!(kept.len(), 1);
+        let egress = kept[0].egress.as_ref().unwrap();
+        assert!(egress.peer_data.is_empty());
+        assert_eq!(
+            (egress.destination.as_str(), kept[0].forwards[0].dst_address.as_str()),
+            ("t1", "l2")
+        );
+        assert!(routes.of("other").is_empty());
+    }
+
+    #[test]
+    fn a_report_has_an_end_also_when_it_is_empty() {
+        assert_eq!(parts(Vec::new()), [CarriedCircuits { routes: Vec::new(), last: true }]);
+        let many = parts((0..REPORT_PART + 1).map(|n| route(&n.to_string(), false)).collect());
+        assert_eq!(many.iter().map(|part| part.last).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn time_left_is_bounded_at_both_ends() {
+        let mut late = route("x", true);
+        late.set_time_left(-5);
+        assert_eq!(command(&"c".into(), &late).timeout, MIN_TIME);
+        late.set_time_left(i64::MAX);
+        assert_eq!(command(&"c".into(), &late).timeout, MAX_TIME);
+        assert_eq!(command(&"c".into(), &route("x", true)).timeout, Duration::from_secs(10));
+    }
+}

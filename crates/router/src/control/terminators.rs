@@ -1,0 +1,739 @@
+//! Terminators: made, kept over reconnects, changed and removed.
+//!
+//! Each terminator that a binding wants has a task. It asks a controller, within a window that
+//! shrinks when controllers are busy, until the terminator is there or refused for good. When the
+//! controller comes back after its connection was lost, the terminator waits a while for the
+//! controller to ask about it, which shows that it is still known there, and is made again if that
+//! does not happen; making it twice is harmless. Removals are gathered and repeated until a
+//! controller confirms them (protocol: edge-control-plane 14, 15; control-plane 15).
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+use weft_channel::Lane;
+use weft_limits::{AdaptiveWindow, Outcome as Load, Ticket, WindowOptions};
+use weft_wire::{
+    Message, Outcome, ProtoBody,
+    ctrl::{RemoveTerminatorsRequest, TerminatorPrecedence},
+    edge_ctrl::{
+        CreateTerminatorResult, CreateTerminatorV2Request, CreateTerminatorV2Response,
+        CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2, EdgeError, ErrorCode,
+        HealthEventRequest, TunnelHealthEvent, UpdateTerminatorRequest,
+        UpdateTunnelTerminatorRequest, content_type,
+    },
+};
+
+use super::{
+    Core,
+    circuits::{hint, refusal},
+};
+use crate::{
+    controllers::Controller,
+    seam::{
+        ControllerId, Host, Precedence, Refusal, RetryHint, TerminatorRequest, TerminatorUpdate,
+    },
+};
+
+/// Failures of no known cause in a row that make a refusal.
+const MAX_FAILURES: u32 = 3;
+/// Most terminators in one removal.
+const REMOVAL_BATCH: usize = 50;
+/// First and longest wait after a controller was busy or away.
+const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Wait after a terminator of the router itself was refused; policies may change.
+const REFUSED_WAIT: Duration = Duration::from_secs(120);
+/// Attempts to tell a controller of a change.
+const UPDATE_ATTEMPTS: u32 = 3;
+
+/// The terminators of this router.
+pub(crate) struct Terminators {
+    entries: Mutex<HashMap<String, Arc<Entry>>>,
+    window: Mutex<AdaptiveWindow>,
+    /// Work has left the window.
+    room: Notify,
+    removals: Mutex<BTreeSet<String>>,
+    /// There is something to remove.
+    removal: Notify,
+}
+
+/// One terminator.
+pub(crate) struct Entry {
+    state: Mutex<State>,
+    /// Its controller is there again.
+    returned: Notify,
+    /// A controller asked about it.
+    asked: Notify,
+    stop: CancellationToken,
+}
+
+struct State {
+    request: TerminatorRequest,
+    phase: Phase,
+    /// Takes the answer of the request under way.
+    answer: Option<oneshot::Sender<Answer>>,
+    /// The controller it was made at.
+    at: Option<ControllerId>,
+    created: SystemTime,
+    last_attempt: Option<SystemTime>,
+}
+
+/// How far a terminator is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It is being made.
+    Establishing,
+    /// It is there.
+    Established,
+    /// It was there before the connection to its controller was lost.
+    Unconfirmed,
+}
+
+/// What is told about a terminator when somebody looks.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) id: String,
+    pub(crate) tunnel: bool,
+    pub(crate) instance: String,
+    pub(crate) cost: u16,
+    pub(crate) precedence: Precedence,
+    pub(crate) phase: Phase,
+    pub(crate) created: SystemTime,
+    pub(crate) last_attempt: Option<SystemTime>,
+}
+
+/// What a controller said about the making of a terminator.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    terminator: String,
+    result: CreateTerminatorResult,
+    text: String,
+    code: u32,
+    hint: u32,
+}
+
+impl From<CreateTerminatorV2Response> for Answer {
+    fn from(answer: CreateTerminatorV2Response) -> Self {
+        Self {
+            result: answer.result(),
+            terminator: answer.terminator_id,
+            text: answer.msg,
+            code: answer.error_code,
+            hint: answer.retry_hint,
+        }
+    }
+}
+
+impl From<CreateTunnelTerminatorResponseV2> for Answer {
+    fn from(answer: CreateTunnelTerminatorResponseV2) -> Self {
+        Self {
+            result: answer.result(),
+            terminator: answer.terminator_id,
+            text: answer.msg,
+            code: answer.error_code,
+            hint: answer.retry_hint,
+        }
+    }
+}
+
+/// What follows from an answer.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Established,
+    /// Later.
+    Busy,
+    /// It may work another time.
+    Failed(Refusal),
+    /// It will not.
+    Refused(Refusal),
+}
+
+impl Answer {
+    fn verdict(self) -> Verdict {
+        let text = if self.text.is_empty() {
+            format!("the controller refused the terminator ({:?})", self.result)
+        } else {
+            self.text
+        };
+        let code = if self.code == 0 { ErrorCode::INTERNAL } else { ErrorCode(self.code) };
+        let refusal = refusal(code, hint(self.hint), text);
+        match (self.result, refusal.hint) {
+            (CreateTerminatorResult::Success, _) => Verdict::Established,
+            (CreateTerminatorResult::FailedBusy, _) | (_, RetryHint::TooBusy) => Verdict::Busy,
+            // Of 1.x controllers, which give no hint.
+            (CreateTerminatorResult::FailedInvalidSession, RetryHint::Default) => {
+                Verdict::Refused(Refusal {
+                    code: ErrorCode::INVALID_SESSION.0,
+                    hint: RetryHint::StartOver,
+                    ..refusal
+                })
+            }
+            (CreateTerminatorResult::FailedIdConflict, RetryHint::Default) => {
+                Verdict::Refused(Refusal { hint: RetryHint::NotRetriable, ..refusal })
+            }
+            (_, RetryHint::Default) => Verdict::Failed(refusal),
+            _ => Verdict::Refused(refusal),
+        }
+    }
+}
+
+impl Terminators {
+    pub(crate) fn new(limits: WindowOptions) -> Self {
+        Self {
+            entries: Mutex::default(),
+            window: Mutex::new(AdaptiveWindow::new(limits)),
+            room: Notify::new(),
+            removals: Mutex::default(),
+            removal: Notify::new(),
+        }
+    }
+
+    /// A controller answered; answers are matched by terminator.
+    pub(crate) fn on_answer(&self, answer: Answer) {
+        let Some(entry) = self.entry(&answer.terminator) else { return };
+        let waiting = entry.state.lock().answer.take();
+        if let Some(waiting) = waiting {
+            // Whoever waited may have given up.
+            let _ = waiting.send(answer);
+        }
+    }
+
+    /// A controller asked about a terminator that is alive: it is known there.
+    pub(crate) fn confirm(&self, id: &str) {
+        let Some(entry) = self.entry(id) else { return };
+        let mut state = entry.state.lock();
+        if state.phase == Phase::Unconfirmed {
+            state.phase = Phase::Established;
+            drop(state);
+            entry.asked.notify_one();
+        }
+    }
+
+    /// A controller is connected again.
+    pub(crate) fn on_connected(&self, controller: &ControllerId) {
+        let entries: Vec<Arc<Entry>> = self.entries.lock().values().cloned().collect();
+        for entry in entries {
+            let mut state = entry.state.lock();
+            if state.phase == Phase::Established && state.at.as_ref() == Some(controller) {
+                state.phase = Phase::Unconfirmed;
+                drop(state);
+                entry.returned.notify_one();
+            }
+        }
+    }
+
+    /// Whether a terminator is wanted.
+    pub(crate) fn wants(&self, id: &str) -> bool {
+        self.entries.lock().contains_key(id)
+    }
+
+    /// All of them, as they are.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        let entries = self.entries.lock();
+        let seen = entries.values().map(|entry| {
+            let state = entry.state.lock();
+            Seen {
+                id: state.request.id.clone(),
+                tunnel: matches!(state.request.host, Host::Tunnel { .. }),
+                instance: state.request.instance.clone(),
+                cost: state.request.cost,
+                precedence: state.request.precedence,
+                phase: state.phase,
+                created: state.created,
+                last_attempt: state.last_attempt,
+            }
+        });
+        seen.collect()
+    }
+
+    /// Terminators to be removed at a controller.
+    pub(crate) fn remove(&self, ids: impl IntoIterator<Item = String>) {
+        let mut any = false;
+        for id in ids {
+            let entry = self.entries.lock().remove(&id);
+            if let Some(entry) = entry {
+                entry.stop.cancel();
+            }
+            self.removals.lock().insert(id);
+            any = true;
+        }
+        if any {
+            self.removal.notify_one();
+        }
+    }
+
+    fn entry(&self, id: &str) -> Option<Arc<Entry>> {
+        self.entries.lock().get(id).cloned()
+    }
+
+    /// Forgets an entry unless another took its place; true if it was there.
+    fn forget(&self, entry: &Arc<Entry>) -> bool {
+        let id = entry.state.lock().request.id.clone();
+        let mut entries = self.entries.lock();
+        let same = entries.get(&id).is_some_and(|known| Arc::ptr_eq(known, entry));
+        if same {
+            entries.remove(&id);
+        }
+        same
+    }
+
+    /// Waits for room in the window.
+    async fn slot(&self) -> Slot<'_> {
+        loop {
+            let room = self.room.notified();
+            if let Some(ticket) = self.window.lock().try_start(Instant::now()) {
+                return Slot { terminators: self, ticket: Some(ticket) };
+            }
+            let _ = tokio::time::timeout(Duration::from_secs(1), room).await;
+        }
+    }
+}
+
+/// Room in the window, given back when dropped.
+struct Slot<'a> {
+    terminators: &'a Terminators,
+    ticket: Option<Ticket>,
+}
+
+impl Slot<'_> {
+    fn finish(mut self, load: Load) {
+        self.give_back(load);
+    }
+
+    fn give_back(&mut self, load: Load) {
+        if let Some(ticket) = self.ticket.take() {
+            self.terminators.window.lock().finish(ticket, load);
+            self.terminators.room.notify_one();
+        }
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.give_back(Load::Neutral);
+    }
+}
+
+/// Has a terminator made and kept.
+pub(crate) fn create(
+    core: &Arc<Core>,
+    request: TerminatorRequest,
+) -> BoxFuture<'static, Result<(), Refusal>> {
+    let id = request.id.clone();
+    let state = State {
+        request,
+        phase: Phase::Establishing,
+        answer: None,
+        at: None,
+        created: SystemTime::now(),
+        last_attempt: None,
+    };
+    let entry = Arc::new(Entry {
+        state: Mutex::new(state),
+        returned: Notify::new(),
+        asked: Notify::new(),
+        stop: CancellationToken::new(),
+    });
+    core.terminators.removals.lock().remove(&id);
+    let former = core.terminators.entries.lock().insert(id, entry.clone());
+    if let Some(former) = former {
+        // Another host takes the terminator over: it stays where it is at the controller.
+        former.stop.cancel();
+    }
+    let (sender, receiver) = oneshot::channel();
+    core.spawn(keep(core.clone(), entry.clone(), sender));
+    let unfinished = Unfinished { core: core.clone(), entry, done: false };
+    Box::pin(async move {
+        let mut unfinished = unfinished;
+        let result = receiver.await;
+        unfinished.done = true;
+        let stopped = || {
+            refusal(ErrorCode::INTERNAL, RetryHint::Default, "the terminator is no longer wanted")
+        };
+        result.unwrap_or_else(|_| Err(stopped()))
+    })
+}
+
+/// Removes a terminator whose maker gave up.
+struct Unfinished {
+    core: Arc<Core>,
+    entry: Arc<Entry>,
+    done: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.done && self.core.terminators.forget(&self.entry) {
+            self.entry.stop.cancel();
+            let id = self.entry.state.lock().request.id.clone();
+            self.core.terminators.remove([id]);
+        }
+    }
+}
+
+type Told = oneshot::Sender<Result<(), Refusal>>;
+
+async fn keep(core: Arc<Core>, entry: Arc<Entry>, told: Told) {
+    tokio::select! {
+        () = entry.stop.cancelled() => {}
+        () = core.stop.cancelled() => {}
+        () = keep_for_ever(&core, &entry, told) => {}
+    }
+}
+
+async fn keep_for_ever(core: &Arc<Core>, entry: &Arc<Entry>, told: Told) {
+    let mut told = Some(told);
+    loop {
+        let established = establish(core, entry).await;
+        let refused = established.as_ref().err().cloned();
+        match told.take() {
+            Some(told) => {
+                let _ = told.send(established);
+            }
+            None => {
+                if let Some(refusal) = &refused {
+                    lost(core, entry, refusal);
+                }
+            }
+        }
+        if refused.is_some() {
+            core.terminators.forget(entry);
+            return;
+        }
+        loop {
+            entry.returned.notified().await;
+            if !asked_in_time(core, entry).await {
+                break;
+            }
+        }
+    }
+}
+
+/// A terminator that was there is not wanted by the controller any more.
+fn lost(core: &Core, entry: &Entry, refusal: &Refusal) {
+    let state = entry.state.lock();
+    tracing::warn!(terminator = %state.request.id, %refusal, "terminator lost");
+    if let Host::Sdk { grant, .. } = &state.request.host {
+        core.access.end_service_session(&grant.service_session);
+    }
+}
+
+/// Waits for the controller to ask about a terminator after its return.
+async fn asked_in_time(core: &Core, entry: &Entry) -> bool {
+    let deadline = tokio::time::Instant::now() + core.options.validation_wait;
+    loop {
+        let asked = entry.asked.notified();
+        if entry.state.lock().phase == Phase::Established {
+            return true;
+        }
+        if tokio::time::timeout_at(deadline, asked).await.is_err() {
+            let mut state = entry.state.lock();
+            let confirmed = state.phase == Phase::Established;
+            if !confirmed {
+                state.phase = Phase::Establishing;
+            }
+            return confirmed;
+        }
+    }
+}
+
+/// Asks until the terminator is there or refused for good.
+async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> {
+    let mut failures = 0;
+    let mut wait = WAITS.0;
+    loop {
+        let verdict = match attempt(core, entry).await {
+            Some(verdict) => verdict,
+            None => Verdict::Busy,
+        };
+        match verdict {
+            Verdict::Established => return Ok(()),
+            Verdict::Busy => failures = 0,
+            Verdict::Failed(refusal) | Verdict::Refused(refusal) if is_tunnel(entry) => {
+                let id = entry.state.lock().request.id.clone();
+                tracing::warn!(terminator = %id, %refusal, "terminator refused, it is asked for again later");
+                failures += 1;
+                wait = if failures < MAX_FAILURES { WAITS.0 * 4 } else { REFUSED_WAIT };
+            }
+            Verdict::Failed(refusal) => {
+                failures += 1;
+                if failures >= MAX_FAILURES {
+                    return Err(refusal);
+                }
+            }
+            Verdict::Refused(refusal) => return Err(refusal),
+        }
+        tokio::time::sleep(wait.mul_f64(0.5 + rand::random::<f64>())).await;
+        wait = (wait * 2).min(WAITS.1.max(wait));
+    }
+}
+
+fn is_tunnel(entry: &Entry) -> bool {
+    matches!(entry.state.lock().request.host, Host::Tunnel { .. })
+}
+
+/// One request; `None` if there was no answer.
+async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
+    let controller = controller_for(core, entry).await;
+    let slot = core.terminators.slot().await;
+    let (sender, receiver) = oneshot::channel();
+    let (message, sent) = {
+        let mut state = entry.state.lock();
+        state.answer = Some(sender);
+        state.last_attempt = Some(SystemTime::now());
+        let request = &state.request;
+        (creation(request), (request.cost, request.precedence))
+    };
+    if let Err(problem) = controller.channel.send(message).await {
+        tracing::debug!(controller = %controller.id, %problem, "terminator not asked for");
+        return None;
+    }
+    let timeout = core.options.terminator_timeout;
+    let answer = tokio::select! {
+        answer = tokio::time::timeout(timeout, receiver) => answer,
+        _ = controller.channel.closed() => return None,
+    };
+    let Ok(Ok(answer)) = answer else {
+        slot.finish(Load::Backoff);
+        return None;
+    };
+    let verdict = answer.verdict();
+    let load = if verdict == Verdict::Busy { Load::Backoff } else { Load::Success };
+    slot.finish(load);
+    if verdict == Verdict::Established {
+        let mut state = entry.state.lock();
+        state.phase = Phase::Established;
+        state.at = Some(controller.id.clone());
+        let changed = (state.request.cost, state.request.precedence) != sent;
+        drop(state);
+        if changed {
+            let all = TerminatorUpdate { cost: Some(0), precedence: Some(Precedence::Default) };
+            core.spawn(tell_change(core.clone(), entry.clone(), all));
+        }
+    }
+    Some(verdict)
+}
+
+/// The controller to ask; waits until there is one. A legacy session is known to one only.
+async fn controller_for(core: &Core, entry: &Entry) -> Arc<Controller> {
+    let mut changes = core.controllers.changes();
+    loop {
+        changes.mark_unchanged();
+        if let Some(controller) = controller_now(core, entry) {
+            return controller;
+        }
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn controller_now(core: &Core, entry: &Entry) -> Option<Arc<Controller>> {
+    let owner = match &entry.state.lock().request.host {
+        Host::Sdk { session, .. } if session.legacy => session.controller.clone(),
+        _ => None,
+    };
+    match owner {
+        Some(owner) => core.controllers.get(&owner),
+        None => core.controllers.for_changes(),
+    }
+}
+
+fn creation(request: &TerminatorRequest) -> Message {
+    let precedence = precedence(request.precedence).into();
+    match &request.host {
+        Host::Sdk { session, grant } => CreateTerminatorV2Request {
+            address: request.id.clone(),
+            session_token: grant.token.clone(),
+            fingerprints: session.fingerprints.clone(),
+            peer_data: request.peer_data.clone(),
+            cost: u32::from(request.cost),
+            precedence,
+            instance_id: request.instance.clone(),
+            instance_secret: request.instance_secret.clone(),
+            api_session_token: session.token.clone(),
+        }
+        .to_message(),
+        Host::Tunnel { service } => CreateTunnelTerminatorRequestV2 {
+            service_id: service.clone(),
+            address: request.id.clone(),
+            peer_data: request.peer_data.clone(),
+            cost: u32::from(request.cost),
+            precedence,
+            instance_id: request.instance.clone(),
+            instance_secret: request.instance_secret.clone(),
+            start_time: now_ms(),
+        }
+        .to_message(),
+    }
+}
+
+fn precedence(of: Precedence) -> TerminatorPrecedence {
+    match of {
+        Precedence::Default => TerminatorPrecedence::Default,
+        Precedence::Required => TerminatorPrecedence::Required,
+        Precedence::Failed => TerminatorPrecedence::Failed,
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Changes a terminator here, and at the controller if it is there already.
+pub(crate) fn update(core: &Arc<Core>, id: &str, update: TerminatorUpdate) {
+    let Some(entry) = core.terminators.entry(id) else { return };
+    let mut state = entry.state.lock();
+    if let Some(cost) = update.cost {
+        state.request.cost = cost;
+    }
+    if let Some(precedence) = update.precedence {
+        state.request.precedence = precedence;
+    }
+    let there = state.phase != Phase::Establishing;
+    drop(state);
+    if there {
+        core.spawn(tell_change(core.clone(), entry, update));
+    }
+}
+
+/// Tells a controller cost and precedence as they are now; `which` says what of it.
+async fn tell_change(core: Arc<Core>, entry: Arc<Entry>, which: TerminatorUpdate) {
+    for attempt in 0..UPDATE_ATTEMPTS {
+        let Some(controller) = controller_now(&core, &entry) else { return };
+        let message = change(&entry.state.lock().request, which);
+        match controller.channel.request(message, core.options.request_timeout).await {
+            Ok(reply) if reply.content_type == content_type::ERROR => {
+                let problem = EdgeError::from_message(&reply).map(|error| error.text);
+                tracing::warn!(controller = %controller.id, ?problem, "terminator not changed");
+                return;
+            }
+            Ok(_) => return,
+            Err(problem) => {
+                tracing::debug!(controller = %controller.id, %problem, "terminator not changed yet");
+            }
+        }
+        tokio::time::sleep(WAITS.0 * (attempt + 1)).await;
+    }
+}
+
+fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Message {
+    let (cost, precedence) = (u32::from(request.cost), precedence(request.precedence).into());
+    let (update_cost, update_precedence) = (which.cost.is_some(), which.precedence.is_some());
+    match &request.host {
+        Host::Sdk { session, grant } => UpdateTerminatorRequest {
+            session_token: grant.token.clone(),
+            fingerprints: session.fingerprints.clone(),
+            terminator_id: request.id.clone(),
+            cost,
+            precedence,
+            update_precedence,
+            update_cost,
+            api_session_token: session.token.clone(),
+        }
+        .to_message(),
+        Host::Tunnel { .. } => UpdateTunnelTerminatorRequest {
+            terminator_id: request.id.clone(),
+            cost,
+            precedence,
+            update_precedence,
+            update_cost,
+        }
+        .to_message(),
+    }
+}
+
+/// Forwards the result of a health check.
+pub(crate) fn health(core: &Core, id: &str, healthy: bool) {
+    let Some(entry) = core.terminators.entry(id) else { return };
+    let Some(controller) = controller_now(core, &entry) else { return };
+    let message = match &entry.state.lock().request.host {
+        Host::Sdk { session, grant } => HealthEventRequest {
+            session_token: grant.token.clone(),
+            fingerprints: session.fingerprints.clone(),
+            terminator_id: id.to_owned(),
+            check_passed: healthy,
+            api_session_token: session.token.clone(),
+        }
+        .to_message(),
+        Host::Tunnel { .. } => {
+            TunnelHealthEvent { terminator_id: id.to_owned(), check_passed: healthy }.to_message()
+        }
+    };
+    if let Err(problem) = controller.channel.try_send(message) {
+        tracing::debug!(controller = %controller.id, %problem, "health event not sent");
+    }
+}
+
+/// Removes terminators at controllers, in batches, until it is confirmed.
+pub(crate) async fn run_removals(core: Arc<Core>) {
+    let mut wait = WAITS.0;
+    loop {
+        let batch: Vec<String> =
+            core.terminators.removals.lock().iter().take(REMOVAL_BATCH).cloned().collect();
+        if batch.is_empty() {
+            core.terminators.removal.notified().await;
+            continue;
+        }
+        if remove_batch(&core, &batch).await {
+            let mut removals = core.terminators.removals.lock();
+            batch.iter().for_each(|id| {
+                removals.remove(id);
+            });
+            wait = WAITS.0;
+        } else {
+            tokio::time::sleep(wait.mul_f64(0.5 + rand::random::<f64>())).await;
+            wait = (wait * 2).min(WAITS.1);
+        }
+    }
+}
+
+async fn remove_batch(core: &Core, batch: &[String]) -> bool {
+    let Some(controller) = core.controllers.for_changes() else { return false };
+    let slot = core.terminators.slot().await;
+    let request = RemoveTerminatorsRequest { terminator_ids: batch.to_vec() };
+    let timeout = core.options.request_timeout;
+    let reply = controller.channel.request_on(Lane::Default, request.to_message(), timeout).await;
+    let outcome = match reply.map(|reply| Outcome::from_message(&reply)) {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(problem)) => Outcome::failure(problem.to_string()),
+        Err(problem) => Outcome::failure(problem.to_string()),
+    };
+    slot.finish(if outcome.busy { Load::Backoff } else { Load::Success });
+    if !outcome.success {
+        let problem = &outcome.text;
+        tracing::debug!(controller = %controller.id, %problem, "terminators not removed yet");
+    }
+    outcome.success
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(result: CreateTerminatorResult, code: u32, hint: u32) -> Verdict {
+        Answer { terminator: "t".into(), result, text: "said".into(), code, hint }.verdict()
+    }
+
+    #[test]
+    fn answers() {
+        use CreateTerminatorResult as R;
+        assert_eq!(verdict(R::Success, 0, 0), Verdict::Established);
+        assert_eq!(verdict(R::FailedBusy, 1, 1), Verdict::Busy);
+        assert_eq!(verdict(R::FailedOther, 1, 1), Verdict::Busy);
+        assert!(matches!(verdict(R::FailedOther, 1, 0), Verdict::Failed(_)));
+        let Verdict::Refused(refusal) = verdict(R::FailedOther, 3, 2) else { panic!() };
+        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
+        assert_eq!(refusal.message, "said");
+        let Verdict::Refused(refusal) = verdict(R::FailedInvalidSession, 0, 0) else { panic!() };
+        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
+        assert!(matches!(verdict(R::FailedIdConflict, 0, 0), Verdict::Refused(_)));
+    }
+}

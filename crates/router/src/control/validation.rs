@@ -1,0 +1,100 @@
+//! A controller asks which terminators are alive (protocol: control-plane 15.4).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use weft_channel::Lane;
+use weft_wire::{
+    Message, ProtoBody,
+    ctrl::{
+        RouterTerminatorState, Terminator, TerminatorInvalidReason, ValidateTerminatorsRequest,
+        ValidateTerminatorsV2Request, ValidateTerminatorsV2Response, content_type,
+    },
+};
+
+use super::Core;
+use crate::{controllers::Controller, seam::Data};
+
+/// Bindings of this router that can be dialed.
+const BINDINGS: [&str; 6] =
+    ["edge", "tunnel", "transport", "transport_udp", "udp", "edge_transport"];
+
+/// A controller asks. The answer is computed on a task of its own.
+pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
+    let (core, from) = (core.clone(), from.clone());
+    core.clone().spawn_side(async move {
+        let Some(data) = core.data.get() else { return };
+        if message.content_type == content_type::VALIDATE_TERMINATORS {
+            return old_form(&core, &**data, &message);
+        }
+        match ValidateTerminatorsV2Request::from_message(&message) {
+            Ok(request) => {
+                let reply = answer(&core, &**data, &request).to_message().in_reply_to(&message);
+                if let Err(problem) = from.channel.send_on(Lane::Default, reply).await {
+                    tracing::debug!(controller = %from.id, %problem, "answer not sent");
+                }
+            }
+            Err(problem) => tracing::warn!(controller = %from.id, %problem, "question ignored"),
+        }
+    });
+}
+
+fn answer(
+    core: &Core,
+    data: &dyn Data,
+    request: &ValidateTerminatorsV2Request,
+) -> ValidateTerminatorsV2Response {
+    let mut states = BTreeMap::new();
+    for terminator in &request.terminators {
+        // One that is being made or taken over has no state yet: ask again.
+        if let Some(state) = state_of(core, data, terminator) {
+            states.insert(terminator.id.clone(), state);
+        }
+    }
+    ValidateTerminatorsV2Response { states }
+}
+
+fn state_of(
+    core: &Core,
+    data: &dyn Data,
+    terminator: &Terminator,
+) -> Option<RouterTerminatorState> {
+    let marker = terminator.marker;
+    if alive(data, terminator) {
+        core.terminators.confirm(&terminator.id);
+        let detail = "valid".to_owned();
+        return Some(RouterTerminatorState { valid: true, detail, marker, ..Default::default() });
+    }
+    if core.terminators.wants(&terminator.id) {
+        return None;
+    }
+    let reason = if BINDINGS.contains(&terminator.binding.as_str()) {
+        TerminatorInvalidReason::UnknownTerminator
+    } else {
+        TerminatorInvalidReason::UnknownBinding
+    };
+    Some(RouterTerminatorState {
+        valid: false,
+        reason: reason.into(),
+        detail: String::new(),
+        marker,
+    })
+}
+
+fn alive(data: &dyn Data, terminator: &Terminator) -> bool {
+    let address = terminator.address.strip_prefix("hosted:").unwrap_or(&terminator.address);
+    data.vouches(&terminator.binding, address)
+}
+
+/// Old controllers are not answered; they are asked to remove what is not alive.
+fn old_form(core: &Core, data: &dyn Data, message: &Message) {
+    match ValidateTerminatorsRequest::from_message(message) {
+        Ok(request) => {
+            let dead = request
+                .terminators
+                .into_iter()
+                .filter(|one| !alive(data, one) && !core.terminators.wants(&one.id));
+            core.terminators.remove(dead.map(|one| one.id).collect::<Vec<_>>());
+        }
+        Err(problem) => tracing::warn!(%problem, "question about terminators ignored"),
+    }
+}

@@ -1,0 +1,134 @@
+//! The controllers this router is connected to, and which of them to ask.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use weft_channel::ChannelHandle;
+use weft_wire::{Capabilities, Version};
+
+use crate::seam::ControllerId;
+
+/// A controller with an open control channel.
+#[derive(Clone)]
+pub(crate) struct Controller {
+    /// What it calls itself.
+    pub(crate) id: ControllerId,
+    /// The way to it.
+    pub(crate) channel: ChannelHandle,
+    /// What it can do.
+    pub(crate) capabilities: Capabilities,
+    /// Its release; none if it does not say.
+    pub(crate) version: Option<Version>,
+    /// Address that was dialed.
+    pub(crate) address: String,
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Controller").field(&self.id).finish()
+    }
+}
+
+/// All controllers with an open control channel.
+#[derive(Debug)]
+pub(crate) struct Controllers {
+    connected: RwLock<BTreeMap<ControllerId, Arc<Controller>>>,
+    leader: Mutex<Option<ControllerId>>,
+    /// A heartbeat without answer for longer makes a controller the second choice.
+    unresponsive_after: Duration,
+    /// Counts connects and disconnects.
+    changes: watch::Sender<u64>,
+}
+
+impl Controllers {
+    /// None yet.
+    pub(crate) fn new(unresponsive_after: Duration) -> Self {
+        Self {
+            connected: RwLock::default(),
+            leader: Mutex::default(),
+            unresponsive_after,
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    /// Adds a controller; false if one of this id is connected already.
+    pub(crate) fn add(&self, controller: Arc<Controller>) -> bool {
+        {
+            let mut connected = self.connected.write();
+            let open = |known: &Arc<Controller>| !known.channel.is_closed();
+            if connected.get(&controller.id).is_some_and(open) {
+                return false;
+            }
+            connected.insert(controller.id.clone(), controller);
+        }
+        self.changes.send_modify(|count| *count += 1);
+        true
+    }
+
+    /// Removes a controller whose channel is closed; false if another channel took its place.
+    pub(crate) fn remove(&self, controller: &Controller) -> bool {
+        {
+            let mut connected = self.connected.write();
+            let known = connected.get(&controller.id);
+            if !known.is_some_and(|known| known.channel.same_channel(&controller.channel)) {
+                return false;
+            }
+            connected.remove(&controller.id);
+        }
+        self.changes.send_modify(|count| *count += 1);
+        true
+    }
+
+    /// The controller of an id, if it is connected.
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Controller>> {
+        self.connected.read().get(id).filter(|known| !known.channel.is_closed()).cloned()
+    }
+
+    /// Every connected controller.
+    pub(crate) fn all(&self) -> Vec<Arc<Controller>> {
+        let connected = self.connected.read();
+        connected.values().filter(|known| !known.channel.is_closed()).cloned().collect()
+    }
+
+    /// The one to ask where any will do: it answers heartbeats, and soonest
+    /// (protocol: control-plane 4).
+    pub(crate) fn any(&self) -> Option<Arc<Controller>> {
+        self.all().into_iter().min_by_key(|one| {
+            let rtt = one.channel.liveness().rtt.unwrap_or(Duration::from_millis(1));
+            (!self.is_responsive(one), rtt)
+        })
+    }
+
+    /// The one to ask for what changes the network: the leader while it answers, else any.
+    pub(crate) fn for_changes(&self) -> Option<Arc<Controller>> {
+        let leader = self.leader().and_then(|id| self.get(&id));
+        leader.filter(|leader| self.is_responsive(leader)).or_else(|| self.any())
+    }
+
+    /// Whether a controller answers heartbeats in time.
+    pub(crate) fn is_responsive(&self, controller: &Controller) -> bool {
+        let liveness = controller.channel.liveness();
+        let late = |time: Option<Duration>| time.is_some_and(|time| time > self.unresponsive_after);
+        !controller.channel.is_closed() && !late(liveness.rtt) && !late(liveness.outstanding)
+    }
+
+    /// The leader, as far as it is known.
+    pub(crate) fn leader(&self) -> Option<ControllerId> {
+        self.leader.lock().clone()
+    }
+
+    /// A controller said that it is the leader.
+    pub(crate) fn set_leader(&self, id: ControllerId) {
+        let mut leader = self.leader.lock();
+        if leader.as_ref() != Some(&id) {
+            tracing::info!(controller = %id, "leader");
+            *leader = Some(id);
+        }
+    }
+
+    /// Changes whenever a controller connects or disconnects.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}

@@ -1,0 +1,359 @@
+//! A router, put together of its two halves.
+
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{runtime, sync::watch};
+use weft_channel::{Listeners, RegisterError, TlsSource};
+use weft_config::{
+    AddressKind, RouterConfig,
+    router::{EdgeListener, Listener, TunnelMode},
+};
+use weft_identity::{
+    AltServerCert, IdentitySection, LiveIdentity,
+    tls::{ClientAuth, ServerTls, server_config},
+};
+use weft_wire::{Address, Scheme, VersionInfo};
+
+use crate::{
+    access::{AccessHalf, AccessOptions},
+    control::{ControlHalf, ControlOptions, EdgeAddresses, Parts},
+    controllers::Controllers,
+    data::{DataHalf, DataOptions},
+    enroll,
+};
+
+/// The release of the original that weft stands for. Peers compare it to know what they may say
+/// (protocol: control-plane 2.1).
+const COMPATIBLE_RELEASE: &str = "v2.1.0";
+
+/// What this router says about its build.
+pub(crate) fn version() -> VersionInfo {
+    VersionInfo {
+        version: COMPATIBLE_RELEASE.to_owned(),
+        revision: format!("weft-{}", env!("CARGO_PKG_VERSION")),
+        build_date: "unknown".to_owned(),
+        os: std::env::consts::OS.to_owned(),
+        arch: match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        }
+        .to_owned(),
+    }
+}
+
+/// Where a router does its work. Payloads move on one runtime; controllers, judgements and reports
+/// have another, so that neither delays a payload.
+#[derive(Debug)]
+pub struct Runtimes {
+    data: runtime::Handle,
+    control: runtime::Handle,
+    /// Ended with the router.
+    own: Vec<runtime::Runtime>,
+}
+
+impl Runtimes {
+    /// Runtimes of the router's own: as many threads for data as there are processors, one or two
+    /// for control.
+    ///
+    /// # Errors
+    /// When threads cannot be made.
+    pub fn own() -> std::io::Result<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let make = |name: &str, threads: usize| {
+            runtime::Builder::new_multi_thread()
+                .thread_name(name)
+                .worker_threads(threads)
+                .enable_all()
+                .build()
+        };
+        let data = make("weft-data", processors)?;
+        let control = make("weft-control", if processors > 8 { 2 } else { 1 })?;
+        let handles = (data.handle().clone(), control.handle().clone());
+        Ok(Self { data: handles.0, control: handles.1, own: vec![data, control] })
+    }
+
+    /// Runtimes of somebody else.
+    #[must_use]
+    pub fn given(data: runtime::Handle, control: runtime::Handle) -> Self {
+        Self { data, control, own: Vec::new() }
+    }
+}
+
+impl Drop for Runtimes {
+    fn drop(&mut self) {
+        // Waiting for threads is not allowed where the router may be dropped.
+        self.own.drain(..).for_each(runtime::Runtime::shutdown_background);
+    }
+}
+
+/// Why a router did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The identity of the file cannot be used.
+    #[error("{0}; a router gets its certificates by enrolling (`weft router enroll`)")]
+    Identity(weft_identity::Error),
+    /// The certificate names no router.
+    #[error(
+        "the client certificate of the identity has no common name, which is the id of a router"
+    )]
+    Nameless,
+    /// The certificate is not valid for what SDKs are told.
+    #[error("invalid listeners.binding.advertise: {0}")]
+    Advertise(weft_identity::Error),
+    /// TLS cannot be set up.
+    #[error("TLS: {0}")]
+    Tls(weft_identity::Error),
+    /// An edge listener.
+    #[error("error listening [edge]: {0}")]
+    Listen(#[from] RegisterError),
+    /// No controller in time.
+    #[error("unable to connect to any controllers before timeout ({0:?}, ctrl.startupTimeout)")]
+    NoController(Duration),
+}
+
+/// A running router.
+pub struct Router {
+    id: String,
+    control: ControlHalf,
+    access: AccessHalf,
+    data: Arc<DataHalf>,
+    controllers: Arc<Controllers>,
+    edge: Vec<SocketAddr>,
+    startup_timeout: Option<Duration>,
+    _runtimes: Runtimes,
+}
+
+impl Router {
+    /// Starts a router of a configuration: listens for SDKs, then begins to connect to controllers.
+    ///
+    /// # Errors
+    /// When the identity cannot be used or an address cannot be listened on. That no controller is
+    /// reached is no error; see [`Router::online`].
+    pub async fn start(config: &RouterConfig, runtimes: Runtimes) -> Result<Self, StartError> {
+        warn_not_acted_upon(config);
+        let identity =
+            LiveIdentity::load(identity_section(config)).map_err(StartError::Identity)?;
+        let id = identity.current().name().ok_or(StartError::Nameless)?.to_owned();
+        let controllers = Arc::new(Controllers::new(config.ctrl.heartbeats.unresponsive_after));
+        let access =
+            AccessHalf::new(AccessOptions::new(config, &id), identity.clone(), controllers.clone());
+        let control = ControlHalf::new(Parts {
+            options: ControlOptions::new(config, &id),
+            identity: identity.clone(),
+            names: config.csr.as_ref().map(enroll::names),
+            controllers: controllers.clone(),
+            access: access.clone(),
+            runtime: runtimes.control.clone(),
+        })
+        .map_err(StartError::Tls)?;
+        let options = data_options(config, &id, &runtimes);
+        let data = DataHalf::start(options, Arc::new(control.clone()), Arc::new(access.clone()));
+        let mut router = Self {
+            id,
+            control,
+            access,
+            data,
+            controllers,
+            edge: Vec::new(),
+            startup_timeout: config.ctrl.startup_timeout,
+            _runtimes: runtimes,
+        };
+        let listeners = router.listen(config, &identity).await?;
+        router.control.begin(router.data.clone(), listeners);
+        tracing::info!(router = %router.id, edge = ?router.edge, "router started");
+        Ok(router)
+    }
+
+    /// Listens for SDKs; answers what controllers are told.
+    async fn listen(
+        &mut self,
+        config: &RouterConfig,
+        identity: &Arc<LiveIdentity>,
+    ) -> Result<Vec<EdgeAddresses>, StartError> {
+        let sockets = Listeners::new();
+        let tls = edge_tls(identity, &self.access)?;
+        let mut told = Vec::new();
+        for listener in edge_listeners(config) {
+            identity
+                .current()
+                .check_host(&listener.advertise.host)
+                .map_err(StartError::Advertise)?;
+            let bind = listener.address.host_port().to_string();
+            // Connections are accepted on the runtime that reads them.
+            let bound = self.data.listen_edge(&sockets, &bind, tls.clone()).await?;
+            let address = |host: &str, port: u16| {
+                let port = if port == 0 { bound.port() } else { port };
+                Address::new(Scheme::Tls, host, port)
+            };
+            told.push(EdgeAddresses {
+                address: address(&listener.address.host, listener.address.port),
+                advertise: address(&listener.advertise.host, listener.advertise.port),
+            });
+            self.edge.push(bound);
+        }
+        Ok(told)
+    }
+
+    /// Id of the router.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Where SDKs connect.
+    #[must_use]
+    pub fn edge_addresses(&self) -> &[SocketAddr] {
+        &self.edge
+    }
+
+    /// Waits until the router can do its work: it is connected to a controller and has the data
+    /// model.
+    pub async fn online(&self) {
+        let mut online = self.access.online();
+        // The sender lives as long as the router.
+        let _ = online.wait_for(|online| *online).await;
+    }
+
+    /// Whether the router can do its work, now and whenever that changes.
+    #[must_use]
+    pub fn online_changes(&self) -> watch::Receiver<bool> {
+        self.access.online()
+    }
+
+    /// Waits for the first controller, as long as the configuration says (`ctrl.startupTimeout`).
+    ///
+    /// # Errors
+    /// When none was reached in time; a program should end then.
+    pub async fn reach_controller(&self) -> Result<(), StartError> {
+        let mut changes = self.controllers.changes();
+        let connected = async {
+            while self.controllers.all().is_empty() {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        match self.startup_timeout {
+            None => Ok(connected.await),
+            Some(limit) => tokio::time::timeout(limit, connected)
+                .await
+                .map_err(|_| StartError::NoController(limit)),
+        }
+    }
+
+    /// The data half, for its figures.
+    #[must_use]
+    pub fn data(&self) -> &Arc<DataHalf> {
+        &self.data
+    }
+
+    /// Stops cleanly: no new connections, then none at all; the data model is written.
+    pub async fn shutdown(self) {
+        self.data.shutdown();
+        self.control.shutdown().await;
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+fn identity_section(config: &RouterConfig) -> IdentitySection {
+    let section = config.identity.clone();
+    let alternative = |one: weft_config::AltServerCert| AltServerCert {
+        server_cert: one.server_cert,
+        server_key: one.server_key,
+    };
+    IdentitySection {
+        section: section.section,
+        cert: section.cert,
+        server_cert: section.server_cert,
+        key: section.key,
+        server_key: section.server_key,
+        ca: section.ca,
+        alt_server_certs: section.alt_server_certs.into_iter().map(alternative).collect(),
+    }
+}
+
+/// The listeners for SDKs that are served.
+fn edge_listeners(config: &RouterConfig) -> impl Iterator<Item = &EdgeListener> {
+    let listeners = config.edge.is_some().then_some(config.listeners.as_slice());
+    listeners.unwrap_or_default().iter().filter_map(|listener| match listener {
+        Listener::Edge(edge) if edge.address.kind == AddressKind::Tls => Some(edge),
+        _ => None,
+    })
+}
+
+fn data_options(config: &RouterConfig, id: &str, runtimes: &Runtimes) -> DataOptions {
+    let xgress = edge_listeners(config).next().map(|edge| edge.options.clone());
+    DataOptions {
+        router_id: id.to_owned(),
+        version: version(),
+        xgress: xgress.unwrap_or_default(),
+        forwarder: config.forwarder.clone(),
+        tunnel: config.listeners.iter().any(|one| matches!(one, Listener::Tunnel(_))),
+        data_runtime: runtimes.data.clone(),
+        control_runtime: runtimes.control.clone(),
+    }
+}
+
+/// SDKs must show a certificate that leads to an authority of the data model; whether it is the
+/// session's is judged later.
+fn edge_tls(identity: &Arc<LiveIdentity>, access: &AccessHalf) -> Result<TlsSource, StartError> {
+    let access = access.clone();
+    let judge = move |chain: &[rustls_pki_types::CertificateDer<'_>]| access.admits_chain(chain);
+    let tls = ServerTls { alpn: &[], client_auth: ClientAuth::Judge(Arc::new(judge)) };
+    let config = Arc::new(server_config(identity, &tls).map_err(StartError::Tls)?);
+    Ok(Arc::new(move || Some(config.clone())))
+}
+
+/// Names once what the file asks for and this release does not do.
+fn warn_not_acted_upon(config: &RouterConfig) {
+    for (key, why) in not_acted_upon(config) {
+        tracing::warn!(key, "not acted upon: {why}");
+    }
+}
+
+fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
+    let mut out = Vec::new();
+    let mut warn = |wanted: bool, key: &'static str, why: &'static str| {
+        if wanted {
+            out.push((key, why));
+        }
+    };
+    let link = &config.link;
+    warn(!link.listeners.is_empty(), "link.listeners", "routers do not link with each other yet");
+    warn(!link.dialers.is_empty(), "link.dialers", "routers do not link with each other yet");
+    warn(!config.web.is_empty(), "web", "health checks of routers are not served yet");
+    warn(config.proxy.is_some(), "proxy", "controllers are dialed directly");
+    warn(!config.ctrl.listeners.is_empty(), "ctrl.listeners", "routers dial, controllers do not");
+    warn(
+        !config.managed_config.is_empty(),
+        "managedConfig",
+        "configs of controllers are not taken",
+    );
+    let named =
+        config.ctrl.bind.as_ref().is_some_and(|bind| bind.parse::<std::net::IpAddr>().is_err());
+    warn(named, "ctrl.bind", "give an IP address, names of interfaces are not looked up");
+    let api_proxy = config.edge.as_ref().is_some_and(|edge| edge.api_proxy.is_some());
+    warn(api_proxy, "edge.apiProxy", "the API is not proxied");
+    for listener in &config.listeners {
+        let (key, why) = match listener {
+            Listener::Edge(edge) if edge.address.kind != AddressKind::Tls => {
+                ("listeners[edge].address", "SDKs are served over tls only")
+            }
+            Listener::Tunnel(tunnel) if tunnel.mode != TunnelMode::Host => {
+                ("listeners[tunnel].options.mode", "services are hosted, none are intercepted")
+            }
+            Listener::Transport { .. } => ("listeners[transport]", "not served"),
+            Listener::Proxy(_) => ("listeners[proxy]", "not served"),
+            _ => continue,
+        };
+        warn(true, key, why);
+    }
+    out
+}
