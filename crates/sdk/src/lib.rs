@@ -1,1 +1,94 @@
 //! Dial and bind services from a Rust program.
+//!
+//! A [`Context`] is an identity in the network: it logs in at the controller, knows the services
+//! the identity may use, and keeps connections to the routers. [`Context::dial`] gives a
+//! [`Connection`] to whoever hosts a service, [`Context::bind`] hosts one. A connection is a tokio
+//! stream with half-close; where the service demands it, its data is encrypted from end to end, and
+//! interoperates with the SDKs of OpenZiti.
+//!
+//! ```text
+//!  application <-> Connection <-> Circuit (flow control) <-> RouterChannel (TLS) <-> router
+//! ```
+//!
+//! There is no task per connection: a router's channel hands payloads to the circuit they belong
+//! to, and pulls what circuits have to send, in fair turns. The flow control is here, so that
+//! routers only forward and a slow reader holds up nobody else.
+//!
+//! An identity comes from a one-time token, once:
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let token = std::fs::read_to_string("laptop.jwt")?;
+//! weft_sdk::enroll(&token).await?.write("laptop.json".as_ref())?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Dialing:
+//!
+//! ```no_run
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let context = weft_sdk::Context::load("laptop.json").await?;
+//! let mut connection = context.dial("greeter").await?;
+//! connection.write_all(b"hello").await?;
+//! connection.shutdown().await?; // no more from here; the answer can still be read
+//! let mut answer = String::new();
+//! connection.read_to_string(&mut answer).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Hosting:
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let context = weft_sdk::Context::load("server.json").await?;
+//! let mut listener = context.bind("greeter").await?;
+//! loop {
+//!     let incoming = listener.accept().await?;
+//!     if incoming.caller_id().is_empty() {
+//!         incoming.reject("who are you?");
+//!         continue;
+//!     }
+//!     let connection = incoming.accept().await?;
+//!     tokio::spawn(async move {
+//!         let (mut reader, mut writer) = connection.into_split();
+//!         tokio::io::copy(&mut reader, &mut writer).await
+//!     });
+//! }
+//! # }
+//! ```
+
+mod account;
+mod builder;
+mod channel;
+mod circuit;
+mod connection;
+mod context;
+mod dial;
+mod error;
+mod hosting;
+mod incoming;
+mod listener;
+mod outlet;
+mod routed;
+mod routers;
+mod sealing;
+mod service;
+mod timers;
+
+pub use builder::ContextBuilder;
+pub use connection::{Connection, Info, ReadHalf, WriteHalf};
+pub use context::{Context, enroll};
+pub use dial::DialOptions;
+pub use error::{Error, Refusal, Result};
+pub use incoming::Incoming;
+pub use listener::{BindOptions, Listener};
+pub use service::Service;
+pub use weft_identity::IdentityFile;
+pub use weft_wire::edge::Precedence;
+
+#[cfg(test)]
+mod tests;

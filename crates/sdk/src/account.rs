@@ -1,0 +1,265 @@
+//! The identity at the controllers: login, services, service sessions.
+//!
+//! Sessions are the plain ones of the client API (protocol: auth 9, 10; sdk 15). One controller is
+//! used at a time; if it cannot be reached the next one is tried.
+
+use crate::error::{Error, Result};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weft_client::{About, ClientApi, Credentials, Tls};
+use weft_contract::Timestamp;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::edge_router::EdgeRouterCommon;
+use weft_contract::resource::service::ServiceDetail;
+use weft_contract::resource::service_session::SessionDetail;
+use weft_identity::{IdentityFile, LiveIdentity};
+
+/// Services and service sessions that are remembered of one identity.
+const MAX_REMEMBERED: usize = 65_536;
+
+/// The identity at the controllers.
+#[derive(Debug)]
+pub(crate) struct Account {
+    apis: Vec<ClientApi>,
+    current: AtomicUsize,
+    about: About,
+    /// One login at a time.
+    login: tokio::sync::Mutex<()>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    identity: Option<String>,
+    services: HashMap<String, Arc<ServiceDetail>>,
+    changed_at: Option<Timestamp>,
+    sessions: HashMap<(String, DialBind), Session>,
+}
+
+/// A service session, and the API session it was made in.
+#[derive(Debug, Clone)]
+struct Session {
+    detail: Arc<SessionDetail>,
+    api_token: Option<String>,
+}
+
+impl Account {
+    pub(crate) fn new(
+        file: &IdentityFile,
+        identity: &Arc<LiveIdentity>,
+        about: About,
+    ) -> Result<Self> {
+        let tls = Tls::Identity(Arc::clone(identity));
+        let apis: Result<Vec<_>> =
+            file.controllers().map(|url| Ok(ClientApi::new(url.parse()?, &tls)?)).collect();
+        Ok(Self {
+            apis: apis?,
+            current: AtomicUsize::new(0),
+            about,
+            login: tokio::sync::Mutex::new(()),
+            known: Mutex::default(),
+        })
+    }
+
+    /// The controller in use.
+    fn api(&self) -> Result<&ClientApi> {
+        let current = self.current.load(Ordering::Relaxed);
+        let no_controller = || Error::Closed("the identity names no controller".to_owned());
+        self.apis.get(current % self.apis.len().max(1)).ok_or_else(no_controller)
+    }
+
+    /// Logs in unless that has been done.
+    pub(crate) async fn ensure_login(&self) -> Result<()> {
+        if self.api()?.token().is_some() {
+            return Ok(());
+        }
+        let _one = self.login.lock().await;
+        if self.api()?.token().is_some() {
+            return Ok(());
+        }
+        let mut last = None;
+        for _ in 0..self.apis.len() {
+            let done = self.api()?.login(Credentials::Certificate, self.about.clone()).await;
+            match done {
+                Ok(session) => {
+                    tracing::debug!(identity = %session.identity.name, "logged in");
+                    self.known.lock().identity = Some(session.identity.name);
+                    return Ok(());
+                }
+                Err(error) => last = Some(error),
+            }
+            self.current.fetch_add(1, Ordering::Relaxed);
+        }
+        let last = last.map_or(Error::Closed("no controller".to_owned()), |error| {
+            Error::NotLoggedIn(Arc::new(error))
+        });
+        Err(last)
+    }
+
+    /// The session token, once logged in.
+    pub(crate) fn token(&self) -> Option<String> {
+        self.api().ok().and_then(ClientApi::token)
+    }
+
+    /// The name of the identity, once logged in.
+    pub(crate) fn identity_name(&self) -> Option<String> {
+        self.known.lock().identity.clone()
+    }
+
+    /// Looks whether the session still lives, makes it anew if not, and keeps it alive.
+    pub(crate) async fn check_session(&self) -> Result<()> {
+        self.ensure_login().await?;
+        self.watch(self.api()?.current_session().await).map(|_| ())
+    }
+
+    /// Reads the services anew if they have changed. To be called now and then.
+    pub(crate) async fn refresh(&self) -> Result<()> {
+        self.check_session().await?;
+        let changed_at = self.watch(self.api()?.services_changed_at().await)?;
+        if self.known.lock().changed_at == Some(changed_at) {
+            return Ok(());
+        }
+        self.read_services().await?;
+        self.known.lock().changed_at = Some(changed_at);
+        Ok(())
+    }
+
+    /// All services the identity may use, read now.
+    pub(crate) async fn read_services(&self) -> Result<Vec<Arc<ServiceDetail>>> {
+        self.ensure_login().await?;
+        let services = self.watch(self.api()?.services().await)?;
+        let services: Vec<_> = services.into_iter().take(MAX_REMEMBERED).map(Arc::new).collect();
+        let mut known = self.known.lock();
+        known.services =
+            services.iter().map(|service| (service.name.clone(), Arc::clone(service))).collect();
+        let kept: std::collections::HashSet<&str> =
+            services.iter().map(|service| service.base.id.as_str()).collect();
+        known.sessions.retain(|(service, _), _| kept.contains(service.as_str()));
+        Ok(services)
+    }
+
+    /// The service of this name; asked for if it is not known.
+    pub(crate) async fn service(&self, name: &str, wanted: DialBind) -> Result<Arc<ServiceDetail>> {
+        self.ensure_login().await?;
+        let known = self.known.lock().services.get(name).cloned();
+        if let Some(service) = known.filter(|service| service.permissions.contains(&wanted)) {
+            return Ok(service);
+        }
+        let found = self.watch(self.api()?.service_named(name).await)?;
+        let Some(found) = found.map(Arc::new) else {
+            self.known.lock().services.remove(name);
+            return Err(Error::ServiceUnknown { service: name.to_owned() });
+        };
+        let mut known = self.known.lock();
+        if known.services.len() < MAX_REMEMBERED {
+            known.services.insert(name.to_owned(), Arc::clone(&found));
+        }
+        if found.permissions.contains(&wanted) {
+            return Ok(found);
+        }
+        let action = if wanted == DialBind::Bind { "bind" } else { "dial" };
+        Err(Error::NotPermitted { service: name.to_owned(), action })
+    }
+
+    /// The service session, made if there is none.
+    pub(crate) async fn session(
+        &self,
+        service: &ServiceDetail,
+        wanted: DialBind,
+    ) -> Result<Arc<SessionDetail>> {
+        self.ensure_login().await?;
+        let key = (service.base.id.clone(), wanted);
+        let api_token = self.token();
+        {
+            let mut known = self.known.lock();
+            match known.sessions.get(&key) {
+                Some(session) if session.api_token == api_token => {
+                    return Ok(Arc::clone(&session.detail));
+                }
+                Some(_) => known.sessions.clear(),
+                None => {}
+            }
+        }
+        let made = self.watch(self.api()?.create_session(&service.base.id, wanted).await);
+        let detail = Arc::new(made.map_err(|error| self.no_session(error, service, wanted))?);
+        self.remember(key, Arc::clone(&detail));
+        Ok(detail)
+    }
+
+    /// The service session with the routers of now.
+    pub(crate) async fn session_now(
+        &self,
+        service: &ServiceDetail,
+        wanted: DialBind,
+    ) -> Result<Arc<SessionDetail>> {
+        let known = self.session(service, wanted).await?;
+        let read = self.watch(self.api()?.session(&known.base.id).await);
+        let Ok(mut detail) = read else {
+            self.forget_session(&service.base.id, wanted);
+            return self.session(service, wanted).await;
+        };
+        // Some controllers show the token at creation only.
+        if detail.token.is_empty() {
+            detail.token.clone_from(&known.token);
+        }
+        let detail = Arc::new(detail);
+        self.remember((service.base.id.clone(), wanted), Arc::clone(&detail));
+        Ok(detail)
+    }
+
+    /// A router did not want the service session.
+    pub(crate) fn forget_session(&self, service_id: &str, wanted: DialBind) {
+        let mut known = self.known.lock();
+        known.sessions.remove(&(service_id.to_owned(), wanted));
+        known.services.retain(|_, service| service.base.id != service_id);
+    }
+
+    /// The routers the identity may connect to.
+    pub(crate) async fn edge_routers(&self) -> Result<Vec<EdgeRouterCommon>> {
+        self.ensure_login().await?;
+        let routers = self.watch(self.api()?.edge_routers().await)?;
+        Ok(routers.into_iter().map(|router| router.router).collect())
+    }
+
+    /// Ends the session.
+    pub(crate) async fn logout(&self) -> Result<()> {
+        Ok(self.api()?.logout().await?)
+    }
+
+    fn remember(&self, key: (String, DialBind), detail: Arc<SessionDetail>) {
+        let mut known = self.known.lock();
+        if known.sessions.len() < MAX_REMEMBERED {
+            known.sessions.insert(key, Session { detail, api_token: self.token() });
+        }
+    }
+
+    /// Turns to the next controller if this one cannot be reached.
+    fn watch<T>(&self, done: weft_client::Result<T>) -> Result<T> {
+        done.map_err(|error| {
+            if error.is_temporary() && self.apis.len() > 1 {
+                self.current.fetch_add(1, Ordering::Relaxed);
+            }
+            error.into()
+        })
+    }
+
+    fn no_session(&self, error: Error, service: &ServiceDetail, wanted: DialBind) -> Error {
+        let Error::Controller(refusal) = &error else { return error };
+        let name = service.name.clone();
+        match refusal.api().map(|api| (api.status, api.code())) {
+            Some((404, _)) => {
+                self.forget_session(&service.base.id, wanted);
+                Error::ServiceUnknown { service: name }
+            }
+            Some((_, "NO_EDGE_ROUTERS_AVAILABLE")) => {
+                Error::NoEdgeRouters { service: name, reason: refusal.to_string() }
+            }
+            _ => {
+                self.forget_session(&service.base.id, wanted);
+                error
+            }
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! One circuit of this program: what stands between a connection of the application and the
+//! channel to the router.
+//!
+//! ```text
+//!  application -> write -> End -> pull (the channel's task) -> router
+//!  application <- read  <- End <- on_payload, on_ack (the channel's task) <- router
+//! ```
+//!
+//! One lock, held for some instructions, never with another and never across an await. Whoever
+//! changes the circuit finds out under the lock what follows (somebody to wake, something to send)
+//! and does it after. There is no task per circuit.
+
+use crate::channel::RouterChannel;
+use crate::outlet::Outlet;
+use crate::routed::Routed;
+use crate::timers::Timers;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+use tokio::sync::watch;
+use weft_wire::Message;
+use weft_wire::edge::{Data, header};
+use weft_wire::payload;
+use weft_xgress::{AckList, Class, CloseReason, Delivery, End, ITEM_COST, Segment, WriteError};
+
+/// A circuit.
+pub(crate) struct Circuit {
+    conn_id: u32,
+    id: Arc<str>,
+    channel: Weak<RouterChannel>,
+    outlet: Arc<Outlet>,
+    timers: Timers,
+    this: Weak<Self>,
+    inner: Mutex<Inner>,
+    /// Set once the circuit is over and the router knows.
+    done: watch::Sender<bool>,
+}
+
+/// Who does the flow control.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    /// This program.
+    Own(Box<End>),
+    /// The router.
+    Routed(Routed),
+}
+
+struct Inner {
+    transport: Transport,
+    /// Sent before anything the application writes: the header of the encrypted stream.
+    preface: Option<Bytes>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    listed_ack: bool,
+    listed_payload: bool,
+    armed: Option<Instant>,
+    /// The router has been told that the circuit is over, or need not be.
+    told: bool,
+    released: bool,
+}
+
+/// What follows from a change.
+#[derive(Default)]
+struct Follows {
+    list_ack: bool,
+    list_payload: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    over: Option<bool>,
+    arm: Option<Instant>,
+    release: bool,
+}
+
+impl Circuit {
+    pub(crate) fn new(
+        channel: &Arc<RouterChannel>,
+        outlet: Arc<Outlet>,
+        timers: Timers,
+        conn_id: u32,
+        id: Arc<str>,
+        transport: Transport,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            conn_id,
+            id,
+            channel: Arc::downgrade(channel),
+            outlet,
+            timers,
+            this: this.clone(),
+            inner: Mutex::new(Inner {
+                transport,
+                preface: None,
+                reader: None,
+                writer: None,
+                listed_ack: false,
+                listed_payload: false,
+                armed: None,
+                told: false,
+                released: false,
+            }),
+            done: watch::Sender::new(false),
+        })
+    }
+
+    /// The circuit's id; empty if the router does not tell.
+    pub(crate) fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// True if the flow control is here.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.inner.lock().transport, Transport::Own(_))
+    }
+
+    /// Sends what there is to say at first.
+    pub(crate) fn begin(&self) {
+        self.change(|_, _| {});
+    }
+
+    // For the application.
+
+    /// Sets what goes out before anything the application writes, as soon as the circuit takes it.
+    pub(crate) fn set_preface(&self, preface: Bytes) {
+        self.change(|inner, _| inner.preface = Some(preface));
+    }
+
+    /// Waits until the next payload is wanted; an error once this direction has ended.
+    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
+        let mut inner = self.inner.lock();
+        if inner.transport.can_write() && inner.preface.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        if inner.transport.is_sending_over() {
+            return Poll::Ready(Err(WriteError::Ended));
+        }
+        keep(&mut inner.writer, cx);
+        Poll::Pending
+    }
+
+    /// Takes one payload of the application; asked for by [`poll_writable`](Self::poll_writable).
+    pub(crate) fn write(&self, data: Bytes) -> Result<(), WriteError> {
+        self.change(|inner, _| inner.transport.write(data))
+    }
+
+    /// The application writes no more.
+    pub(crate) fn finish(&self) {
+        self.change(|inner, now| match &mut inner.transport {
+            Transport::Own(end) => end.finish(now),
+            Transport::Routed(routed) => routed.finish(),
+        });
+    }
+
+    /// What the application gets next.
+    pub(crate) fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Delivery> {
+        self.change(|inner, _| {
+            if let Some(delivery) = inner.transport.read() {
+                return Poll::Ready(delivery);
+            }
+            keep(&mut inner.reader, cx);
+            Poll::Pending
+        })
+    }
+
+    /// The application is gone; what it wrote is still sent.
+    pub(crate) fn close(&self) {
+        self.change(|inner, now| match &mut inner.transport {
+            Transport::Own(end) => end.close(now),
+            Transport::Routed(routed) => routed.close(),
+        });
+    }
+
+    /// Gives up at once and tells the router.
+    pub(crate) fn abort(&self) {
+        self.change(|inner, _| match &mut inner.transport {
+            Transport::Own(end) => end.abort(),
+            Transport::Routed(routed) => routed.close(),
+        });
+    }
+
+    /// Waits until the circuit is over and the router knows.
+    pub(crate) async fn done(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.done.subscribe().wait_for(|done| *done).await;
+    }
+
+    // For the channel.
+
+    /// Takes a payload of the router.
+    pub(crate) fn on_payload(&self, segment: Segment) {
+        self.change(|inner, now| {
+            if let Transport::Own(end) = &mut inner.transport {
+                end.on_segment(segment, now);
+            }
+        });
+    }
+
+    /// Takes an ack of the router.
+    pub(crate) fn on_ack(&self, ack: &AckList) {
+        self.change(|inner, now| {
+            if let Transport::Own(end) = &mut inner.transport {
+                end.on_ack(ack, now);
+            }
+        });
+    }
+
+    /// Takes a data message of the router.
+    pub(crate) fn on_data(&self, data: Data) {
+        self.change(|inner, _| {
+            if let Transport::Routed(routed) = &mut inner.transport {
+                routed.on_data(data);
+            }
+        });
+    }
+
+    /// The router says that the connection is over; what arrived can still be read.
+    pub(crate) fn closed_by_router(&self) {
+        self.change(|inner, _| inner.end(CloseReason::PeerClosed));
+    }
+
+    /// The channel is gone.
+    pub(crate) fn lost(&self) {
+        self.change(|inner, _| inner.end(CloseReason::Aborted));
+    }
+
+    /// The next message for the router, on the channel's task.
+    pub(crate) fn pull(&self, class: Class, now: Instant) -> Option<(Message, u64)> {
+        let (pulled, follows) = {
+            let mut inner = self.inner.lock();
+            let pulled = match class {
+                Class::Ack => inner.next_ack(&self.id),
+                Class::Payload => inner.next_payload(&self.id, now),
+            };
+            match class {
+                Class::Ack => inner.listed_ack = pulled.is_some(),
+                Class::Payload => inner.listed_payload = pulled.is_some(),
+            }
+            let follows = inner.follows(Instant::now());
+            (pulled, follows)
+        };
+        self.carry_out(follows);
+        let mut message = pulled?;
+        let cost = (message.body.len() + ITEM_COST) as u64;
+        if message.content_type != payload::content_type::CLOSE {
+            message.headers.set_u32(header::CONN_ID, self.conn_id);
+        }
+        Some((message, cost))
+    }
+
+    /// A deadline has come.
+    pub(crate) fn on_timer(&self, now: Instant) {
+        self.change(|inner, _| {
+            inner.armed = None;
+            if let Transport::Own(end) = &mut inner.transport
+                && end.deadline().is_some_and(|deadline| deadline <= now)
+            {
+                end.on_timeout(now);
+            }
+        });
+    }
+
+    /// Changes the circuit, then does what follows.
+    fn change<R>(&self, change: impl FnOnce(&mut Inner, Instant) -> R) -> R {
+        let (result, follows) = {
+            let mut inner = self.inner.lock();
+            let now = Instant::now();
+            let result = change(&mut inner, now);
+            let follows = inner.follows(now);
+            (result, follows)
+        };
+        self.carry_out(follows);
+        result
+    }
+
+    fn carry_out(&self, follows: Follows) {
+        for (class, wanted) in
+            [(Class::Ack, follows.list_ack), (Class::Payload, follows.list_payload)]
+        {
+            if wanted && let Some(this) = self.this.upgrade() {
+                self.outlet.list(class, this);
+            }
+        }
+        if let Some(waker) = follows.reader {
+            waker.wake();
+        }
+        if let Some(waker) = follows.writer {
+            waker.wake();
+        }
+        if let Some(at) = follows.arm {
+            self.timers.arm(at, self.this.clone());
+        }
+        if let Some(over) = follows.over
+            && let Some(channel) = self.channel.upgrade()
+        {
+            channel.hold_back(over);
+        }
+        if follows.release {
+            if let Some(channel) = self.channel.upgrade() {
+                channel.release(self.conn_id);
+            }
+            self.done.send_replace(true);
+        }
+    }
+}
+
+/// Notes who waits, without cloning a waker that is there already.
+fn keep(waiting: &mut Option<Waker>, cx: &Context<'_>) {
+    match waiting {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *waiting = Some(cx.waker().clone()),
+    }
+}
+
+impl Inner {
+    fn next_ack(&mut self, circuit: &str) -> Option<Message> {
+        match &mut self.transport {
+            Transport::Own(end) => end.poll_ack().map(|ack| ack.into_message(circuit)),
+            Transport::Routed(_) => None,
+        }
+    }
+
+    fn next_payload(&mut self, circuit: &str, now: Instant) -> Option<Message> {
+        match &mut self.transport {
+            Transport::Own(end) => {
+                if let Some(segment) = end.poll_transmit(now) {
+                    return Some(segment.into_message(circuit));
+                }
+                if !self.owes_farewell() {
+                    return None;
+                }
+                self.told = true;
+                Some(payload::close(circuit))
+            }
+            Transport::Routed(routed) => routed.transmit(),
+        }
+    }
+
+    /// True if the router must be told, now, that the circuit is over.
+    fn owes_farewell(&self) -> bool {
+        match &self.transport {
+            Transport::Own(end) => {
+                let over = end.closed().is_some() && !end.wants_transmit() && !end.wants_ack();
+                over && !self.told
+            }
+            Transport::Routed(_) => false,
+        }
+    }
+
+    /// The other side ended it: nobody there is to be told.
+    fn end(&mut self, reason: CloseReason) {
+        match &mut self.transport {
+            Transport::Own(end) => {
+                // An end that closed before only had its farewell left.
+                end.unrouted();
+                self.told = true;
+            }
+            Transport::Routed(routed) => routed.end(reason),
+        }
+    }
+
+    /// What follows from the state; notes it as done.
+    fn follows(&mut self, now: Instant) -> Follows {
+        if self.transport.can_write()
+            && let Some(preface) = self.preface.take()
+        {
+            // There is room: it is taken.
+            let _ = self.transport.write(preface);
+        }
+        let payload = self.transport.wants_transmit() || self.owes_farewell();
+        let ack = self.transport.wants_ack();
+        let mut follows = Follows {
+            list_ack: ack && !self.listed_ack,
+            list_payload: payload && !self.listed_payload,
+            ..Follows::default()
+        };
+        self.listed_ack |= ack;
+        self.listed_payload |= payload;
+        if self.transport.wants_read() {
+            follows.reader = self.reader.take();
+        }
+        let writable = self.transport.can_write() && self.preface.is_none();
+        if writable || self.transport.is_sending_over() {
+            follows.writer = self.writer.take();
+        }
+        if let Transport::Routed(routed) = &mut self.transport {
+            follows.over = routed.over_changed();
+        }
+        if let Some(deadline) = self.transport.deadline()
+            && self.armed.is_none_or(|armed| deadline < armed)
+        {
+            // A deadline that has passed is looked at by the timer's task, not in a loop here.
+            self.armed = Some(deadline.max(now));
+            follows.arm = self.armed;
+        }
+        if self.transport.closed() && !payload && !ack && !self.released {
+            self.released = true;
+            follows.release = true;
+        }
+        follows
+    }
+}
+
+impl Transport {
+    fn can_write(&self) -> bool {
+        match self {
+            Self::Own(end) => end.can_write(),
+            Self::Routed(routed) => routed.can_write(),
+        }
+    }
+
+    fn is_sending_over(&self) -> bool {
+        match self {
+            Self::Own(end) => end.is_sending_over(),
+            Self::Routed(routed) => routed.is_sending_over(),
+        }
+    }
+
+    fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
+        match self {
+            Self::Own(end) => end.write(data),
+            Self::Routed(routed) => routed.write(data),
+        }
+    }
+
+    fn read(&mut self) -> Option<Delivery> {
+        match self {
+            Self::Own(end) => end.read(),
+            Self::Routed(routed) => routed.read(),
+        }
+    }
+
+    fn wants_read(&self) -> bool {
+        match self {
+            Self::Own(end) => end.wants_read(),
+            Self::Routed(routed) => routed.wants_read(),
+        }
+    }
+
+    fn wants_transmit(&self) -> bool {
+        match self {
+            Self::Own(end) => end.wants_transmit(),
+            Self::Routed(routed) => routed.wants_transmit(),
+        }
+    }
+
+    fn wants_ack(&self) -> bool {
+        match self {
+            Self::Own(end) => end.wants_ack(),
+            Self::Routed(_) => false,
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Own(end) => end.deadline(),
+            Self::Routed(_) => None,
+        }
+    }
+
+    fn closed(&self) -> bool {
+        match self {
+            Self::Own(end) => end.closed().is_some(),
+            Self::Routed(routed) => routed.closed().is_some(),
+        }
+    }
+}
+
+impl fmt::Debug for Circuit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Circuit")
+            .field("id", &self.id)
+            .field("conn_id", &self.conn_id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,287 @@
+//! A connection as the application sees it: a stream of bytes in both directions.
+
+use crate::circuit::Circuit;
+use crate::context::Guard;
+use crate::sealing::{Inward, Keys, Outward};
+use bytes::{Buf as _, Bytes};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weft_xgress::{CloseReason, Delivery};
+
+/// What is known of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Info {
+    /// The service.
+    pub service: String,
+    /// The circuit's id, for operators; empty if the router does not tell.
+    pub circuit_id: Arc<str>,
+    /// What the dialer calls itself.
+    pub caller_id: String,
+    /// What the dialer's application sent along.
+    pub app_data: Option<Bytes>,
+}
+
+/// A connection to the other application, over the overlay.
+///
+/// It is [`AsyncRead`] and [`AsyncWrite`]. Shutting it down ends one direction: the peer reads the
+/// end, and what it still sends can be read here. Dropping it ends both; what was written before is
+/// still sent. Each write makes one payload of at most 32 KiB, so writes of that size are best.
+#[derive(Debug)]
+pub struct Connection {
+    reader: ReadHalf,
+    writer: WriteHalf,
+}
+
+/// Ends the circuit when both halves are gone.
+#[derive(Debug)]
+struct Shared {
+    circuit: Arc<Circuit>,
+    info: Info,
+    encrypted: bool,
+    /// Keeps the channel up.
+    _guard: Arc<Guard>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.circuit.close();
+    }
+}
+
+/// The half of a [`Connection`] that is read.
+#[derive(Debug)]
+pub struct ReadHalf {
+    shared: Arc<Shared>,
+    inward: Inward,
+    /// Opened and not yet read.
+    rest: Bytes,
+    state: Reading,
+}
+
+/// The half of a [`Connection`] that is written. Dropping it ends this direction.
+#[derive(Debug)]
+pub struct WriteHalf {
+    shared: Arc<Shared>,
+    outward: Outward,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Open,
+    Ended,
+    Failed(&'static str),
+}
+
+impl Connection {
+    pub(crate) fn new(
+        circuit: Arc<Circuit>,
+        keys: Option<Keys>,
+        info: Info,
+        guard: Arc<Guard>,
+    ) -> Self {
+        let encrypted = keys.is_some();
+        let (outward, inward) = match keys {
+            None => (Outward::Plain, Inward::Plain),
+            Some(keys) => {
+                let (outward, inward, header) = keys.start();
+                circuit.set_preface(header);
+                (outward, inward)
+            }
+        };
+        let shared = Arc::new(Shared { circuit, info, encrypted, _guard: guard });
+        let reader = ReadHalf {
+            shared: Arc::clone(&shared),
+            inward,
+            rest: Bytes::new(),
+            state: Reading::Open,
+        };
+        Self { reader, writer: WriteHalf { shared, outward } }
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.reader.shared.info
+    }
+
+    /// The circuit's id, for operators; empty if the router does not tell.
+    #[must_use]
+    pub fn circuit_id(&self) -> &str {
+        &self.info().circuit_id
+    }
+
+    /// True if the data is encrypted from end to end.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.reader.shared.encrypted
+    }
+
+    /// True if the flow control of the circuit is here and not at the router.
+    #[must_use]
+    pub fn has_own_flow_control(&self) -> bool {
+        self.reader.shared.circuit.is_own()
+    }
+
+    /// The two directions, to be used by different tasks.
+    #[must_use]
+    pub fn into_split(self) -> (ReadHalf, WriteHalf) {
+        (self.reader, self.writer)
+    }
+
+    /// Ends both directions and waits until everything written has arrived at the other end, or the
+    /// circuit has given up trying.
+    pub async fn close(self) {
+        let circuit = Arc::clone(&self.reader.shared.circuit);
+        let guard = Arc::clone(&self.reader.shared._guard);
+        drop(self);
+        circuit.done().await;
+        drop(guard);
+    }
+}
+
+impl ReadHalf {
+    /// What is known of the connection.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.shared.info
+    }
+
+    /// Takes what the circuit delivers until there is something to read or the direction is over.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.rest.is_empty() && self.state == Reading::Open {
+            match ready!(self.shared.circuit.poll_read(cx)) {
+                Delivery::Data { headers, data } => match self.inward.open(&headers, data) {
+                    Ok(data) => self.rest = data,
+                    Err(problem) => {
+                        tracing::warn!(circuit = %self.shared.info.circuit_id, %problem, "connection closed");
+                        self.state = Reading::Failed("what the peer sent cannot be decrypted");
+                        self.shared.circuit.abort();
+                    }
+                },
+                Delivery::Fin { .. } => self.state = Reading::Ended,
+                Delivery::Closed(reason) => self.state = ended_by(reason),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+/// What a reader learns when the circuit ended without the peer having said that all is sent.
+fn ended_by(reason: CloseReason) -> Reading {
+    match reason {
+        CloseReason::Finished | CloseReason::PeerClosed => Reading::Ended,
+        CloseReason::NotStarted => Reading::Failed("the dialer did not begin in time"),
+        CloseReason::Unacknowledged => Reading::Failed("the peer stopped acknowledging"),
+        CloseReason::Unrouted => Reading::Failed("the circuit was ended, or its router is gone"),
+        CloseReason::Aborted => Reading::Failed("the connection to the router is gone"),
+        CloseReason::Protocol => Reading::Failed("the peer broke the protocol"),
+        CloseReason::Exhausted => Reading::Failed("the circuit carried all it can count"),
+    }
+}
+
+impl AsyncRead for ReadHalf {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(this.poll_fill(cx));
+        if this.rest.is_empty() {
+            return Poll::Ready(match this.state {
+                Reading::Failed(why) => Err(io::Error::new(io::ErrorKind::ConnectionReset, why)),
+                _ => Ok(()),
+            });
+        }
+        let length = this.rest.len().min(buffer.remaining());
+        buffer.put_slice(this.rest.get(..length).unwrap_or_default());
+        this.rest.advance(length);
+        if this.rest.is_empty() {
+            // Gives the payload's memory back before the next one is there.
+            this.rest = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl WriteHalf {
+    /// What is known of the connection.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.shared.info
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the connection takes no more data")
+}
+
+impl AsyncWrite for WriteHalf {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let circuit = &this.shared.circuit;
+        if ready!(circuit.poll_writable(cx)).is_err() {
+            return Poll::Ready(Err(ended()));
+        }
+        // Sealed outside the circuit's lock. Nobody else writes, so the room stays.
+        let (payload, taken) = this.outward.payload(data).map_err(io::Error::other)?;
+        Poll::Ready(circuit.write(payload).map(|()| taken).map_err(|_| ended()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Everything written is on its way already.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shared.circuit.finish();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for WriteHalf {
+    fn drop(&mut self) {
+        self.shared.circuit.finish();
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.reader).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.writer).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writer).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writer).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,234 @@
+//! An identity in the network: logged in, with its services and its routers.
+
+use crate::account::Account;
+use crate::builder::{ContextBuilder, Settings};
+use crate::channel::Figures;
+use crate::connection::Connection;
+use crate::dial::{self, DialOptions};
+use crate::error::Result;
+use crate::listener::{BindOptions, Listener};
+use crate::routers::Routers;
+use crate::service::Service;
+use crate::timers::Timers;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey};
+use weft_limits::Budget;
+
+/// Stickiness tokens that are remembered.
+const MAX_STICKY: usize = 4096;
+/// The longest wait for what closed connections still have to send.
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// An identity in the network. Clones are the same context.
+///
+/// It stays logged in, keeps the connections to the routers it has used, and connects again by
+/// itself. Connections and listeners keep it alive; when the last handle of all of them is dropped,
+/// what was written is still sent, then the routers are left.
+#[derive(Debug, Clone)]
+pub struct Context {
+    guard: Arc<Guard>,
+}
+
+/// Everything there is of a context; ends it when dropped.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.inner.cancel.cancel();
+    }
+}
+
+/// What the tasks of a context share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) settings: Settings,
+    pub(crate) account: Account,
+    pub(crate) identity: Arc<LiveIdentity>,
+    pub(crate) routers: Routers,
+    pub(crate) figures: Figures,
+    pub(crate) cancel: CancellationToken,
+    sticky: Mutex<HashMap<(String, String), Bytes>>,
+}
+
+impl Context {
+    /// A context of the identity in this file, logged in.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or no controller lets the identity in.
+    pub async fn load(path: impl AsRef<Path>) -> Result<Self> {
+        ContextBuilder::new().load(path).await
+    }
+
+    /// A context of this identity, logged in.
+    ///
+    /// # Errors
+    /// As [`Context::load`].
+    pub async fn from_identity(identity: IdentityFile) -> Result<Self> {
+        ContextBuilder::new().build(identity).await
+    }
+
+    /// For contexts that differ from the usual one.
+    #[must_use]
+    pub fn builder() -> ContextBuilder {
+        ContextBuilder::new()
+    }
+
+    pub(crate) async fn start(file: IdentityFile, settings: Settings) -> Result<Self> {
+        let identity = LiveIdentity::load(file.section())?;
+        let account = Account::new(&file, &identity, settings.about(&file))?;
+        account.ensure_login().await?;
+        let figures = Figures {
+            options: settings.options.clone(),
+            budget: Budget::new(settings.memory_limit),
+            timers: Timers::start(),
+        };
+        let inner = Arc::new(Inner {
+            settings,
+            account,
+            identity,
+            routers: Routers::default(),
+            figures,
+            cancel: CancellationToken::new(),
+            sticky: Mutex::default(),
+        });
+        tokio::spawn(Arc::clone(&inner).keep_fresh());
+        Ok(Self { guard: Arc::new(Guard { inner }) })
+    }
+
+    /// The name of the identity.
+    #[must_use]
+    pub fn identity_name(&self) -> String {
+        self.guard.inner.account.identity_name().unwrap_or_default()
+    }
+
+    /// The services the identity may use, read now.
+    ///
+    /// # Errors
+    /// When the controller cannot be reached.
+    pub async fn services(&self) -> Result<Vec<Service>> {
+        let services = self.guard.inner.account.read_services().await?;
+        Ok(services.iter().map(|service| Service::of(service)).collect())
+    }
+
+    /// Connects to a service.
+    ///
+    /// # Errors
+    /// When the service is unknown or may not be dialed, nobody hosts it, no router can be reached,
+    /// or the router or the host refuses.
+    pub async fn dial(&self, service: &str) -> Result<Connection> {
+        self.dial_with(service, DialOptions::default()).await
+    }
+
+    /// Connects to a service in a particular way.
+    ///
+    /// # Errors
+    /// As [`Context::dial`].
+    pub async fn dial_with(&self, service: &str, options: DialOptions) -> Result<Connection> {
+        dial::dial(&self.guard, service, &options).await
+    }
+
+    /// Hosts a service: returns once the first router has taken it. More routers follow, and all
+    /// are kept, until the listener is dropped.
+    ///
+    /// # Errors
+    /// When the service is unknown or may not be hosted, or no router took it in time.
+    pub async fn bind(&self, service: &str) -> Result<Listener> {
+        self.bind_with(service, BindOptions::default()).await
+    }
+
+    /// Hosts a service in a particular way.
+    ///
+    /// # Errors
+    /// As [`Context::bind`].
+    pub async fn bind_with(&self, service: &str, options: BindOptions) -> Result<Listener> {
+        Listener::open(&self.guard, service, options).await
+    }
+
+    /// The routers that are connected now.
+    #[must_use]
+    pub fn connected_routers(&self) -> Vec<String> {
+        self.guard.inner.routers.connected()
+    }
+
+    /// Leaves the network: waits until what was written on connections that are closed has arrived,
+    /// leaves the routers and ends the session. Connections and listeners that are open break.
+    pub async fn close(self) {
+        let inner = &self.guard.inner;
+        inner.cancel.cancel();
+        inner.routers.left(DRAIN_LIMIT).await;
+        if let Err(problem) = inner.account.logout().await {
+            tracing::debug!(%problem, "the session was not ended");
+        }
+    }
+}
+
+impl Inner {
+    /// Keeps session and services fresh, and forgets routers that are gone.
+    async fn keep_fresh(self: Arc<Self>) {
+        loop {
+            let interval = jittered(self.settings.refresh_interval);
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                () = tokio::time::sleep(interval) => {}
+            }
+            let work = async {
+                self.account.refresh().await?;
+                if self.routers.any_lost() {
+                    let listed = self.account.edge_routers().await?;
+                    self.routers.forget_unlisted(&listed);
+                }
+                Ok::<_, crate::Error>(())
+            };
+            let done = tokio::select! {
+                () = self.cancel.cancelled() => return,
+                done = work => done,
+            };
+            if let Err(problem) = done {
+                tracing::debug!(%problem, "services were not refreshed");
+            }
+        }
+    }
+
+    /// What leads back to the host of the last dial.
+    pub(crate) fn stickiness(&self, service: &str, instance: &str) -> Option<Bytes> {
+        self.sticky.lock().get(&(service.to_owned(), instance.to_owned())).cloned()
+    }
+
+    /// Keeps what leads back to the host of this dial.
+    pub(crate) fn set_stickiness(&self, service: &str, instance: &str, token: Option<Bytes>) {
+        let mut sticky = self.sticky.lock();
+        let key = (service.to_owned(), instance.to_owned());
+        match token {
+            Some(token) if sticky.len() < MAX_STICKY || sticky.contains_key(&key) => {
+                sticky.insert(key, token);
+            }
+            _ => {
+                sticky.remove(&key);
+            }
+        }
+    }
+}
+
+/// A tenth more or less, so that many programs do not ask at once.
+pub(crate) fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(rand::random_range(0.9..1.1))
+}
+
+/// Enrolls an identity with a one-time token: makes a key, gets a certificate for it, and returns
+/// what is to be kept in an identity file. The key never leaves this program.
+///
+/// # Errors
+/// When the token cannot be verified or the controller refuses.
+pub async fn enroll(jwt: &str) -> Result<IdentityFile> {
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+    Ok(weft_client::enroll::enroll_ott(jwt, &key).await?)
+}

@@ -1,0 +1,150 @@
+//! Connecting to a service (protocol: sdk 7).
+
+use crate::channel::{Dialed, Failure, RouterChannel};
+use crate::connection::{Connection, Info};
+use crate::context::{Guard, Inner};
+use crate::error::{Error, Result};
+use crate::sealing::Keys;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::service::ServiceDetail;
+use weft_contract::resource::service_session::SessionDetail;
+use weft_e2e::{KeyPair, PublicKey};
+use weft_wire::edge::Connect;
+
+/// Routers that are known may take this long to be connected before newer ones are asked for.
+const KNOWN_ROUTERS: Duration = Duration::from_secs(3);
+/// The answer of a router that just made it still counts.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// How to dial.
+#[derive(Debug, Clone, Default)]
+pub struct DialOptions {
+    /// Which instance of the service; empty for any.
+    pub instance: String,
+    /// Data for the host's application.
+    pub app_data: Option<Bytes>,
+    /// What this side calls itself; the name of the identity by default.
+    pub caller_id: Option<String>,
+    /// The most time it takes; the context's figure by default.
+    pub timeout: Option<Duration>,
+}
+
+pub(crate) async fn dial(
+    guard: &Arc<Guard>,
+    service: &str,
+    options: &DialOptions,
+) -> Result<Connection> {
+    let limit = options.timeout.unwrap_or(guard.inner.settings.dial_timeout);
+    let deadline = Instant::now() + limit;
+    let dialed = dial_by(guard, service, options, deadline);
+    tokio::time::timeout_at(deadline + GRACE, dialed).await.unwrap_or_else(|_| {
+        Err(Error::Timeout { action: format!("dialing `{service}`"), limit, last: None })
+    })
+}
+
+/// Dials; once more with everything fresh if sessions or routers turn out to be stale.
+async fn dial_by(
+    guard: &Arc<Guard>,
+    name: &str,
+    options: &DialOptions,
+    deadline: Instant,
+) -> Result<Connection> {
+    let inner = &guard.inner;
+    let mut first = true;
+    loop {
+        let service = inner.account.service(name, DialBind::Dial).await?;
+        let session = inner.account.session(&service, DialBind::Dial).await?;
+        let (session, channel) = route(inner, &service, session, deadline).await?;
+        let failure = match connect(guard, &service, &session, &channel, options).await? {
+            Ok(connection) => return Ok(connection),
+            Err(failure) => failure,
+        };
+        let again = match &failure {
+            Failure::Refused(refusal) => refusal.is_stale_session(),
+            Failure::Channel(_) => true,
+        };
+        if !std::mem::replace(&mut first, false) || !again {
+            return Err(Error::of_failure(name, failure));
+        }
+        tracing::debug!(service = name, %failure, "dialing once more");
+        if let Failure::Refused(_) = failure {
+            inner.account.forget_session(&service.base.id, DialBind::Dial);
+            inner.account.check_session().await?;
+        }
+    }
+}
+
+/// A router for the session, among newer ones if those that are known cannot be reached.
+async fn route(
+    inner: &Arc<Inner>,
+    service: &ServiceDetail,
+    session: Arc<SessionDetail>,
+    deadline: Instant,
+) -> Result<(Arc<SessionDetail>, Arc<RouterChannel>)> {
+    let soon = deadline.min(Instant::now() + KNOWN_ROUTERS);
+    match inner.pick(&service.name, &session.edge_routers, soon).await {
+        Err(Error::NoEdgeRouters { .. }) => {}
+        picked => return Ok((session, picked?)),
+    }
+    let session = inner.account.session_now(service, DialBind::Dial).await?;
+    let channel = inner.pick(&service.name, &session.edge_routers, deadline).await?;
+    Ok((session, channel))
+}
+
+/// One dial over one router.
+async fn connect(
+    guard: &Arc<Guard>,
+    service: &ServiceDetail,
+    session: &SessionDetail,
+    channel: &RouterChannel,
+    options: &DialOptions,
+) -> Result<Result<Connection, Failure>> {
+    let inner = &guard.inner;
+    let own = service.encryption_required.then(|| KeyPair::generate(&mut rand::rng()));
+    let caller_id = options.caller_id.clone().or_else(|| inner.account.identity_name());
+    let caller_id = caller_id.unwrap_or_default();
+    let request = Connect {
+        conn_id: None,
+        token: Bytes::from(session.token.clone()),
+        public_key: own.as_ref().map(|own| Bytes::copy_from_slice(own.public_key().as_bytes())),
+        instance: options.instance.clone(),
+        caller_id: Some(Bytes::from(caller_id.clone())),
+        app_data: options.app_data.clone(),
+        marker: Some(Bytes::from(marker())),
+        stickiness: inner.stickiness(&service.base.id, &options.instance),
+        use_xgress: inner.settings.own_flow_control,
+        router_conn_ids: false,
+    };
+    let (circuit, connected): Dialed = match channel.connect(request).await {
+        Ok(dialed) => dialed,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    inner.set_stickiness(&service.base.id, &options.instance, connected.stickiness);
+    let keys = own.map(|own| keys(&own, connected.public_key.as_ref())).transpose();
+    let keys = keys.map_err(|problem| {
+        circuit.abort();
+        Error::Encryption { service: service.name.clone(), problem }
+    })?;
+    let info = Info {
+        service: service.name.clone(),
+        circuit_id: Arc::clone(circuit.id()),
+        caller_id,
+        app_data: options.app_data.clone(),
+    };
+    Ok(Ok(Connection::new(circuit, keys, info, Arc::clone(guard))))
+}
+
+fn keys(own: &KeyPair, host: Option<&Bytes>) -> Result<Keys, String> {
+    let key = host.ok_or("the host sent no key")?;
+    let peer = PublicKey::try_from(&key[..]).map_err(|error| error.to_string())?;
+    own.client_session(&peer).map(Keys::new).map_err(|error| error.to_string())
+}
+
+/// A short random name for logs (protocol: sdk 5, header 1025).
+fn marker() -> String {
+    format!("{:08x}", rand::random::<u32>())
+}

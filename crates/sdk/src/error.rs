@@ -1,0 +1,247 @@
+//! What can go wrong with a dial, a bind or a connection.
+
+use crate::channel::Failure;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use weft_wire::edge::{ErrorCode, RetryHint, StateClosed};
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something did not work.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The identity cannot be used.
+    #[error("the identity cannot be used: {0}")]
+    Identity(Arc<weft_identity::Error>),
+    /// No controller let the identity in.
+    #[error("not logged in: {0}")]
+    NotLoggedIn(Arc<weft_client::Error>),
+    /// The controller was not reached, or refused a request.
+    #[error("the controller: {0}")]
+    Controller(Arc<weft_client::Error>),
+    /// The identity sees no service of this name: it does not exist, or no policy allows it.
+    #[error(
+        "there is no service `{service}` that this identity may use; check its service policies"
+    )]
+    ServiceUnknown {
+        /// The name that was asked for.
+        service: String,
+    },
+    /// The identity may use the service, but not so.
+    #[error("this identity may not {action} `{service}`; check its service policies")]
+    NotPermitted {
+        /// The service.
+        service: String,
+        /// `dial` or `bind`.
+        action: &'static str,
+    },
+    /// Nobody hosts the service now.
+    #[error("nobody hosts `{service}` now: {message}")]
+    NoTerminators {
+        /// The service.
+        service: String,
+        /// What the router said.
+        message: String,
+    },
+    /// No edge router serves the service, or none of them can be reached.
+    #[error("no edge router for `{service}`: {reason}")]
+    NoEdgeRouters {
+        /// The service.
+        service: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The router, the controller or the host refused.
+    #[error("`{service}` was refused: {refusal}")]
+    Refused {
+        /// The service.
+        service: String,
+        /// In the words of whoever refused.
+        refusal: Refusal,
+    },
+    /// The service demands encryption and the peer cannot, or did something wrong.
+    #[error("end-to-end encryption of `{service}` failed: {problem}")]
+    Encryption {
+        /// The service.
+        service: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It took too long.
+    #[error("{action} took longer than {} s{}", limit.as_secs_f32(), because(last))]
+    Timeout {
+        /// What was tried.
+        action: String,
+        /// The limit.
+        limit: Duration,
+        /// What went wrong meanwhile, if anything.
+        last: Option<Box<Error>>,
+    },
+    /// The context, the listener or the router's channel is closed.
+    #[error("closed: {0}")]
+    Closed(String),
+}
+
+fn because(last: &Option<Box<Error>>) -> String {
+    last.as_ref().map(|error| format!(" ({error})")).unwrap_or_default()
+}
+
+impl Error {
+    /// The code a router refused with, if it did.
+    #[must_use]
+    pub fn code(&self) -> Option<u32> {
+        match self {
+            Self::Refused { refusal, .. } => Some(refusal.code),
+            _ => None,
+        }
+    }
+
+    /// True if trying the same again cannot help before somebody changes something.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Identity(_) | Self::ServiceUnknown { .. } | Self::NotPermitted { .. } => true,
+            Self::Refused { refusal, .. } => refusal.is_final(),
+            Self::NotLoggedIn(error) => !error.is_temporary(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn of_failure(service: &str, failure: Failure) -> Self {
+        let service = service.to_owned();
+        match failure {
+            Failure::Channel(reason) => Self::Closed(reason),
+            Failure::Refused(refusal) if refusal.is_no_terminators() => {
+                Self::NoTerminators { service, message: refusal.message }
+            }
+            Failure::Refused(refusal) => Self::Refused { service, refusal },
+        }
+    }
+}
+
+impl From<weft_identity::Error> for Error {
+    fn from(error: weft_identity::Error) -> Self {
+        Self::Identity(Arc::new(error))
+    }
+}
+
+impl From<weft_client::Error> for Error {
+    fn from(error: weft_client::Error) -> Self {
+        Self::Controller(Arc::new(error))
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Timeout { .. } => io::ErrorKind::TimedOut,
+            Error::NoTerminators { .. } | Error::Refused { .. } => io::ErrorKind::ConnectionRefused,
+            Error::NoEdgeRouters { .. } => io::ErrorKind::HostUnreachable,
+            Error::ServiceUnknown { .. } => io::ErrorKind::NotFound,
+            Error::NotPermitted { .. } | Error::NotLoggedIn(_) => io::ErrorKind::PermissionDenied,
+            Error::Closed(_) => io::ErrorKind::NotConnected,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// What a router says when it refuses (protocol: sdk 6).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Refusal {
+    /// The code; 0 if only a text was given.
+    pub code: u32,
+    /// What may help: 0 anything, 1 waiting, 2 starting over, 3 nothing.
+    pub retry_hint: u32,
+    /// In words.
+    pub message: String,
+    /// Posture checks that this identity does not pass.
+    pub failing_posture_checks: Vec<String>,
+}
+
+impl Refusal {
+    pub(crate) fn of(closed: &StateClosed) -> Self {
+        let error = closed.error.clone().unwrap_or_default();
+        let message = if error.message.is_empty() { closed.reason.clone() } else { error.message };
+        Self {
+            code: error.code.0,
+            retry_hint: error.retry_hint.0,
+            message,
+            failing_posture_checks: error.failing_posture_check_ids,
+        }
+    }
+
+    pub(crate) fn plain(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    /// The service session, or the API session, is not what the router wants.
+    pub(crate) fn is_stale_session(&self) -> bool {
+        let code = ErrorCode(self.code);
+        RetryHint(self.retry_hint) == RetryHint::START_OVER
+            || [
+                ErrorCode::INVALID_API_SESSION,
+                ErrorCode::INVALID_SESSION,
+                ErrorCode::WRONG_SESSION_TYPE,
+                ErrorCode::INVALID_EDGE_ROUTER_FOR_SESSION,
+                ErrorCode::INVALID_SERVICE,
+                ErrorCode::INVALID_API_SESSION_TYPE,
+            ]
+            .contains(&code)
+            // Routers without codes, and those that want a C SDK to start over.
+            || (code == ErrorCode::NONE && self.message.to_lowercase().contains("session"))
+    }
+
+    /// Nothing will change by itself.
+    pub(crate) fn is_final(&self) -> bool {
+        RetryHint(self.retry_hint) == RetryHint::NOT_RETRIABLE
+            || [
+                ErrorCode::ACCESS_DENIED,
+                ErrorCode::POSTURE_CHECK_FAILED,
+                ErrorCode::INVALID_INSTANCE_ID,
+            ]
+            .contains(&ErrorCode(self.code))
+    }
+
+    fn is_no_terminators(&self) -> bool {
+        let text = self.message.to_lowercase();
+        text.contains("no terminators") || text.contains("no online terminators")
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        if self.code != 0 {
+            write!(f, " (code {})", self.code)?;
+        }
+        if !self.failing_posture_checks.is_empty() {
+            write!(f, "; posture checks: {}", self.failing_posture_checks.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_wire::edge::StructuredError;
+
+    #[test]
+    fn refusals_say_what_helps() {
+        let refusal = |code: ErrorCode, retry_hint, text: &str| {
+            let error = StructuredError { code, retry_hint, ..StructuredError::default() };
+            Refusal::of(&StateClosed { error: Some(error), ..StateClosed::new(1, text) })
+        };
+        let denied = refusal(ErrorCode::ACCESS_DENIED, RetryHint::DEFAULT, "access denied");
+        assert!(denied.is_final() && !denied.is_stale_session());
+        assert_eq!(denied.to_string(), "access denied (code 14)");
+        assert!(refusal(ErrorCode::INTERNAL, RetryHint::START_OVER, "x").is_stale_session());
+        assert!(Refusal::plain("Invalid Session").is_stale_session());
+        let none = Failure::Refused(Refusal::plain("service web has no terminators"));
+        assert!(matches!(Error::of_failure("web", none), Error::NoTerminators { .. }));
+    }
+}

@@ -1,0 +1,365 @@
+//! Keeps a listener bound: on several routers, again after a router or controller was gone
+//! (protocol: sdk 8).
+//!
+//! One task per listener looks which routers there are; one task per router waits for its channel,
+//! then for one of the listener's permits (as many as terminators are wanted), binds, and holds the
+//! permit as long as the bind stands. So a router that is lost makes room for another one at once.
+
+use crate::channel::{Failure, HostEvent, Hosted, RouterChannel};
+use crate::context::{Inner, jittered};
+use crate::error::{Error, Result};
+use crate::incoming::Arrival;
+use crate::listener::BindOptions;
+use crate::routers::Slot;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::service::ServiceDetail;
+use weft_e2e::KeyPair;
+use weft_wire::edge::{Bind, Precedence, UpdateBind, header};
+
+/// How long a router may take to take a bind.
+const ACCEPT_TIME: Duration = Duration::from_secs(5);
+/// How long it may take until the service can be dialed there.
+const ESTABLISH_TIME: Duration = Duration::from_secs(60);
+/// The first wait after a bind was refused.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// The longest.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// A listener and what it takes to bind it.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) service: Arc<ServiceDetail>,
+    /// One pair for all its connections, if the service demands encryption.
+    pub(crate) keys: Option<KeyPair>,
+    options: BindOptions,
+    listener_id: Bytes,
+    dials: mpsc::Sender<Arrival>,
+    permits: Semaphore,
+    state: watch::Sender<HostState>,
+    terms: watch::Sender<Terms>,
+    /// The routers or the session may be others now.
+    rescan: Notify,
+}
+
+/// How a listener does.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HostState {
+    /// Routers over which it can be dialed.
+    pub(crate) established: usize,
+    /// The last thing that went wrong.
+    pub(crate) problem: Option<Error>,
+    /// It cannot go on.
+    pub(crate) over: Option<Error>,
+}
+
+/// What may change while a listener is bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) cost: u16,
+    pub(crate) precedence: Precedence,
+}
+
+/// How a bind ended.
+enum Ended {
+    /// With its channel, or in silence.
+    Lost(String),
+    /// By the router's word.
+    Closed(Failure),
+}
+
+impl Host {
+    pub(crate) fn new(
+        service: Arc<ServiceDetail>,
+        options: BindOptions,
+        dials: mpsc::Sender<Arrival>,
+    ) -> Arc<Self> {
+        let terms = Terms { cost: options.cost, precedence: options.precedence };
+        Arc::new(Self {
+            keys: service.encryption_required.then(|| KeyPair::generate(&mut rand::rng())),
+            service,
+            listener_id: Bytes::from(uuid::Uuid::new_v4().to_string()),
+            dials,
+            permits: Semaphore::new(options.max_terminators.max(1)),
+            state: watch::Sender::default(),
+            terms: watch::Sender::new(terms),
+            rescan: Notify::new(),
+            options,
+        })
+    }
+
+    pub(crate) fn state(&self) -> watch::Receiver<HostState> {
+        self.state.subscribe()
+    }
+
+    /// Changes cost or precedence, here and at all routers.
+    pub(crate) fn set_terms(&self, change: impl FnOnce(&mut Terms)) {
+        self.terms.send_modify(change);
+    }
+
+    /// Keeps the listener bound until it is cancelled or cannot go on.
+    pub(crate) async fn run(self: Arc<Self>, inner: Arc<Inner>, cancel: CancellationToken) {
+        let work = async {
+            if let Err(error) = self.follow_routers(&inner).await {
+                self.state.send_modify(|state| {
+                    state.over = Some(error);
+                    state.established = 0;
+                });
+            }
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = inner.cancel.cancelled() => {
+                let closed = Error::Closed("the context is closed".to_owned());
+                self.state.send_modify(|state| state.over = Some(closed));
+            }
+            () = work => {}
+        }
+    }
+
+    /// Has a task for each router there is. Ends with an error that nothing can help.
+    async fn follow_routers(self: &Arc<Self>, inner: &Arc<Inner>) -> Result<()> {
+        let mut tasks: JoinSet<(String, Result<()>)> = JoinSet::new();
+        let mut running: HashMap<String, ()> = HashMap::new();
+        let mut failures = 0;
+        loop {
+            let read = match running.is_empty() {
+                true => inner.account.session(&self.service, DialBind::Bind).await,
+                false => inner.account.session_now(&self.service, DialBind::Bind).await,
+            };
+            let wait = match read {
+                Ok(session) => {
+                    failures = 0;
+                    for slot in inner.want(&session.edge_routers) {
+                        if running.insert(slot.name().to_owned(), ()).is_none() {
+                            let (host, inner) = (Arc::clone(self), Arc::clone(inner));
+                            tasks.spawn(async move {
+                                let done = host.bind_on(&inner, &slot).await;
+                                (slot.name().to_owned(), done)
+                            });
+                        }
+                    }
+                    if running.is_empty() {
+                        self.note(Error::NoEdgeRouters {
+                            service: self.service.name.clone(),
+                            reason: "the controller names none; check its edge router policies"
+                                .to_owned(),
+                        });
+                        LONGEST_WAIT
+                    } else {
+                        inner.settings.refresh_interval
+                    }
+                }
+                Err(error) if error.is_final() && self.state.borrow().established == 0 => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    self.note(error);
+                    failures += 1;
+                    wait(failures)
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(jittered(wait)) => {}
+                () = self.rescan.notified() => {}
+                Some(Ok((name, done))) = tasks.join_next() => {
+                    running.remove(&name);
+                    done?;
+                }
+            }
+        }
+    }
+
+    /// Binds on one router, again and again. Ends well when the router is not kept any more.
+    async fn bind_on(&self, inner: &Arc<Inner>, slot: &Slot) -> Result<()> {
+        let mut failures = 0;
+        while let Some(channel) = slot.connected().await {
+            let permit = tokio::select! {
+                permit = self.permits.acquire() => permit,
+                _ = channel.handle().closed() => continue,
+            };
+            let Ok(permit) = permit else { return Ok(()) };
+            let since = Instant::now();
+            let ended = match inner.account.session(&self.service, DialBind::Bind).await {
+                Ok(session) => {
+                    let token = Bytes::from(session.token.clone());
+                    let mut counted = Established { host: self, counted: false };
+                    self.bind_once(inner, &channel, token, &mut counted).await
+                }
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => Ended::Lost(error.to_string()),
+            };
+            drop(permit);
+            let good = since.elapsed() >= LONGEST_WAIT;
+            failures = if good { 0 } else { failures + 1 };
+            let name = &self.service.name;
+            match ended {
+                Ended::Lost(reason) => {
+                    tracing::debug!(service = %name, router = %slot.name(), reason, "not bound any more");
+                    self.note(Error::Closed(reason));
+                    if channel.handle().is_closed() {
+                        // The channel has its own backoff.
+                        continue;
+                    }
+                }
+                Ended::Closed(failure) => {
+                    tracing::debug!(service = %name, router = %slot.name(), %failure, "bind refused or ended");
+                    self.refused(inner, failure).await?;
+                }
+            }
+            tokio::time::sleep(jittered(wait(failures))).await;
+        }
+        Ok(())
+    }
+
+    /// A router refused the bind or ended it.
+    async fn refused(&self, inner: &Inner, failure: Failure) -> Result<()> {
+        let stale = matches!(&failure, Failure::Refused(refusal) if refusal.is_stale_session());
+        let error = Error::of_failure(&self.service.name, failure);
+        if stale {
+            // A new session tells whether the service may still be hosted.
+            inner.account.forget_session(&self.service.base.id, DialBind::Bind);
+            if let Err(problem) = inner.account.check_session().await {
+                self.note(problem);
+            }
+            self.rescan.notify_one();
+        } else if error.is_final() {
+            return Err(error);
+        }
+        self.note(error);
+        Ok(())
+    }
+
+    /// One bind, for as long as it stands.
+    async fn bind_once(
+        &self,
+        inner: &Inner,
+        channel: &RouterChannel,
+        token: Bytes,
+        counted: &mut Established<'_>,
+    ) -> Ended {
+        let mut terms = self.terms.subscribe();
+        let current = *terms.borrow_and_update();
+        let bind = self.bind_message(token.clone(), current, inner.settings.own_flow_control);
+        let mut hosted = match channel.host(bind, self.dials.clone()).await {
+            Ok(hosted) => hosted,
+            Err(failure) => return Ended::Closed(failure),
+        };
+        match next_event(&mut hosted, ACCEPT_TIME).await {
+            Ok(HostEvent::Accepted) => {}
+            Ok(HostEvent::Established) => counted.count(),
+            Ok(HostEvent::Closed(refusal)) => return Ended::Closed(Failure::Refused(refusal)),
+            Err(ended) => return ended,
+        }
+        let confirms =
+            channel.handle().peer().headers.get_bool(header::SUPPORTS_BIND_SUCCESS) == Some(true);
+        if !confirms {
+            counted.count();
+        }
+        let mut limit = Some(Instant::now() + ESTABLISH_TIME).filter(|_| !counted.counted);
+        loop {
+            let late = async {
+                match limit {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                event = hosted.events.recv() => match event {
+                    Some(HostEvent::Closed(refusal)) => {
+                        return Ended::Closed(Failure::Refused(refusal));
+                    }
+                    Some(HostEvent::Established) => {
+                        counted.count();
+                        limit = None;
+                    }
+                    Some(HostEvent::Accepted) => {}
+                    None => return Ended::Lost("the router is gone".to_owned()),
+                },
+                Ok(()) = terms.changed() => {
+                    let Terms { cost, precedence } = *terms.borrow_and_update();
+                    let update = UpdateBind {
+                        conn_id: hosted.conn_id(),
+                        token: token.clone(),
+                        cost: Some(cost),
+                        precedence: Some(precedence),
+                    };
+                    if channel.handle().send(update.to_message()).await.is_err() {
+                        return Ended::Lost("the router is gone".to_owned());
+                    }
+                }
+                () = late => return Ended::Lost("the bind was not established in time".to_owned()),
+            }
+        }
+    }
+
+    fn bind_message(&self, token: Bytes, terms: Terms, use_xgress: bool) -> Bind {
+        let key = self.keys.as_ref().map(KeyPair::public_key);
+        Bind {
+            conn_id: 0,
+            token,
+            public_key: key.map(|key| Bytes::copy_from_slice(key.as_bytes())),
+            cost: terms.cost,
+            precedence: terms.precedence,
+            instance: self.options.instance.clone(),
+            instance_secret: None,
+            listener_id: Some(self.listener_id.clone()),
+            supports_inspect: true,
+            supports_bind_success: true,
+            use_xgress,
+            router_conn_ids: true,
+        }
+    }
+
+    fn note(&self, error: Error) {
+        self.state.send_modify(|state| state.problem = Some(error));
+    }
+}
+
+/// What the router says first.
+async fn next_event(hosted: &mut Hosted<'_>, limit: Duration) -> Result<HostEvent, Ended> {
+    match tokio::time::timeout(limit, hosted.events.recv()).await {
+        Ok(Some(event)) => Ok(event),
+        Ok(None) => Err(Ended::Lost("the router is gone".to_owned())),
+        Err(_) => Err(Ended::Lost("the router did not answer the bind in time".to_owned())),
+    }
+}
+
+/// Counts a bind among the established ones as long as it stands.
+struct Established<'a> {
+    host: &'a Host,
+    counted: bool,
+}
+
+impl Established<'_> {
+    fn count(&mut self) {
+        if !std::mem::replace(&mut self.counted, true) {
+            self.host.state.send_modify(|state| {
+                state.established += 1;
+                state.problem = None;
+            });
+        }
+    }
+}
+
+impl Drop for Established<'_> {
+    fn drop(&mut self) {
+        if self.counted {
+            self.host.state.send_modify(|state| {
+                state.established = state.established.saturating_sub(1);
+            });
+        }
+    }
+}
+
+/// How long to wait after so many failures in a row.
+fn wait(failures: u32) -> Duration {
+    FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_WAIT)
+}

@@ -1,0 +1,147 @@
+//! A dial that reached this host and waits to be accepted.
+
+use crate::channel::RouterChannel;
+use crate::connection::{Connection, Info};
+use crate::context::Guard;
+use crate::error::{Error, Result};
+use crate::hosting::Host;
+use crate::sealing::Keys;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weft_e2e::PublicKey;
+use weft_wire::Message;
+use weft_wire::edge::{Dial, DialFailed};
+
+/// Routers give a host this long to answer (protocol: sdk 9).
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// A dial as the channel takes it. Dropped without an answer, it is refused.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    dial: Dial,
+    request: Message,
+    channel: Arc<RouterChannel>,
+    at: Instant,
+    answered: bool,
+}
+
+impl Arrival {
+    pub(crate) fn new(dial: Dial, request: Message, channel: Arc<RouterChannel>) -> Self {
+        Self { dial, request, channel, at: Instant::now(), answered: false }
+    }
+
+    pub(crate) fn refuse(mut self, reason: &str) {
+        self.answer(reason);
+    }
+
+    /// True if the dialer has given up meanwhile.
+    pub(crate) fn is_late(&self) -> bool {
+        self.at.elapsed() >= ANSWER_TIME || self.channel.handle().is_closed()
+    }
+
+    fn answer(&mut self, reason: &str) {
+        self.answered = true;
+        let failed = DialFailed { conn_id: self.dial.conn_id, reason: reason.to_owned() };
+        self.channel.refuse(failed.to_message().in_reply_to(&self.request));
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.answer("the host did not accept the connection");
+        }
+    }
+}
+
+/// A connection that waits to be accepted. Dropped without an answer, it is refused.
+///
+/// Routers wait 5 s for the answer.
+#[derive(Debug)]
+pub struct Incoming {
+    arrival: Arrival,
+    host: Arc<Host>,
+    guard: Arc<Guard>,
+}
+
+impl Incoming {
+    pub(crate) fn new(arrival: Arrival, host: Arc<Host>, guard: Arc<Guard>) -> Self {
+        Self { arrival, host, guard }
+    }
+
+    /// What the dialer calls itself: by default the name of its identity. Nobody has checked it;
+    /// for decisions there is [`dialer_identity`](Self::dialer_identity).
+    #[must_use]
+    pub fn caller_id(&self) -> String {
+        String::from_utf8_lossy(&self.arrival.dial.caller_id).into_owned()
+    }
+
+    /// The id of the dialer's identity, as its router vouches for it; older routers do not say.
+    #[must_use]
+    pub fn dialer_identity(&self) -> Option<&str> {
+        text(self.arrival.dial.dialer_id.as_ref())
+    }
+
+    /// The name of the dialer's identity, as its router vouches for it; older routers do not say.
+    #[must_use]
+    pub fn dialer_name(&self) -> Option<&str> {
+        text(self.arrival.dial.dialer_name.as_ref())
+    }
+
+    /// What the dialer's application sent along.
+    #[must_use]
+    pub fn app_data(&self) -> Option<&Bytes> {
+        self.arrival.dial.app_data.as_ref()
+    }
+
+    /// The circuit's id; empty if the router does not say.
+    #[must_use]
+    pub fn circuit_id(&self) -> &str {
+        &self.arrival.dial.circuit_id
+    }
+
+    /// Accepts the connection.
+    ///
+    /// # Errors
+    /// When the router is gone, or the service demands encryption and the dialer brings no key.
+    pub async fn accept(mut self) -> Result<Connection> {
+        let service = &self.host.service.name;
+        let keys = match self.keys() {
+            Ok(keys) => keys,
+            Err(problem) => {
+                self.arrival.answer(&problem);
+                return Err(Error::Encryption { service: service.clone(), problem });
+            }
+        };
+        let Arrival { dial, request, channel, .. } = &self.arrival;
+        let accepted = channel.accept(dial, request).await;
+        self.arrival.answered = accepted.is_ok();
+        let circuit = accepted.map_err(|failure| Error::of_failure(service, failure))?;
+        let info = Info {
+            service: service.clone(),
+            circuit_id: Arc::clone(circuit.id()),
+            caller_id: self.caller_id(),
+            app_data: self.arrival.dial.app_data.clone(),
+        };
+        Ok(Connection::new(circuit, keys, info, Arc::clone(&self.guard)))
+    }
+
+    /// Refuses the connection; the dialer is told why.
+    pub fn reject(self, reason: &str) {
+        self.arrival.refuse(reason);
+    }
+
+    fn keys(&self) -> Result<Option<Keys>, String> {
+        let Some(own) = &self.host.keys else { return Ok(None) };
+        let key = self.arrival.dial.public_key.as_ref();
+        let key = key.ok_or("the service demands encryption and the dialer sent no key")?;
+        let peer = PublicKey::try_from(&key[..]).map_err(|error| error.to_string())?;
+        let session = own.server_session(&peer).map_err(|error| error.to_string())?;
+        Ok(Some(Keys::new(session)))
+    }
+}
+
+fn text(bytes: Option<&Bytes>) -> Option<&str> {
+    bytes.and_then(|bytes| std::str::from_utf8(bytes).ok())
+}

@@ -1,0 +1,158 @@
+//! Hosting a service, as the application sees it.
+
+use crate::context::Guard;
+use crate::error::{Error, Result};
+use crate::hosting::{Host, HostState};
+use crate::incoming::{Arrival, Incoming};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weft_contract::entity::DialBind;
+use weft_wire::edge::Precedence;
+
+/// How to host.
+#[derive(Debug, Clone)]
+pub struct BindOptions {
+    /// Cost: dials go to the cheapest host, if the service's strategy says so.
+    pub cost: u16,
+    /// Preference before cost.
+    pub precedence: Precedence,
+    /// Which instance of the service this is, so that it can be dialed in particular; empty for
+    /// none.
+    pub instance: String,
+    /// On how many routers the service is hosted at most.
+    pub max_terminators: usize,
+    /// Connections that may wait to be accepted; more are refused.
+    pub backlog: usize,
+    /// The most time until the first router has taken it; the context's figure by default.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for BindOptions {
+    fn default() -> Self {
+        Self {
+            cost: 0,
+            precedence: Precedence::Default,
+            instance: String::new(),
+            max_terminators: 3,
+            backlog: 1024,
+            timeout: None,
+        }
+    }
+}
+
+/// A hosted service. Dropping it ends the hosting; connections that were accepted live on.
+#[derive(Debug)]
+pub struct Listener {
+    host: Arc<Host>,
+    arrivals: mpsc::Receiver<Arrival>,
+    state: watch::Receiver<HostState>,
+    guard: Arc<Guard>,
+    _hosting: DropGuard,
+}
+
+impl Listener {
+    pub(crate) async fn open(
+        guard: &Arc<Guard>,
+        service: &str,
+        options: BindOptions,
+    ) -> Result<Self> {
+        let inner = &guard.inner;
+        let limit = options.timeout.unwrap_or(inner.settings.bind_timeout);
+        let deadline = Instant::now() + limit;
+        let too_long = |last: Option<Error>| Error::Timeout {
+            action: format!("hosting `{service}`"),
+            limit,
+            last: last.map(Box::new),
+        };
+        let detail = inner.account.service(service, DialBind::Bind);
+        let detail = timeout_at(deadline, detail).await.map_err(|_| too_long(None))??;
+        let (dials, arrivals) = mpsc::channel(options.backlog.max(1));
+        let host = Host::new(detail, options, dials);
+        let cancel = CancellationToken::new();
+        tokio::spawn(Arc::clone(&host).run(Arc::clone(inner), cancel.clone()));
+        let listener = Self {
+            state: host.state(),
+            host,
+            arrivals,
+            guard: Arc::clone(guard),
+            _hosting: cancel.drop_guard(),
+        };
+        if let Ok(done) = timeout_at(deadline, listener.established(1)).await {
+            return done.map(|()| listener);
+        }
+        let last = listener.state.borrow().problem.clone();
+        match last {
+            Some(last @ Error::NoEdgeRouters { .. }) => Err(last),
+            None if inner.routers.connected().is_empty() => Err(Error::NoEdgeRouters {
+                service: service.to_owned(),
+                reason: inner.routers.problems(),
+            }),
+            last => Err(too_long(last)),
+        }
+    }
+
+    /// The next connection. Connections whose dialer has given up meanwhile are left out.
+    ///
+    /// # Errors
+    /// When the hosting cannot go on: it is not allowed any more, or the context is closed. While
+    /// routers or controllers are merely gone it waits.
+    pub async fn accept(&mut self) -> Result<Incoming> {
+        loop {
+            tokio::select! {
+                biased;
+                arrival = self.arrivals.recv() => match arrival {
+                    Some(arrival) if arrival.is_late() => {}
+                    Some(arrival) => {
+                        let (host, guard) = (Arc::clone(&self.host), Arc::clone(&self.guard));
+                        return Ok(Incoming::new(arrival, host, guard));
+                    }
+                    None => return Err(closed()),
+                },
+                over = self.state.wait_for(|state| state.over.is_some()) => {
+                    let over = over.ok().and_then(|state| state.over.clone());
+                    return Err(over.unwrap_or_else(closed));
+                }
+            }
+        }
+    }
+
+    /// The name of the service.
+    #[must_use]
+    pub fn service(&self) -> &str {
+        &self.host.service.name
+    }
+
+    /// The number of routers over which the service can be dialed now.
+    #[must_use]
+    pub fn terminators(&self) -> usize {
+        self.state.borrow().established
+    }
+
+    /// Waits until the service can be dialed over this many routers.
+    ///
+    /// # Errors
+    /// When the hosting cannot go on.
+    pub async fn established(&self, terminators: usize) -> Result<()> {
+        let mut state = self.state.clone();
+        let ready = |state: &HostState| state.established >= terminators || state.over.is_some();
+        let state = state.wait_for(ready).await.map_err(|_| closed())?;
+        state.over.clone().map_or(Ok(()), Err)
+    }
+
+    /// Changes the cost at all routers.
+    pub fn set_cost(&self, cost: u16) {
+        self.host.set_terms(|terms| terms.cost = cost);
+    }
+
+    /// Changes the precedence at all routers.
+    pub fn set_precedence(&self, precedence: Precedence) {
+        self.host.set_terms(|terms| terms.precedence = precedence);
+    }
+}
+
+fn closed() -> Error {
+    Error::Closed("the listener is closed".to_owned())
+}

@@ -1,0 +1,250 @@
+//! A connection whose flow control lies with the router: data messages in both directions
+//! (protocol: sdk 10).
+//!
+//! There is no window: what the application writes waits in a small queue for the channel, and what
+//! arrives can only be held, never dropped; when too much is held, the whole channel is not read.
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use weft_wire::Message;
+use weft_wire::edge::{Data, StateClosed, data_flags};
+use weft_wire::payload::Payload;
+use weft_xgress::{CloseReason, Delivery, ITEM_COST, WriteError};
+
+/// What the application may have waiting for the channel.
+const SEND_LIMIT: usize = 256 * 1024;
+/// What may wait for the application before the channel is not read any more.
+const HELD_LIMIT: usize = 1 << 20;
+/// Below this it is read again.
+const HELD_RESUME: usize = HELD_LIMIT / 2;
+
+/// One such connection.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    conn_id: u32,
+    /// Waits for the channel.
+    out: VecDeque<Data>,
+    out_bytes: usize,
+    /// The application has ended its direction.
+    finished: bool,
+    /// The application is gone: the router is told once all is sent.
+    closing: bool,
+    /// Waits for the application.
+    held: VecDeque<Data>,
+    held_bytes: usize,
+    /// The router is being held back.
+    over: bool,
+    /// The peer has ended its direction.
+    fin_arrived: bool,
+    /// The application knows it.
+    fin_read: bool,
+    /// A last message was joined with the end of direction, which comes next.
+    fin_next: bool,
+    closed: Option<CloseReason>,
+    closed_read: bool,
+}
+
+impl Routed {
+    pub(crate) fn new(conn_id: u32) -> Self {
+        Self {
+            conn_id,
+            out: VecDeque::new(),
+            out_bytes: 0,
+            finished: false,
+            closing: false,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            over: false,
+            fin_arrived: false,
+            fin_read: false,
+            fin_next: false,
+            closed: None,
+            closed_read: false,
+        }
+    }
+
+    pub(crate) fn can_write(&self) -> bool {
+        !self.is_sending_over() && self.out_bytes < SEND_LIMIT
+    }
+
+    pub(crate) fn is_sending_over(&self) -> bool {
+        self.finished || self.closing || self.closed.is_some()
+    }
+
+    pub(crate) fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
+        if self.is_sending_over() {
+            return Err(WriteError::Ended);
+        }
+        if !self.can_write() {
+            return Err(WriteError::Full);
+        }
+        self.push(0, data);
+        Ok(())
+    }
+
+    /// The application writes no more.
+    pub(crate) fn finish(&mut self) {
+        if !self.is_sending_over() {
+            self.push(data_flags::FIN, Bytes::new());
+            self.finished = true;
+        }
+    }
+
+    /// The application is gone.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+        self.held.clear();
+        self.held_bytes = 0;
+    }
+
+    /// Nothing more is sent.
+    pub(crate) fn end(&mut self, reason: CloseReason) {
+        if self.closed.is_none() {
+            self.closed = Some(reason);
+            self.out.clear();
+            self.out_bytes = 0;
+        }
+    }
+
+    pub(crate) fn closed(&self) -> Option<CloseReason> {
+        self.closed
+    }
+
+    /// Takes a data message of the router.
+    pub(crate) fn on_data(&mut self, data: Data) {
+        if self.fin_arrived || self.closing || self.closed.is_some() {
+            return;
+        }
+        self.fin_arrived = data.is_fin();
+        if !data.data.is_empty() || data.is_fin() {
+            self.held_bytes += data.data.len() + ITEM_COST;
+            self.held.push_back(data);
+        }
+    }
+
+    /// What the application gets next.
+    pub(crate) fn read(&mut self) -> Option<Delivery> {
+        if std::mem::take(&mut self.fin_next) {
+            return Some(self.fin());
+        }
+        if let Some(data) = self.held.pop_front() {
+            self.held_bytes -= data.data.len() + ITEM_COST;
+            if data.data.is_empty() {
+                return Some(self.fin());
+            }
+            self.fin_next = data.is_fin();
+            let headers = match data.flags & data_flags::MULTIPART_MSG {
+                0 => Vec::new(),
+                flag => vec![Payload::edge_flags_header(flag)],
+            };
+            return Some(Delivery::Data { headers, data: data.data });
+        }
+        let reason = self.closed.filter(|_| !self.closed_read)?;
+        self.closed_read = true;
+        Some(Delivery::Closed(reason))
+    }
+
+    fn fin(&mut self) -> Delivery {
+        self.fin_read = true;
+        Delivery::Fin { headers: Vec::new() }
+    }
+
+    pub(crate) fn wants_read(&self) -> bool {
+        self.fin_next || !self.held.is_empty() || (self.closed.is_some() && !self.closed_read)
+    }
+
+    pub(crate) fn wants_transmit(&self) -> bool {
+        self.closed.is_none() && (!self.out.is_empty() || self.closing)
+    }
+
+    /// The next message for the router.
+    pub(crate) fn transmit(&mut self) -> Option<Message> {
+        if self.closed.is_some() {
+            return None;
+        }
+        if let Some(data) = self.out.pop_front() {
+            self.out_bytes -= data.data.len() + ITEM_COST;
+            return Some(data.to_message());
+        }
+        if !self.closing {
+            return None;
+        }
+        self.end(CloseReason::Finished);
+        Some(StateClosed::new(self.conn_id, "closed by the application").to_message())
+    }
+
+    /// Whether the router must be held back, if that has changed.
+    pub(crate) fn over_changed(&mut self) -> Option<bool> {
+        let limit = if self.over { HELD_RESUME } else { HELD_LIMIT };
+        let over = self.closed.is_none() && self.held_bytes > limit;
+        (over != self.over).then(|| {
+            self.over = over;
+            over
+        })
+    }
+
+    fn push(&mut self, flags: u32, data: Bytes) {
+        self.out_bytes += data.len() + ITEM_COST;
+        self.out.push_back(Data { conn_id: self.conn_id, flags, uuid: None, data });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(bytes: usize, flags: u32) -> Data {
+        Data { conn_id: 1, flags, uuid: None, data: vec![0; bytes].into() }
+    }
+
+    #[test]
+    fn data_then_end_then_close_in_order() {
+        let mut conn = Routed::new(1);
+        conn.on_data(data(3, 0));
+        conn.on_data(data(2, data_flags::FIN));
+        conn.on_data(data(9, 0));
+        conn.end(CloseReason::PeerClosed);
+        let mut read = Vec::new();
+        while let Some(delivery) = conn.read() {
+            read.push(match delivery {
+                Delivery::Data { data, .. } => data.len().to_string(),
+                Delivery::Fin { .. } => "fin".to_owned(),
+                Delivery::Closed(_) => "closed".to_owned(),
+            });
+        }
+        assert_eq!(read, ["3", "2", "fin", "closed"]);
+        assert!(!conn.wants_read());
+    }
+
+    #[test]
+    fn the_close_goes_behind_what_was_written() {
+        let mut conn = Routed::new(7);
+        conn.write(Bytes::from_static(b"x")).unwrap();
+        conn.finish();
+        assert_eq!(conn.write(Bytes::from_static(b"y")), Err(WriteError::Ended));
+        conn.close();
+        let sent: Vec<i32> =
+            std::iter::from_fn(|| conn.transmit()).map(|message| message.content_type).collect();
+        use weft_wire::edge::content_type::{DATA, STATE_CLOSED};
+        assert_eq!(sent, [DATA, DATA, STATE_CLOSED]);
+        assert_eq!(conn.closed(), Some(CloseReason::Finished));
+    }
+
+    #[test]
+    fn both_queues_have_their_limits() {
+        let mut conn = Routed::new(1);
+        while conn.can_write() {
+            conn.write(vec![0; 32 * 1024].into()).unwrap();
+        }
+        assert!(conn.out_bytes < SEND_LIMIT + 64 * 1024);
+        assert_eq!(conn.write(Bytes::new()), Err(WriteError::Full));
+        while conn.over_changed().is_none() {
+            conn.on_data(data(1000, 0));
+        }
+        while conn.read().is_some() {
+            if let Some(over) = conn.over_changed() {
+                assert!(!over && conn.held_bytes > 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The application's bytes as they travel: sealed end to end where the service demands it.
+//!
+//! Each direction belongs to one half of a connection, so there is no lock. The first payload of a
+//! direction is the 24-byte header of its stream, then one sealed message per payload
+//! (protocol: sdk 14.3).
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use weft_e2e::{Error, Header, Opener, Sealer, Session, SessionKey, Tag};
+use weft_wire::edge::data_flags;
+use weft_wire::payload::payload_header;
+use weft_xgress::{PAYLOAD_SIZE, PayloadHeaders};
+
+/// The keys of a connection.
+#[derive(Debug)]
+pub(crate) struct Keys(Session);
+
+impl Keys {
+    pub(crate) fn new(session: Session) -> Self {
+        Self(session)
+    }
+
+    /// Both directions, and the header that must go out before anything else.
+    pub(crate) fn start(self) -> (Outward, Inward, Bytes) {
+        let (sealer, header) = Sealer::new(&self.0.tx, &mut rand::rng());
+        let header = Bytes::copy_from_slice(header.as_bytes());
+        (Outward::Sealed(sealer), Inward::Header(self.0.rx.clone()), header)
+    }
+}
+
+/// What the application writes.
+#[derive(Debug)]
+pub(crate) enum Outward {
+    Plain,
+    Sealed(Sealer),
+}
+
+impl Outward {
+    /// One payload of what stands at the start of `data`, and how much of it that is.
+    pub(crate) fn payload(&mut self, data: &[u8]) -> Result<(Bytes, usize), Error> {
+        let taken = data.get(..PAYLOAD_SIZE).unwrap_or(data);
+        let payload = match self {
+            Self::Plain => Bytes::copy_from_slice(taken),
+            Self::Sealed(sealer) => sealer.seal(taken, Tag::Message)?,
+        };
+        Ok((payload, taken.len()))
+    }
+}
+
+/// What the peer's application wrote.
+#[derive(Debug)]
+pub(crate) enum Inward {
+    Plain,
+    /// The header comes first.
+    Header(SessionKey),
+    Sealed(Opener),
+}
+
+impl Inward {
+    /// The bytes in a payload.
+    pub(crate) fn open(&mut self, headers: &PayloadHeaders, data: Bytes) -> Result<Bytes, Error> {
+        let data = match self {
+            Self::Plain => data,
+            Self::Sealed(opener) => opener.open(&data)?.plaintext,
+            Self::Header(key) => {
+                let bytes = data.get(..Header::LEN).unwrap_or(&data);
+                let mut opener = Opener::new(key, &Header::try_from(bytes)?);
+                // Some senders put the first message right behind the header.
+                let rest = data.slice(Header::LEN..);
+                let first = match rest.is_empty() {
+                    true => rest,
+                    false => opener.open(&rest)?.plaintext,
+                };
+                *self = Self::Sealed(opener);
+                first
+            }
+        };
+        if edge_flags(headers) & data_flags::MULTIPART_MSG == 0 {
+            return Ok(data);
+        }
+        Ok(join(data))
+    }
+}
+
+/// A run of messages with a length in front of each, as one stream; what is cut off is dropped
+/// (protocol: sdk 10.1).
+fn join(mut data: Bytes) -> Bytes {
+    let mut joined = BytesMut::with_capacity(data.len());
+    while data.len() >= 2 {
+        let length = usize::from(data.get_u16_le());
+        let part = data.split_to(length.min(data.len()));
+        joined.extend_from_slice(&part);
+    }
+    joined.freeze()
+}
+
+fn edge_flags(headers: &PayloadHeaders) -> u32 {
+    headers
+        .iter()
+        .rev()
+        .find(|(key, _)| *key == payload_header::EDGE_FLAGS)
+        .and_then(|(_, value)| value.first_chunk())
+        .map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weft_e2e::KeyPair;
+    use weft_wire::payload::Payload;
+
+    fn pair() -> (Keys, Keys) {
+        let mut rng = rand::rng();
+        let (dialer, host) = (KeyPair::generate(&mut rng), KeyPair::generate(&mut rng));
+        let one = dialer.client_session(&host.public_key()).unwrap();
+        let other = host.server_session(&dialer.public_key()).unwrap();
+        (Keys::new(one), Keys::new(other))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(parts in prop::collection::vec(0usize..70_000, 1..5)) {
+            let (one, other) = pair();
+            let ((mut out, _, header), (_, mut inward, _)) = (one.start(), other.start());
+            prop_assert!(inward.open(&Vec::new(), header).unwrap().is_empty());
+            for part in parts {
+                let data: Vec<u8> = (0..part).map(|n| n as u8).collect();
+                let mut rest = &data[..];
+                let mut read = Vec::new();
+                while !rest.is_empty() {
+                    let (payload, taken) = out.payload(rest).unwrap();
+                    prop_assert!(taken <= PAYLOAD_SIZE);
+                    read.extend_from_slice(&inward.open(&Vec::new(), payload).unwrap());
+                    rest = &rest[taken..];
+                }
+                prop_assert_eq!(read, data);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_opened_or_refused(data in prop::collection::vec(any::<u8>(), 0..100)) {
+            let (one, _) = pair();
+            let (_, mut inward, _) = one.start();
+            let flags = vec![Payload::edge_flags_header(data_flags::MULTIPART_MSG)];
+            let _ = inward.open(&flags, Bytes::from(data.clone()));
+            let _ = inward.open(&flags, Bytes::from(data.clone()));
+            let joined = Inward::Plain.open(&flags, Bytes::from(data.clone())).unwrap();
+            prop_assert!(joined.len() <= data.len());
+        }
+    }
+
+    #[test]
+    fn header_and_first_message_may_come_together() {
+        let (one, other) = pair();
+        let ((mut out, _, header), (_, mut inward, _)) = (one.start(), other.start());
+        let (payload, _) = out.payload(b"hello").unwrap();
+        let both = Bytes::from([header, payload].concat());
+        assert_eq!(&inward.open(&Vec::new(), both).unwrap()[..], b"hello");
+    }
+
+    #[test]
+    fn joined_messages_are_one_stream() {
+        let flags = vec![Payload::edge_flags_header(data_flags::MULTIPART_MSG)];
+        let data = Bytes::from_static(b"\x02\x00ab\x00\x00\x01\x00c");
+        assert_eq!(&Inward::Plain.open(&flags, data).unwrap()[..], b"abc");
+    }
+}

@@ -1,0 +1,36 @@
+//! A service as the identity sees it.
+
+use std::collections::BTreeMap;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::service::ServiceDetail;
+
+/// A service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Service {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Whether this identity may dial it.
+    pub can_dial: bool,
+    /// Whether this identity may host it.
+    pub can_bind: bool,
+    /// Whether its data is encrypted from end to end.
+    pub encrypted: bool,
+    /// Its configs, by the name of their type; of the types that were asked for.
+    pub configs: BTreeMap<String, serde_json::Map<String, serde_json::Value>>,
+}
+
+impl Service {
+    pub(crate) fn of(detail: &ServiceDetail) -> Self {
+        let configs = detail.config.iter().map(|(name, data)| (name.clone(), data.clone()));
+        Self {
+            id: detail.base.id.clone(),
+            name: detail.name.clone(),
+            can_dial: detail.permissions.contains(&DialBind::Dial),
+            can_bind: detail.permissions.contains(&DialBind::Bind),
+            encrypted: detail.encryption_required,
+            configs: configs.collect(),
+        }
+    }
+}
