@@ -16,7 +16,9 @@ use rustls::{
 use rustls_pki_types::CertificateDer;
 
 pub use client::{ClientTls, CollectedChain, Trust, client_config, collecting_client_config};
-pub use server::{ClientAuth, JudgeClient, ServerTls, server_config, server_config_for};
+pub use server::{
+    ClientAuth, JudgeClient, ServerTls, server_config, server_config_for, server_config_of_versions,
+};
 
 /// ALPN of control connections, controllers among themselves included (protocol: channel 3.1).
 pub const ALPN_CONTROL: &[u8] = b"ziti-ctrl";

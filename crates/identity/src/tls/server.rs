@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use rustls::{
     DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    SupportedProtocolVersion,
     client::danger::HandshakeSignatureValid,
     server::{
         ClientHello, NoServerSessionStorage, ResolvesServerCert,
@@ -61,12 +62,25 @@ pub struct ServerTls<'a> {
 /// # Errors
 /// When the provider lacks what weft needs.
 pub fn server_config(identity: &Arc<LiveIdentity>, tls: &ServerTls<'_>) -> Result<ServerConfig> {
+    server_config_of_versions(identity, tls, rustls::DEFAULT_VERSIONS)
+}
+
+/// As [`server_config`], speaking only these versions (protocol: config 3.4).
+///
+/// # Errors
+/// When the provider lacks what weft needs, or there is no version.
+pub fn server_config_of_versions(
+    identity: &Arc<LiveIdentity>,
+    tls: &ServerTls<'_>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<ServerConfig> {
     let identity = Arc::clone(identity);
     build(
         Arc::new(Presented(Box::new(move |hello| {
             choose(identity.current().servers(), hello).map(KeyedChain::tls)
         }))),
         tls,
+        versions,
     )
 }
 
@@ -78,13 +92,18 @@ pub fn server_config_for(chains: Vec<KeyedChain>, tls: &ServerTls<'_>) -> Result
     build(
         Arc::new(Presented(Box::new(move |hello| choose(&chains, hello).map(KeyedChain::tls)))),
         tls,
+        rustls::DEFAULT_VERSIONS,
     )
 }
 
-fn build(presented: Arc<Presented>, tls: &ServerTls<'_>) -> Result<ServerConfig> {
+fn build(
+    presented: Arc<Presented>,
+    tls: &ServerTls<'_>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<ServerConfig> {
     let provider = provider();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()?;
+        .with_protocol_versions(versions)?;
     let verify = |mandatory, judge| {
         Arc::new(AnyClient { signatures: Signatures(provider), mandatory, judge })
     };
