@@ -126,7 +126,9 @@ fn same(old: &Subject, new: &Subject) -> bool {
         (Subject::ConfigType(a), Subject::ConfigType(b)) => {
             (&a.name, a.target) == (&b.name, b.target)
         }
-        (Subject::Config(a), Subject::Config(b)) => (&a.name, &a.data) == (&b.name, &b.data),
+        (Subject::Config(a), Subject::Config(b)) => {
+            (&a.name, &a.config_type_id, &a.data) == (&b.name, &b.config_type_id, &b.data)
+        }
         (Subject::Identity(a), Subject::Identity(b)) => {
             let hosting = |it: &crate::entity::Identity| {
                 (it.default_hosting_precedence, it.default_hosting_cost)
