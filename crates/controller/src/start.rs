@@ -16,7 +16,7 @@ use crate::auth::sessions::Sessions;
 use crate::auth::tickets::Tickets;
 use crate::domain::registry::Registry;
 use crate::domain::seeds;
-use crate::domain::writer::Writer;
+use crate::domain::writer::{Deadlines, Writer};
 use crate::online::Online;
 use crate::random::Ids;
 use crate::{Caller, Controller, Core, Failure, Settings};
@@ -58,7 +58,11 @@ impl Controller {
         let now = settings.clock.now();
         let sessions = Sessions::load(Arc::clone(&settings.store), &settings.durations, now)?;
         let controller = Self(Arc::new(Core {
-            writer: Writer::start(Arc::clone(&settings.store), snapshot),
+            writer: Writer::start(
+                Arc::clone(&settings.store),
+                snapshot,
+                Deadlines::default(),
+            ),
             registry: Registry::new(),
             ids: Ids::new(Arc::clone(&settings.random)),
             online: Online::default(),

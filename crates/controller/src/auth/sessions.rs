@@ -606,10 +606,9 @@ fn follow(
             sessions.certificates_changed(&authenticator.identity_id);
         }
         Change::Delete(Kind::Authenticator, id) => {
-            if let Some(gone) = before.get::<Authenticator>(id) {
-                if after.get::<Identity>(&gone.identity_id).is_some() {
-                    sessions.certificates_changed(&gone.identity_id);
-                }
+            let gone = before.get::<Authenticator>(id).map(|gone| &gone.identity_id);
+            if let Some(identity) = gone.filter(|id| after.get::<Identity>(id).is_some()) {
+                sessions.certificates_changed(identity);
             }
         }
         _ => {}

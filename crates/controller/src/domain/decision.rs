@@ -23,6 +23,8 @@ pub struct Decision<'a> {
     tip: &'a Snapshot,
     caller: &'a Caller,
     now: Timestamp,
+    /// The tip after the deletes of this operation.
+    freed: Option<Snapshot>,
     changes: Vec<Change>,
     later: Vec<Change>,
 }
@@ -30,7 +32,7 @@ pub struct Decision<'a> {
 impl<'a> Decision<'a> {
     /// Nothing decided yet.
     pub fn new(tip: &'a Snapshot, caller: &'a Caller, now: Timestamp) -> Self {
-        Self { tip, caller, now, changes: Vec::new(), later: Vec::new() }
+        Self { tip, caller, now, freed: None, changes: Vec::new(), later: Vec::new() }
     }
 
     /// The tip.
@@ -72,19 +74,17 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// Deletes an entity with everything that goes with it, or says who needs it.
+    /// Deletes an entity with everything that goes with it, or says who needs it. What an earlier
+    /// delete of the operation took along is gone already.
     pub fn delete(&mut self, kind: Kind, id: &Id) -> Result<(), Failure> {
-        for change in deletion::plan(self.tip, kind, id, self.now)? {
-            let known = |own: &Change| own.kind() == change.kind() && own.id() == change.id();
-            let is_delete = matches!(change, Change::Delete(..));
-            // Two deletions may take the same entity along.
-            if is_delete
-                && self.changes.iter().any(|own| matches!(own, Change::Delete(..)) && known(own))
-            {
-                continue;
-            }
-            self.changes.push(change);
+        let current = self.freed.as_ref().unwrap_or(self.tip);
+        if self.tip.contains(kind, id) && !current.contains(kind, id) {
+            return Ok(());
         }
+        let changes = deletion::plan(current, kind, id, self.now)?;
+        // A second delete must see what the first one freed.
+        self.freed = Some(current.apply(&ChangeSet::of(changes.iter().cloned()))?);
+        self.changes.extend(changes);
         Ok(())
     }
 

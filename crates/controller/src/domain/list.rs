@@ -18,6 +18,9 @@ use crate::failure::Failure;
 /// Longer lists of candidates are filtered on the blocking pool.
 const INLINE: usize = 4096;
 
+/// Finds the entities that belong to a parent.
+pub(crate) type Members<P, C> = fn(&Context, &P, &Query) -> Result<Vec<Arc<C>>, Failure>;
+
 /// The list of all entities of a resource.
 pub(crate) async fn collection<R: Readable>(
     controller: Controller,
@@ -40,7 +43,7 @@ pub(crate) async fn nested<P: Readable, C: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-    members: fn(&Context, &P::Record, &Query) -> Result<Vec<Arc<C::Record>>, Failure>,
+    members: Members<P::Record, C::Record>,
 ) -> Result<Reply, Failure> {
     let context = controller.context(&caller);
     let Some(parent) = resource::find::<P>(context.view(), call.id(0)).cloned() else {

@@ -22,3 +22,6 @@ pub(crate) mod symbols;
 pub mod terminators;
 pub mod view;
 pub mod writer;
+
+#[cfg(test)]
+mod tests;

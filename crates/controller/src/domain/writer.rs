@@ -31,15 +31,26 @@ const QUEUE: usize = 1024;
 /// Operations and bytes in one batch.
 const BATCH_OPERATIONS: usize = 100;
 const BATCH_BYTES: usize = 1024 * 1024;
-/// How long a caller waits for his answer.
-const DEADLINE: Duration = Duration::from_secs(10);
-/// How long the store may take for one batch. A batch given up later finds the head moved, or
-/// moves it and is caught up with.
-const COMMIT_DEADLINE: Duration = Duration::from_secs(30);
 /// Waits between questions about the outcome of a batch.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 /// How often the outcome is asked for before callers are told that it is not known.
 const SETTLE_TRIES: u32 = 50;
+
+/// How long others are waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadlines {
+    /// A caller for his answer.
+    pub(crate) answer: Duration,
+    /// The writer for the store to write one batch. A batch given up later finds the head moved,
+    /// or moves it and is caught up with.
+    pub(crate) commit: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self { answer: Duration::from_secs(10), commit: Duration::from_secs(30) }
+    }
+}
 
 /// An operation that is durable and visible.
 #[derive(Debug, Clone)]
@@ -73,11 +84,12 @@ pub(crate) struct Writer {
     published: Arc<ArcSwap<Snapshot>>,
     subscribers: Subscribers,
     health: Arc<ArcSwap<Health>>,
+    deadlines: Deadlines,
 }
 
 impl Writer {
     /// Starts writing onto a snapshot that was loaded from the store.
-    pub(crate) fn start(store: Arc<dyn Store>, snapshot: Snapshot) -> Self {
+    pub(crate) fn start(store: Arc<dyn Store>, snapshot: Snapshot, deadlines: Deadlines) -> Self {
         let (queue, submissions) = mpsc::channel(QUEUE);
         let snapshot = Arc::new(snapshot);
         let writer = Self {
@@ -85,6 +97,7 @@ impl Writer {
             published: Arc::new(ArcSwap::new(Arc::clone(&snapshot))),
             subscribers: Subscribers::default(),
             health: Arc::new(ArcSwap::from_pointee(Health::Fine)),
+            deadlines,
         };
         let work = Work {
             store,
@@ -95,6 +108,7 @@ impl Writer {
             tip: snapshot,
             again: VecDeque::new(),
             open: Batch::default(),
+            deadline: deadlines.commit,
         };
         tokio::spawn(work.run());
         writer
@@ -125,7 +139,7 @@ impl Writer {
             mpsc::error::TrySendError::Full(_) => ErrorCode::ServerTooManyRequests.into(),
             mpsc::error::TrySendError::Closed(_) => unavailable("the controller is stopping"),
         })?;
-        match tokio::time::timeout(DEADLINE, answered).await {
+        match tokio::time::timeout(self.deadlines.answer, answered).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(unavailable("the controller is stopping")),
             Err(_) => Err(ErrorCode::Timeout.into()),
@@ -174,6 +188,8 @@ struct Work {
     again: VecDeque<Submission>,
     /// Operations decided since the batch in flight was closed.
     open: Batch,
+    /// For the store to answer.
+    deadline: Duration,
 }
 
 impl Work {
@@ -239,7 +255,8 @@ impl Work {
             return Ok(());
         }
         let base = self.published.load().revision();
-        let mut commit = Box::pin(commit(Arc::clone(&self.store), base, changes).fuse());
+        let mut commit =
+            Box::pin(commit(Arc::clone(&self.store), base, changes, self.deadline).fuse());
         loop {
             let room = !self.open.is_full();
             tokio::select! {
@@ -319,7 +336,7 @@ impl Work {
         let mut changes = Vec::new();
         let mut log = self.store.follow(before.revision());
         while after.revision() < head {
-            let next = tokio::time::timeout(COMMIT_DEADLINE, log.next()).await;
+            let next = tokio::time::timeout(self.deadline, log.next()).await;
             let next = next.map_err(|_| "the log of the store does not answer".to_owned())?;
             let next = next.ok_or("the log of the store has ended")?;
             let committed = next.map_err(|error| error.to_string())?;
@@ -354,9 +371,10 @@ async fn commit(
     store: Arc<dyn Store>,
     base: Revision,
     changes: Vec<Arc<ChangeSet>>,
+    deadline: Duration,
 ) -> Result<(), CommitError> {
     loop {
-        let written = tokio::time::timeout(COMMIT_DEADLINE, store.commit(base, changes.clone()));
+        let written = tokio::time::timeout(deadline, store.commit(base, changes.clone()));
         match written.await {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(CommitError::Unknown { batch, reason })) => {

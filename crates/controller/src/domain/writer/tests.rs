@@ -1,1 +1,208 @@
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde_json::json;
+use weft_model::entity::{Record, Service};
+use weft_model::{Base, Id, Timeline};
+use weft_store::{Fault, Faulty, Memory};
+
+use super::*;
+use crate::Notice;
+
+fn writer(store: &Faulty<Memory>) -> Writer {
+    let head = store.head().unwrap();
+    Writer::start(Arc::new(store.clone()), Snapshot::empty(head.timeline), Deadlines::default())
+}
+
+/// A writer that waits for nobody long.
+fn hasty(store: &Faulty<Memory>) -> Writer {
+    let head = store.head().unwrap();
+    let deadlines =
+        Deadlines { answer: Duration::from_millis(100), commit: Duration::from_millis(300) };
+    Writer::start(Arc::new(store.clone()), Snapshot::empty(head.timeline), deadlines)
+}
+
+fn service(id: &str, name: &str) -> Service {
+    let base = Base::new(Id::new(id), weft_model::Timestamp(1));
+    Service { base, name: name.into(), ..Service::default() }
+}
+
+/// Creates a service whose name must be free.
+fn create(id: &str, name: &str) -> Decide {
+    let service = service(id, name);
+    Box::new(move |tip| {
+        if tip.by_name::<Service>(service.name().unwrap()).is_some() {
+            return Err(Failure::field("name", "name must be unique", &*service.name));
+        }
+        let mut change = ChangeSet::default();
+        change.put(service.clone());
+        Ok(change)
+    })
+}
+
+fn store() -> Faulty<Memory> {
+    Faulty::new(Memory::new())
+}
+
+#[tokio::test]
+async fn who_was_answered_reads_his_write() {
+    let writer = writer(&store());
+    let done = writer.submit(create("a", "web")).await.unwrap();
+    assert_eq!(done.revision, Revision(1));
+    assert!(writer.snapshot().by_name::<Service>("web").is_some());
+}
+
+#[tokio::test]
+async fn refusals_change_nothing_and_names_stay_unique_within_a_batch() {
+    let store = store();
+    let writer = writer(&store);
+    let all = (0..50).map(|at| {
+        let writer = writer.clone();
+        async move { writer.submit(create(&format!("s{at}"), &format!("n{}", at % 10))).await }
+    });
+    let results = futures::future::join_all(all).await;
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 10);
+    let refused = results.iter().filter_map(|result| result.as_ref().err());
+    assert!(refused.clone().all(|failure| failure.field_name() == Some("name")));
+    assert_eq!(refused.count(), 40);
+    assert_eq!(store.head().unwrap().revision, Revision(10));
+    assert_eq!(writer.snapshot().revision(), Revision(10));
+}
+
+#[tokio::test]
+async fn what_changes_nothing_takes_no_revision() {
+    let writer = writer(&store());
+    writer.submit(create("a", "web")).await.unwrap();
+    let done = writer.submit(Box::new(|_| Ok(ChangeSet::default()))).await.unwrap();
+    assert_eq!(done.revision, Revision(1));
+    assert_eq!(writer.snapshot().revision(), Revision(1));
+}
+
+#[tokio::test]
+async fn a_refused_batch_is_not_seen_and_the_next_works() {
+    let store = store();
+    let writer = writer(&store);
+    store.push(Fault::Fails(CommitError::Full));
+    let failure = writer.submit(create("a", "web")).await.unwrap_err();
+    assert_eq!(failure.status(), 503);
+    assert!(matches!(writer.health(), Health::Failing(_)));
+    assert!(writer.snapshot().by_name::<Service>("web").is_none());
+    writer.submit(create("a", "web")).await.unwrap();
+    assert_eq!(writer.health(), Health::Fine);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_settled_before_anything_else() {
+    let store = store();
+    let writer = writer(&store);
+    store.push(Fault::LosesAnswer);
+    writer.submit(create("a", "one")).await.unwrap();
+    assert_eq!(store.head().unwrap().revision, Revision(1));
+    store.push(Fault::LosesCommit);
+    writer.submit(create("b", "two")).await.unwrap();
+    assert_eq!(store.head().unwrap().revision, Revision(2));
+    assert_eq!(writer.snapshot().revision(), Revision(2));
+}
+
+#[tokio::test]
+async fn a_moved_head_is_followed_and_the_same_is_decided_again() {
+    let store = store();
+    let writer = writer(&store);
+    let (_, mut follower) = writer.subscribe();
+    // Somebody else takes the name first.
+    let other = Arc::new(ChangeSet::of([weft_model::Change::Put(service("x", "web").into())]));
+    store.commit(Revision(0), vec![other]).await.unwrap();
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let decide = create("a", "web");
+    let decide: Decide = Box::new(move |tip| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        decide(tip)
+    });
+    let failure = writer.submit(decide).await.unwrap_err();
+    assert_eq!(failure.field_name(), Some("name"));
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    assert_eq!(writer.snapshot().by_name::<Service>("web").unwrap().base.id, "x");
+    let Some(Notice::Change(seen)) = follower.next().await else { panic!("a change") };
+    assert_eq!((seen.before.revision(), seen.revision), (Revision(0), Revision(1)));
+    writer.submit(create("a", "other")).await.unwrap();
+    assert_eq!(store.head().unwrap().revision, Revision(2));
+}
+
+#[tokio::test]
+async fn a_damaged_store_stops_writing_with_the_cause() {
+    let store = store();
+    let writer = writer(&store);
+    let damage = weft_store::Damage { place: "row".into(), reason: "flipped".into() };
+    store.push(Fault::Fails(CommitError::Damaged(damage)));
+    assert!(writer.submit(create("a", "web")).await.is_err());
+    let failure = writer.submit(create("b", "two")).await.unwrap_err();
+    assert!(failure.to_string().contains("flipped"), "{failure}");
+    assert!(matches!(writer.health(), Health::Stopped(_)));
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_is_given_up_and_caught_up_with() {
+    let store = store();
+    let writer = hasty(&store);
+    store.push(Fault::HangsAfter);
+    let failure = writer.submit(create("a", "one")).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::Timeout);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let mut tries = 0;
+    while writer.submit(create(&format!("b{tries}"), &format!("two{tries}"))).await.is_err() {
+        assert!(tokio::time::Instant::now() < deadline, "the store was never given up");
+        tries += 1;
+    }
+    // The batch that never answered had happened.
+    assert!(writer.snapshot().by_name::<Service>("one").is_some());
+}
+
+#[tokio::test]
+async fn a_full_queue_is_busy_and_reads_go_on() {
+    let store = store();
+    let writer = hasty(&store);
+    store.push(Fault::Hangs);
+    let count = QUEUE + BATCH_OPERATIONS + 50;
+    let all = (0..count).map(|at| {
+        let writer = writer.clone();
+        async move { writer.submit(create(&format!("s{at}"), &format!("n{at}"))).await }
+    });
+    let results = futures::future::join_all(all).await;
+    let codes = results.into_iter().map(|result| result.unwrap_err().code());
+    let busy = codes.filter(|code| *code == ErrorCode::ServerTooManyRequests).count();
+    assert!(busy > 0 && busy < count, "{busy}");
+    assert_eq!(writer.snapshot().revision(), Revision(0));
+}
+
+#[tokio::test]
+async fn a_decision_that_panics_is_one_failure() {
+    let writer = writer(&store());
+    let failure = writer.submit(Box::new(|_| panic!("a fault"))).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::Unhandled);
+    writer.submit(create("a", "web")).await.unwrap();
+}
+
+#[tokio::test]
+async fn followers_see_every_revision_in_order_or_start_over() {
+    let writer = writer(&store());
+    let (start, mut follower) = writer.subscribe();
+    let (_, mut slow) = writer.subscribe();
+    assert_eq!(start.revision(), Revision(0));
+    let mut at = Revision(0);
+    for count in 0..1100 {
+        writer.submit(create(&format!("s{count}"), &format!("n{count}"))).await.unwrap();
+        while at < writer.snapshot().revision() {
+            let Some(Notice::Change(batch)) = follower.next().await else { panic!("a change") };
+            assert_eq!(batch.before.revision(), at);
+            assert_eq!(batch.revision.0 - at.0, batch.changes.len() as u64);
+            at = batch.revision;
+        }
+    }
+    let Some(Notice::Resync(snapshot)) = slow.next().await else { panic!("start over") };
+    assert_eq!(snapshot.revision(), Revision(1100));
+    writer.submit(create("last", "last")).await.unwrap();
+    let Some(Notice::Change(batch)) = slow.next().await else { panic!("a change") };
+    assert_eq!(batch.revision, Revision(1101));
+    assert_eq!(json!(batch.changes.len()), json!(1));
+    let _: &Timeline = snapshot.timeline();
+}

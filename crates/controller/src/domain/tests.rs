@@ -1,0 +1,410 @@
+use serde_json::{Value, json};
+use weft_contract::{Api, ErrorCode};
+use weft_model::{Id, Kind};
+
+use crate::testing::{Bed, to};
+use crate::{Caller, Failure};
+
+const NONE: Value = Value::Null;
+
+async fn refusal(bed: &Bed, caller: &Caller, operation: &str, id: &str, body: Value) -> Failure {
+    let path: &[&str] = if id.is_empty() { &[] } else { &[id] };
+    match bed.manage(caller, operation, path, body).await {
+        Ok(data) => panic!("{operation} was done: {data}"),
+        Err(failure) => failure,
+    }
+}
+
+#[tokio::test]
+async fn a_new_network_has_its_seeds() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let types = bed.list(&admin, "listConfigTypes", "true limit none").await;
+    assert_eq!(types.len(), 8);
+    let host = types.iter().find(|it| it["id"] == "NH5p4FpGR").unwrap();
+    assert_eq!((&host["name"], &host["target"]), (&json!("host.v1"), &json!("service")));
+    let policies = bed.list(&admin, "listAuthPolicies", "").await;
+    assert_eq!(policies[0]["primary"]["updb"]["minPasswordLength"], 5);
+    let kinds = bed.list(&admin, "listIdentityTypes", "").await;
+    assert_eq!(kinds.len(), 5);
+    let me = bed.list(&admin, "listIdentities", "isDefaultAdmin = true").await;
+    assert_eq!(me[0]["authenticators"]["updb"]["username"], "admin");
+    assert_eq!(me[0]["permissions"], NONE);
+    let id = me[0]["id"].as_str().unwrap();
+    let failure = refusal(&bed, &admin, "deleteIdentity", id, NONE).await;
+    assert_eq!(failure.code(), ErrorCode::EntityCanNotBeDeleted);
+    assert!(bed.controller.init_admin("Another", "another", "geheim").await.is_err());
+}
+
+#[tokio::test]
+async fn names_are_there_and_unique_on_create_and_update() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = |name: &str| json!({"name": name, "encryptionRequired": false});
+    let web = bed.create(&admin, "createService", body("web")).await;
+    bed.create(&admin, "createService", body("db")).await;
+    for (operation, id) in [("createService", ""), ("updateService", &web), ("patchService", &web)]
+    {
+        let failure = refusal(&bed, &admin, operation, id, body("db")).await;
+        assert_eq!(
+            (failure.code(), failure.field_name()),
+            (ErrorCode::CouldNotValidate, Some("name"))
+        );
+        assert_eq!(failure.cause().unwrap().reason.as_deref(), Some("name must be unique"));
+        let failure = refusal(&bed, &admin, operation, id, body(" ")).await;
+        assert_eq!(failure.cause().unwrap().reason.as_deref(), Some("name is required"));
+    }
+    let failure = refusal(&bed, &admin, "createService", "", json!({"name": "x"})).await;
+    assert_eq!(failure.field_name(), Some("encryptionRequired"));
+    let failure = refusal(&bed, &admin, "updateService", "nope", body("x")).await;
+    assert_eq!(failure.code(), ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn put_clears_and_patch_keeps() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "web", "encryptionRequired": true, "roleAttributes": ["b", "a", "b"],
+        "tags": {"site": "berlin"}, "maxIdleTimeMillis": 5});
+    let id = bed.create(&admin, "createService", body).await;
+    let read = || async { bed.manage(&admin, "detailService", &[&id], NONE).await.unwrap() };
+    assert_eq!(read().await["roleAttributes"], json!(["a", "b"]));
+    let patch = json!({"maxIdleTimeMillis": 7, "tags": null, "encryptionRequired": false});
+    bed.manage(&admin, "patchService", &[&id], patch).await.unwrap();
+    let now = read().await;
+    assert_eq!(now["maxIdleTimeMillis"], 7);
+    assert_eq!(now["tags"], json!({"site": "berlin"}));
+    assert_eq!(now["encryptionRequired"], true, "ignored by PATCH");
+    let revision = bed.controller.snapshot().revision();
+    bed.manage(&admin, "patchService", &[&id], json!({})).await.unwrap();
+    assert_eq!(bed.controller.snapshot().revision(), revision);
+    bed.manage(&admin, "updateService", &[&id], json!({"name": "web"})).await.unwrap();
+    let now = read().await;
+    assert_eq!((&now["tags"], &now["roleAttributes"]), (&json!({}), &json!([])));
+    assert_eq!((&now["maxIdleTimeMillis"], &now["encryptionRequired"]), (&json!(0), &json!(false)));
+    assert_eq!(now["permissions"], json!(["Invalid"]));
+}
+
+#[tokio::test]
+async fn configs_obey_the_schema_of_their_type() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let config = |data: Value| json!({"name": "c", "configTypeId": "NH5p4FpGR", "data": data});
+    let failure = refusal(&bed, &admin, "createConfig", "", config(json!({"port": "x"}))).await;
+    assert_eq!(failure.code(), ErrorCode::CouldNotValidate);
+    let good = json!({"protocol": "tcp", "address": "localhost", "port": 80.0});
+    let id = bed.create(&admin, "createConfig", config(good)).await;
+    let read = bed.manage(&admin, "detailConfig", &[&id], NONE).await.unwrap();
+    assert_eq!(read["data"]["port"], json!(80));
+    assert_eq!(read["configType"]["name"], "host.v1");
+    let unknown = json!({"name": "d", "configTypeId": "nope", "data": {}});
+    let failure = refusal(&bed, &admin, "createConfig", "", unknown).await;
+    assert_eq!((failure.status(), failure.field_name()), (400, Some("type")));
+    let failure = refusal(&bed, &admin, "deleteConfigType", "NH5p4FpGR", NONE).await;
+    assert_eq!(failure.code(), ErrorCode::CanNotDeleteReferencedEntity);
+    let body = json!({"name": "web", "encryptionRequired": false, "configs": [id]});
+    let service = bed.create(&admin, "createService", body).await;
+    let second = bed.create(
+        &admin,
+        "createConfig",
+        json!({"name": "c2",
+        "configTypeId": "NH5p4FpGR", "data": {"protocol": "tcp", "address": "x", "port": 1}}),
+    );
+    let second = second.await;
+    let both = json!({"configs": [id, second]});
+    let failure = refusal(&bed, &admin, "patchService", &service, both).await;
+    assert_eq!(failure.field_name(), Some("configs"));
+    bed.manage(&admin, "deleteConfig", &[&id], NONE).await.unwrap();
+    let read = bed.manage(&admin, "detailService", &[&service], NONE).await.unwrap();
+    assert_eq!(read["configs"], json!([]));
+}
+
+#[tokio::test]
+async fn policies_show_names_and_lose_what_is_deleted() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "web", "encryptionRequired": false, "roleAttributes": ["public"]});
+    let service = bed.create(&admin, "createService", body).await;
+    let body = |roles: Value| {
+        json!({"name": "p", "type": "Dial", "semantic": "AllOf",
+        "serviceRoles": roles, "identityRoles": ["#all"]})
+    };
+    for (roles, field) in [
+        (json!(["web"]), "serviceRoles"),
+        (json!(["@nope"]), "serviceRoles"),
+        (json!(["#all", "#x"]), "serviceRoles"),
+    ] {
+        let failure = refusal(&bed, &admin, "createServicePolicy", "", body(roles)).await;
+        assert_eq!((failure.status(), failure.field_name()), (400, Some(field)));
+    }
+    let mut invalid = body(json!([]));
+    invalid["type"] = json!("Invalid");
+    let failure = refusal(&bed, &admin, "createServicePolicy", "", invalid).await;
+    assert_eq!(failure.field_name(), Some("type"));
+    let roles = json!([format!("@{service}"), "#public"]);
+    let id = bed.create(&admin, "createServicePolicy", body(roles)).await;
+    let read = || async { bed.manage(&admin, "detailServicePolicy", &[&id], NONE).await.unwrap() };
+    let shown = read().await["serviceRolesDisplay"].clone();
+    assert_eq!(shown[1], json!({"name": "@web", "role": format!("@{service}")}));
+    let services = bed.manage(&admin, "listServicePolicyServices", &[&id], NONE).await.unwrap();
+    assert_eq!(services[0]["name"], "web");
+    bed.manage(&admin, "patchServicePolicy", &[&id], json!({"type": "Bind"})).await.unwrap();
+    assert_eq!(read().await["type"], "Bind");
+    bed.manage(&admin, "deleteService", &[&service], NONE).await.unwrap();
+    assert_eq!(read().await["serviceRoles"], json!(["#public"]));
+}
+
+#[tokio::test]
+async fn a_router_with_a_tunneler_has_an_identity_and_a_policy() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let id = bed.router(&admin, "er1", json!({"isTunnelerEnabled": true})).await;
+    let identity = bed.manage(&admin, "detailIdentity", &[id.as_str()], NONE).await.unwrap();
+    assert_eq!((&identity["name"], &identity["typeId"]), (&json!("er1"), &json!("Router")));
+    let policy = bed.manage(&admin, "detailEdgeRouterPolicy", &[id.as_str()], NONE).await.unwrap();
+    assert_eq!(policy["name"], format!("edge-router-{id}-system"));
+    assert_eq!((&policy["isSystem"], &policy["semantic"]), (&json!(true), &json!("AnyOf")));
+    for (operation, code) in [
+        ("deleteEdgeRouterPolicy", ErrorCode::EntityCanNotBeDeleted),
+        ("patchEdgeRouterPolicy", ErrorCode::EntityCanNotBeUpdated),
+        ("deleteIdentity", ErrorCode::EntityCanNotBeDeleted),
+    ] {
+        let body = if operation.starts_with("patch") { json!({"name": "x"}) } else { NONE };
+        assert_eq!(refusal(&bed, &admin, operation, id.as_str(), body).await.code(), code);
+    }
+    let body = json!({"name": "er2"});
+    bed.manage(&admin, "patchEdgeRouter", &[id.as_str()], body).await.unwrap();
+    let identity = bed.manage(&admin, "detailIdentity", &[id.as_str()], NONE).await.unwrap();
+    assert_eq!(identity["name"], "er2");
+    let body = json!({"isTunnelerEnabled": false});
+    bed.manage(&admin, "patchEdgeRouter", &[id.as_str()], body).await.unwrap();
+    let snapshot = bed.controller.snapshot();
+    assert!(!snapshot.contains(Kind::Identity, &id));
+    assert!(!snapshot.contains(Kind::EdgeRouterPolicy, &id));
+    let body = json!({"isTunnelerEnabled": true});
+    bed.manage(&admin, "patchEdgeRouter", &[id.as_str()], body).await.unwrap();
+    // A policy that names both the router and its identity loses both.
+    let named = json!([format!("@{id}")]);
+    let body = json!({"name": "both", "semantic": "AnyOf", "identityRoles": named,
+        "edgeRouterRoles": named});
+    let policy = bed.create(&admin, "createEdgeRouterPolicy", body).await;
+    bed.manage(&admin, "deleteEdgeRouter", &[id.as_str()], NONE).await.unwrap();
+    assert!(!bed.controller.snapshot().contains(Kind::Identity, &id));
+    let left = bed.manage(&admin, "detailEdgeRouterPolicy", &[&policy], NONE).await.unwrap();
+    assert_eq!((&left["identityRoles"], &left["edgeRouterRoles"]), (&json!([]), &json!([])));
+}
+
+#[tokio::test]
+async fn deleting_an_identity_takes_what_is_its_own() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (id, _) = bed.enroll(&admin, "laptop").await;
+    let enrollment = json!({"identityId": id, "method": "updb", "username": "laptop",
+        "expiresAt": "2026-02-01T00:00:00Z"});
+    bed.create(&admin, "createEnrollment", enrollment.clone()).await;
+    let failure = refusal(&bed, &admin, "createEnrollment", "", enrollment).await;
+    assert_eq!((failure.code(), failure.status()), (ErrorCode::EnrollmentExists, 409));
+    bed.manage(&admin, "deleteIdentity", &[&id], NONE).await.unwrap();
+    let snapshot = bed.controller.snapshot();
+    assert!(snapshot.table(Kind::Enrollment).is_empty());
+    assert_eq!(snapshot.table(Kind::Authenticator).len(), 1, "the admin's");
+}
+
+#[tokio::test]
+async fn identities_keep_their_rules() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = |more: Value| {
+        let mut body = json!({"name": "x", "type": "User", "isAdmin": false});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    for (more, field) in [
+        (json!({"roleAttributes": ["#a"]}), "roleAttributes"),
+        (json!({"permissions": ["identity.fly"]}), "permissions"),
+        (json!({"authPolicyId": "nope"}), "authPolicyId"),
+        (json!({"serviceHostingCosts": {"nope": 1}}), "serviceHostingCosts"),
+        (json!({"defaultHostingCost": 70_000}), "defaultHostingCost"),
+    ] {
+        let failure = refusal(&bed, &admin, "createIdentity", "", body(more)).await;
+        assert_eq!((failure.status(), failure.field_name()), (400, Some(field)));
+    }
+    let id = bed.create(&admin, "createIdentity", body(json!({"externalId": " "}))).await;
+    let read = bed.manage(&admin, "detailIdentity", &[&id], NONE).await.unwrap();
+    assert_eq!((&read["typeId"], &read["externalId"]), (&json!("User"), &NONE));
+    assert_eq!(read["authPolicy"]["name"], "Default");
+    assert_eq!(read["_links"]["auth-policies"]["href"], "./auth-policies/default");
+    let advice = json!({"name": "web", "encryptionRequired": false});
+    let service = bed.create(&admin, "createService", advice).await;
+    let advice =
+        bed.manage(&admin, "getIdentityPolicyAdvice", &[&id, &service], NONE).await.unwrap();
+    assert_eq!(advice["isDialAllowed"], false);
+}
+
+#[tokio::test]
+async fn permissions_do_not_lead_to_more() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "helpdesk", "type": "User", "isAdmin": false,
+        "permissions": ["identity", "enrollment"]});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    let body = json!({"identityId": id, "method": "updb", "username": "helpdesk",
+        "password": "hilfe-hilfe"});
+    bed.create(&admin, "createAuthenticator", body).await;
+    let helpdesk = bed.login("helpdesk", "hilfe-hilfe").await.unwrap();
+    let boss =
+        json!({"name": "boss", "type": "User", "isAdmin": true, "enrollment": {"ott": true}});
+    let refused = refusal(&bed, &helpdesk, "createIdentity", "", boss.clone()).await;
+    assert_eq!(refused.code(), ErrorCode::Unauthorized);
+    let boss = bed.create(&admin, "createIdentity", boss).await;
+    let enrollment = bed.list(&admin, "listEnrollments", "").await[0]["id"].clone();
+    let enrollment = enrollment.as_str().unwrap();
+    assert!(bed.list(&helpdesk, "listEnrollments", "").await.is_empty());
+    for (operation, id, body) in [
+        ("detailEnrollment", enrollment, NONE),
+        ("deleteEnrollment", enrollment, NONE),
+        ("refreshEnrollment", enrollment, json!({"expiresAt": "2026-02-01T00:00:00Z"})),
+        ("patchIdentity", &boss, json!({"name": "x"})),
+        ("patchIdentity", &id, json!({"permissions": ["admin_readonly"]})),
+        ("patchIdentity", &id, json!({"isAdmin": true})),
+        ("deleteIdentity", &boss, NONE),
+        ("disableIdentity", &boss, json!({"durationMinutes": 0})),
+        ("listServices", "", NONE),
+    ] {
+        let refused = refusal(&bed, &helpdesk, operation, id, body).await;
+        assert_eq!(refused.code(), ErrorCode::Unauthorized, "{operation}");
+    }
+    let nested = bed.manage(&helpdesk, "getIdentityEnrollments", &[&boss], NONE).await.unwrap();
+    assert_eq!(nested, json!([]));
+    let seen = bed.manage(&helpdesk, "detailIdentity", &[&boss], NONE).await.unwrap();
+    assert_eq!(seen["enrollment"], json!({}));
+    let body = json!({"name": "x", "type": "User", "isAdmin": false});
+    bed.create(&helpdesk, "createIdentity", body).await;
+}
+
+#[tokio::test]
+async fn lists_filter_sort_page_and_narrow_by_role() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    for (name, attributes) in [("b", json!(["x"])), ("a", json!(["x", "y"])), ("c", json!(["y"]))] {
+        let body = json!({"name": name, "encryptionRequired": false, "roleAttributes": attributes});
+        bed.create(&admin, "createService", body).await;
+    }
+    let names = |found: &[Value]| {
+        found.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let sorted = bed.list(&admin, "listServices", "true sort by name desc limit 2").await;
+    assert_eq!(names(&sorted), ["c", "b"]);
+    let call = to(Api::Management, "listServices", &[])
+        .with_query("filter", "anyOf(roleAttributes) = \"x\"")
+        .with_query("sort", "name")
+        .with_query("limit", "1");
+    let reply = bed.controller.call(admin.clone(), call).await.unwrap();
+    assert_eq!(names(reply.data().as_array().unwrap()), ["a"]);
+    let meta = reply.meta().unwrap();
+    let pagination = meta.pagination.unwrap();
+    assert_eq!((pagination.limit, pagination.offset, pagination.total_count), (1, 0, 2));
+    assert!(meta.filterable_fields.as_ref().unwrap().contains(&"name".to_owned()));
+    let by_role = |semantic: &str| {
+        let call = to(Api::Management, "listServices", &[])
+            .with_query("roleFilter", "#x")
+            .with_query("roleFilter", "#y")
+            .with_query("roleSemantic", semantic);
+        bed.controller.call(admin.clone(), call)
+    };
+    assert_eq!(by_role("allof").await.unwrap().data().as_array().unwrap().len(), 1);
+    assert_eq!(by_role("AnyOf").await.unwrap().data().as_array().unwrap().len(), 3);
+    assert_eq!(by_role("Some").await.unwrap_err().field_name(), Some("semantic"));
+    for (name, value, code) in [
+        ("filter", "nope = 1", ErrorCode::InvalidFilter),
+        ("sort", "nope", ErrorCode::InvalidSortIdentifier),
+        ("limit", "x", ErrorCode::InvalidPagination),
+    ] {
+        let call = to(Api::Management, "listServices", &[]).with_query(name, value);
+        let failure = bed.controller.call(admin.clone(), call).await.unwrap_err();
+        assert_eq!((failure.code(), failure.status()), (code, 400), "{name}");
+    }
+    let attributes = bed.list(&admin, "listServiceRoleAttributes", "id contains \"x\"").await;
+    assert_eq!(attributes, [json!("x")]);
+}
+
+#[tokio::test]
+async fn overrides_reach_the_client_and_hold_their_config() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (id, chain) = bed.enroll(&admin, "laptop").await;
+    let config = |name: &str, port: u16| {
+        json!({"name": name, "configTypeId": "NH5p4FpGR",
+        "data": {"protocol": "tcp", "address": "localhost", "port": port}})
+    };
+    let own = bed.create(&admin, "createConfig", config("own", 1)).await;
+    let other = bed.create(&admin, "createConfig", config("other", 2)).await;
+    let body = json!({"name": "web", "encryptionRequired": false, "configs": [own]});
+    let service = bed.create(&admin, "createService", body).await;
+    let body = json!({"name": "p", "type": "Dial", "semantic": "AnyOf",
+        "serviceRoles": ["#all"], "identityRoles": ["#all"]});
+    bed.create(&admin, "createServicePolicy", body).await;
+    let pairs = json!([{"serviceId": service, "configId": other}]);
+    let associate = "associateIdentitysServiceConfigs";
+    bed.manage(&admin, associate, &[&id], pairs.clone()).await.unwrap();
+    let failure = refusal(&bed, &admin, "deleteConfig", &other, NONE).await;
+    assert_eq!(failure.code(), ErrorCode::CanNotDeleteReferencedEntity);
+    let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    let client = bed.with_token(token.as_str().unwrap());
+    let call = to(Api::Client, "listServices", &[]).with_query("configTypes", "all");
+    let seen = bed.controller.call(client.clone(), call).await.unwrap().data();
+    assert_eq!(seen[0]["config"]["host.v1"]["port"], 2);
+    let remove = "disassociateIdentitysServiceConfigs";
+    bed.manage(&admin, remove, &[&id], pairs).await.unwrap();
+    let call = to(Api::Client, "listServices", &[]).with_query("configTypes", "host.v1");
+    let seen = bed.controller.call(client, call).await.unwrap().data();
+    assert_eq!(seen[0]["config"]["host.v1"]["port"], 1);
+}
+
+#[tokio::test]
+async fn too_many_wrong_passwords_disable_when_the_policy_says_so() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    bed.controller
+        .decide(&Caller::system(), |decision| {
+            let policy = decision.tip().get::<weft_model::entity::AuthPolicy>(&Id::new("default"));
+            let mut policy = (**policy.unwrap()).clone();
+            policy.updb.max_attempts = 2;
+            decision.put(policy);
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let body = json!({"name": "u", "type": "User", "isAdmin": false});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    let body = json!({"identityId": id, "method": "updb", "username": "user",
+        "password": "richtig"});
+    bed.create(&admin, "createAuthenticator", body.clone()).await;
+    let failure = refusal(&bed, &admin, "createAuthenticator", "", body).await;
+    assert_eq!(failure.code(), ErrorCode::MaxAuthenticatorMethodsReached);
+    assert_eq!(failure.status(), 400);
+    assert!(bed.login("user", "richtig").await.is_ok());
+    for _ in 0..2 {
+        assert!(bed.login("user", "falsch").await.is_err());
+    }
+    assert!(bed.login("user", "richtig").await.is_err(), "disabled now");
+    let read = bed.manage(&admin, "detailIdentity", &[&id], NONE).await.unwrap();
+    assert_eq!(read["disabled"], true);
+    bed.manage(&admin, "enableIdentity", &[&id], NONE).await.unwrap();
+    assert!(bed.login("user", "richtig").await.is_ok());
+}
+
+#[tokio::test]
+async fn what_the_server_says_of_itself() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let version = bed.manage(&admin, "listVersion", &[], NONE).await.unwrap();
+    assert_eq!(version["capabilities"], json!([]));
+    assert_eq!(version["apiVersions"]["edge"], version["apiVersions"]["edge-client"]);
+    let summary = bed.manage(&admin, "listSummary", &[], NONE).await.unwrap();
+    assert_eq!((&summary["configTypes"], &summary["apiSessions"]), (&json!(8), &json!(1)));
+    let call = to(Api::Client, "listWellKnownCas", &[]);
+    let reply = bed.controller.call(admin, call).await.unwrap();
+    let crate::Content::Raw { body, .. } = reply.content else { panic!("no envelope here") };
+    assert_eq!(weft_identity::read_ca_store(&body).unwrap().len(), 2);
+}

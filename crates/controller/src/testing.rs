@@ -1,0 +1,209 @@
+//! A controller for tests: memory store, a clock that is moved, a seeded source of randomness.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use weft_contract::Api;
+use weft_identity::{
+    Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, KeyedChain, Leaf,
+    PrivateKey, Purpose, San, Subject, TrustBundle,
+};
+use weft_model::{Id, Timestamp};
+use weft_store::{Faulty, Memory, Store};
+
+use crate::auth::resolve::Credentials;
+use crate::clock::{Clock, ManualClock, system_time};
+use crate::random::SeededRandom;
+use crate::{Addresses, Call, Caller, Controller, Failure, Keys, Origin, Reply, Settings};
+
+/// 2026-01-02T03:04:05Z.
+pub(crate) const NOW: Timestamp = Timestamp(1_767_323_045_000);
+pub(crate) const USERNAME: &str = "admin";
+pub(crate) const PASSWORD: &str = "geheimnis";
+
+/// A controller under test.
+pub(crate) struct Bed {
+    pub(crate) controller: Controller,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) store: Faulty<Memory>,
+}
+
+fn keys() -> Keys {
+    let now = system_time(NOW);
+    let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
+    let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let subject = Subject::common_name("ctrl1");
+    let sans = vec![San::Dns("ctrl.example".into())];
+    let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+    let leaf = root.issue(&leaf).unwrap();
+    let chain = KeyedChain::new(vec![leaf], key).unwrap();
+    let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
+    Keys {
+        session: chain.clone(),
+        enrollment: chain,
+        authority: signer,
+        bundle,
+        trust_domain: "weft.test".into(),
+    }
+}
+
+impl Bed {
+    /// A new network with its default admin.
+    pub(crate) async fn new() -> Self {
+        let store = Faulty::new(Memory::new());
+        let bed = Self::on(store, keys()).await;
+        bed.controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
+        bed
+    }
+
+    async fn on(store: Faulty<Memory>, keys: Keys) -> Self {
+        let clock = Arc::new(ManualClock::at(NOW));
+        let addresses = Addresses {
+            api: "ctrl.example:1280".into(),
+            ctrl: vec!["tls:ctrl.example:6262".into()],
+            apis: BTreeMap::from([
+                (Api::Client, vec!["https://ctrl.example:1280/edge/client/v1".into()]),
+                (Api::Management, vec!["https://ctrl.example:1280/edge/management/v1".into()]),
+            ]),
+        };
+        let shared: Arc<dyn Store> = Arc::new(store.clone());
+        let settings = Settings {
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            random: Arc::new(SeededRandom::new(42)),
+            ..Settings::new("ctrl1", shared, keys, addresses)
+        };
+        let controller = Controller::start(settings).await.unwrap();
+        Self { controller, clock, store }
+    }
+
+    /// The same store and keys after a restart.
+    pub(crate) async fn restarted(&self) -> Self {
+        let keys = self.controller.settings().keys.clone();
+        let bed = Self::on(self.store.clone(), keys).await;
+        bed.clock.advance(self.clock.now().since(bed.clock.now()));
+        bed
+    }
+
+    /// The administrator.
+    pub(crate) async fn admin(&self) -> Caller {
+        self.login(USERNAME, PASSWORD).await.unwrap()
+    }
+
+    /// Somebody who logs in with a password.
+    pub(crate) async fn login(&self, username: &str, password: &str) -> Result<Caller, Failure> {
+        let call = to(Api::Management, "authenticate", &[])
+            .with_query("method", "password")
+            .with_json(&json!({"username": username, "password": password}));
+        let reply = self.controller.call(Caller::nobody(Origin::default()), call).await?;
+        Ok(self.with_token(reply.data()["token"].as_str().unwrap()))
+    }
+
+    /// Somebody who shows a session token.
+    pub(crate) fn with_token(&self, token: &str) -> Caller {
+        let session = Some(token.to_owned());
+        self.controller.resolve(Credentials { session, ..Credentials::default() })
+    }
+
+    /// Somebody who logs in with a certificate.
+    pub(crate) async fn login_with(&self, chain: &[Certificate]) -> Result<Reply, Failure> {
+        let origin = Origin { certificates: chain.to_vec(), ..Origin::default() };
+        let call = to(Api::Client, "authenticate", &[]).with_query("method", "cert");
+        self.controller.call(Caller::nobody(origin), call).await
+    }
+
+    /// A management operation.
+    pub(crate) async fn manage(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        path: &[&str],
+        body: Value,
+    ) -> Result<Value, Failure> {
+        let mut call = to(Api::Management, operation, path);
+        if !body.is_null() {
+            call = call.with_json(&body);
+        }
+        Ok(self.controller.call(caller.clone(), call).await?.data())
+    }
+
+    /// Creates something and answers its id.
+    pub(crate) async fn create(&self, caller: &Caller, operation: &str, body: Value) -> String {
+        let data = self.manage(caller, operation, &[], body).await;
+        let data = data.unwrap_or_else(|failure| panic!("{operation}: {failure}"));
+        data["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A client operation.
+    pub(crate) async fn client(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        path: &[&str],
+        body: Value,
+    ) -> Result<Value, Failure> {
+        let mut call = to(Api::Client, operation, path);
+        if !body.is_null() {
+            call = call.with_json(&body);
+        }
+        Ok(self.controller.call(caller.clone(), call).await?.data())
+    }
+
+    /// A management list with a filter.
+    pub(crate) async fn list(&self, caller: &Caller, operation: &str, filter: &str) -> Vec<Value> {
+        let call = to(Api::Management, operation, &[]).with_query("filter", filter);
+        let reply = self.controller.call(caller.clone(), call).await;
+        let reply = reply.unwrap_or_else(|failure| panic!("{operation}: {failure}"));
+        reply.data().as_array().unwrap().clone()
+    }
+
+    /// Makes an identity with an ott enrollment and enrolls it. Answers its id and chain.
+    pub(crate) async fn enroll(&self, admin: &Caller, name: &str) -> (String, Vec<Certificate>) {
+        let body = json!({"name": name, "type": "Default", "isAdmin": false,
+            "enrollment": {"ott": true}});
+        let id = self.create(admin, "createIdentity", body).await;
+        let identity = self.manage(admin, "detailIdentity", &[&id], Value::Null).await.unwrap();
+        let token = identity["enrollment"]["ott"]["token"].as_str().unwrap().to_owned();
+        let chain = self.use_ott(&token, &id).await.unwrap();
+        (id, chain)
+    }
+
+    /// Uses an ott ticket.
+    pub(crate) async fn use_ott(&self, token: &str, id: &str) -> Result<Vec<Certificate>, Failure> {
+        let csr = csr(id);
+        let mut call =
+            to(Api::Client, "enroll", &[]).with_query("method", "ott").with_query("token", token);
+        call.media = Some("text/plain".into());
+        call.body = csr.into();
+        let reply = self.controller.call(Caller::nobody(Origin::default()), call).await?;
+        let pem = reply.data()["cert"].as_str().unwrap().to_owned();
+        Ok(Certificate::from_pem(pem.as_bytes()).unwrap())
+    }
+
+    /// Makes an edge router and enrolls it. Answers its id.
+    pub(crate) async fn router(&self, admin: &Caller, name: &str, body: Value) -> Id {
+        let mut body = body;
+        body["name"] = json!(name);
+        let id = self.create(admin, "createEdgeRouter", body).await;
+        let router = self.manage(admin, "detailEdgeRouter", &[&id], Value::Null).await.unwrap();
+        let token = router["enrollmentToken"].as_str().unwrap().to_owned();
+        let call = to(Api::Client, "enroll", &[])
+            .with_query("method", "erott")
+            .with_query("token", &token)
+            .with_json(&json!({"certCsr": csr(&id), "serverCertCsr": csr(&id)}));
+        self.controller.call(Caller::nobody(Origin::default()), call).await.unwrap();
+        Id::new(&id)
+    }
+}
+
+/// A certificate signing request for a common name.
+pub(crate) fn csr(name: &str) -> String {
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    CertificateRequest::make_pem(&key, &Subject::common_name(name), &[]).unwrap()
+}
+
+/// A call of an operation that exists.
+pub(crate) fn to(api: Api, operation: &str, path: &[&str]) -> Call {
+    Call::to(api, operation, path).unwrap_or_else(|| panic!("no operation {operation}"))
+}
