@@ -12,6 +12,7 @@
 
 pub mod auth;
 pub mod clock;
+pub mod control;
 pub mod domain;
 pub mod events;
 pub mod failure;

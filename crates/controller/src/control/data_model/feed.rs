@@ -1,0 +1,157 @@
+//! What one router is sent of the data model, as it subscribed (protocol: edge-control-plane 6).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weft_channel::{ChannelHandle, SendError};
+use weft_wire::edge_ctrl::data_model::{
+    CurrentIndex, DataState, SubscribeToDataModelRequest, for_subscription,
+};
+use weft_wire::{Message, ProtoBody};
+
+use super::Model;
+use super::log::Replay;
+
+/// Shortest and longest subscription.
+const DURATION: std::ops::RangeInclusive<u32> = 10..=360;
+/// How often a router hears how far the model is.
+const TELL_INDEX: Duration = Duration::from_secs(30);
+/// Pause after a message found no room.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Where a router is.
+#[derive(Debug)]
+struct Position {
+    subscription: String,
+    /// The router has everything up to this index; 0 is nothing.
+    index: u64,
+    timeline: String,
+    until: Instant,
+}
+
+/// Feeds one router until its channel closes.
+pub(crate) async fn run(
+    model: Arc<Model>,
+    channel: ChannelHandle,
+    mut requests: mpsc::Receiver<SubscribeToDataModelRequest>,
+    in_step: impl Fn(bool),
+) {
+    let mut changes = model.changes();
+    let mut ticks = tokio::time::interval(TELL_INDEX);
+    let mut position: Option<Position> = None;
+    let mut told = 0;
+    loop {
+        tokio::select! {
+            request = requests.recv() => match request {
+                Some(request) => subscribe(&mut position, request),
+                None => return,
+            },
+            changed = changes.changed() => if changed.is_err() { return },
+            _ = ticks.tick() => {
+                let index = model.index();
+                if index > told && channel.try_send(CurrentIndex(index).to_message()).is_ok() {
+                    told = index;
+                }
+            }
+        }
+        let Some(position) = position.as_mut() else { continue };
+        loop {
+            match push(&model, &channel, position, &in_step).await {
+                Ok(()) => break,
+                Err(SendError::Closed(_)) => return,
+                Err(problem) => {
+                    tracing::warn!(router = %channel, %problem, "data model not sent, trying again");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+}
+
+/// A renewal of the running subscription keeps what we know of the router; anything else begins
+/// with what the router says.
+fn subscribe(position: &mut Option<Position>, request: SubscribeToDataModelRequest) {
+    let seconds =
+        request.subscription_duration_seconds.clamp(*DURATION.start(), *DURATION.end());
+    let until = Instant::now() + Duration::from_secs(seconds.into());
+    match position {
+        Some(known) if request.renew && known.subscription == request.subscription_id => {
+            known.until = until;
+        }
+        _ => {
+            *position = Some(Position {
+                subscription: request.subscription_id,
+                index: request.current_index,
+                timeline: request.timeline_id,
+                until,
+            });
+        }
+    }
+}
+
+/// Sends what is missing, unless the subscription has run out.
+async fn push(
+    model: &Model,
+    channel: &ChannelHandle,
+    position: &mut Position,
+    in_step: &impl Fn(bool),
+) -> Result<(), SendError> {
+    if Instant::now() > position.until {
+        return Ok(());
+    }
+    let same = position.index > 0 && position.timeline == model.timeline();
+    let replay = if same { model.replay(position.index) } else { Replay::Full };
+    match replay {
+        Replay::Nothing => {}
+        Replay::Entries(entries) => {
+            for entry in entries {
+                let message = entry.message_after(position.index);
+                channel.send(for_subscription(message, &position.subscription)).await?;
+                position.index = entry.index();
+            }
+        }
+        Replay::Full => {
+            in_step(false);
+            let (index, body) = model.full().await;
+            let message = Message::new(DataState::CONTENT_TYPE, body);
+            channel.send(for_subscription(message, &position.subscription)).await?;
+            position.index = index;
+            position.timeline.clear();
+            position.timeline.push_str(model.timeline());
+        }
+    }
+    in_step(true);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: &str, index: u64, renew: bool) -> SubscribeToDataModelRequest {
+        SubscribeToDataModelRequest {
+            current_index: index,
+            subscription_duration_seconds: 300,
+            renew,
+            timeline_id: "t".into(),
+            subscription_id: id.into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_renewal_keeps_our_own_position() {
+        let mut position = None;
+        subscribe(&mut position, request("s1", 7, true));
+        assert_eq!(position.as_ref().unwrap().index, 7, "nothing was known");
+        position.as_mut().unwrap().index = 9;
+        subscribe(&mut position, request("s1", 7, true));
+        assert_eq!(position.as_ref().unwrap().index, 9);
+        subscribe(&mut position, request("s2", 7, true));
+        assert_eq!(position.as_ref().unwrap().index, 7);
+        position.as_mut().unwrap().index = 9;
+        subscribe(&mut position, request("s2", 0, false));
+        assert_eq!(position.as_ref().unwrap().index, 0);
+    }
+}

@@ -1,0 +1,208 @@
+//! The router data model at the controller: what routers must know, told once in full and then
+//! change by change (protocol: edge-control-plane 4 to 7).
+//!
+//! ```text
+//! published batch -> events -> one change set, encoded once -> log -> feed of each router -> channel
+//! ```
+//!
+//! The index is the revision of the last change set with an effect on routers; a batch of the
+//! writer is one change set. A full state is encoded once per index and shared by all routers.
+
+pub(crate) mod events;
+pub(crate) mod feed;
+pub(crate) mod log;
+pub(crate) mod project;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use weft_model::{Revision, Snapshot};
+use weft_store::ReadError;
+use weft_wire::ProtoBody as _;
+use weft_wire::edge_ctrl::data_model::{ChangeSet, DataState};
+
+use self::log::{Log, LogLimits, Replay};
+use crate::{Controller, Notice, Published, Subscription};
+
+/// Revisions without meaning for routers after which the position is noted all the same.
+const NOTE_EVERY: u64 = 500;
+
+/// The model that routers are told.
+pub(crate) struct Model {
+    controller: Controller,
+    timeline: String,
+    state: RwLock<State>,
+    /// Makes one full state at a time.
+    encoding: tokio::sync::Mutex<()>,
+    changed: watch::Sender<u64>,
+}
+
+struct State {
+    snapshot: Arc<Snapshot>,
+    log: Log,
+    /// The last full state that was encoded, with its index.
+    full: Option<(u64, Bytes)>,
+    /// The last revision that was noted.
+    noted: Revision,
+}
+
+impl Model {
+    /// The model of a controller, with the log of its last run, and what it will follow.
+    pub(crate) async fn load(
+        controller: Controller,
+        limits: LogLimits,
+    ) -> Result<(Arc<Self>, Subscription), ReadError> {
+        let (snapshot, subscription) = controller.subscribe();
+        let store = Arc::clone(&controller.settings().store);
+        let (timeline, head) = (snapshot.timeline().clone(), snapshot.revision());
+        let log = match Log::load(store.live(), &timeline, limits)? {
+            Some(kept) if kept.complete <= head => {
+                match last_effect(&controller, kept.complete, head).await {
+                    Some(None) => kept.log,
+                    Some(Some(effect)) => Log::at(effect.0, limits),
+                    None => Log::at(head.0, limits),
+                }
+            }
+            _ => Log::at(head.0, limits),
+        };
+        tracing::info!(index = log.index(), revision = %head, "router data model");
+        log.begin(&timeline, store.live())?;
+        log.note_position(head, store.live());
+        let (changed, _) = watch::channel(log.index());
+        let state = State { snapshot, log, full: None, noted: head };
+        let model = Self {
+            controller,
+            timeline: timeline.0.to_string(),
+            state: RwLock::new(state),
+            encoding: tokio::sync::Mutex::new(()),
+            changed,
+        };
+        Ok((Arc::new(model), subscription))
+    }
+
+    /// Follows what is published, until the controller stops.
+    pub(crate) async fn follow(self: Arc<Self>, mut subscription: Subscription) {
+        while let Some(notice) = subscription.next().await {
+            match notice {
+                Notice::Change(published) => self.change(&published),
+                Notice::Resync(snapshot) => self.restart(snapshot),
+            }
+        }
+    }
+
+    fn change(&self, published: &Published) {
+        let now = self.controller.now();
+        let Published { before, after, changes: sets, .. } = published;
+        let changes = events::of_changes(before, after, sets, now);
+        let live = self.controller.settings().store.live();
+        let mut state = self.state.write();
+        state.snapshot = Arc::clone(&published.after);
+        if !changes.is_empty() {
+            let index = last_concerning(published).0;
+            state.log.push(ChangeSet { index, changes, ..ChangeSet::default() }, live);
+        }
+        let concerns = published.changes.iter().any(|set| events::concerns_routers(set));
+        if concerns || published.revision.0 >= state.noted.0 + NOTE_EVERY {
+            state.log.note_position(published.revision, live);
+            state.noted = published.revision;
+        }
+        let index = state.log.index();
+        drop(state);
+        self.changed.send_if_modified(|known| std::mem::replace(known, index) != index);
+    }
+
+    /// Changes were missed: routers take everything anew.
+    fn restart(&self, snapshot: Arc<Snapshot>) {
+        let index = snapshot.revision();
+        {
+            let live = self.controller.settings().store.live();
+            let mut state = self.state.write();
+            state.log = Log::at(index.0, LogLimits::default());
+            state.snapshot = snapshot;
+            state.full = None;
+            let timeline = state.snapshot.timeline().clone();
+            if let Err(problem) = state.log.begin(&timeline, live) {
+                tracing::warn!(%problem, "the log of the data model is not kept");
+            }
+            state.log.note_position(index, live);
+        }
+        self.changed.send_replace(index.0);
+    }
+
+    /// The timeline that its indexes belong to.
+    pub(crate) fn timeline(&self) -> &str {
+        &self.timeline
+    }
+
+    /// The index.
+    pub(crate) fn index(&self) -> u64 {
+        self.state.read().log.index()
+    }
+
+    /// Changes with the index.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// What a router lacks that has everything up to `position`.
+    fn replay(&self, position: u64) -> Replay {
+        self.state.read().log.replay(position)
+    }
+
+    /// The whole model, encoded, with its index.
+    async fn full(&self) -> (u64, Bytes) {
+        let _one = self.encoding.lock().await;
+        let (snapshot, index) = {
+            let state = self.state.read();
+            if let Some((index, body)) = &state.full
+                && *index == state.log.index()
+            {
+                return (*index, body.clone());
+            }
+            (Arc::clone(&state.snapshot), state.log.index())
+        };
+        let controller = self.controller.clone();
+        let timeline_id = self.timeline.clone();
+        let encode = move || {
+            let events = events::of_all(&snapshot, controller.public_keys(), controller.now());
+            let end_index = index;
+            DataState { events, end_index, timeline_id, ..DataState::default() }.to_body()
+        };
+        let body = match tokio::task::spawn_blocking(encode).await {
+            Ok(body) => body,
+            // The runtime is going down.
+            Err(_) => Bytes::new(),
+        };
+        self.state.write().full = Some((index, body.clone()));
+        (index, body)
+    }
+}
+
+/// Revision of the last change set of a batch that may mean something for routers.
+fn last_concerning(published: &Published) -> Revision {
+    let behind = published.changes.iter().rev().take_while(|set| !events::concerns_routers(set));
+    Revision(published.revision.0.saturating_sub(behind.count() as u64))
+}
+
+/// Looks through the change sets that the log may lack: the last one that may have had an effect,
+/// `Some(None)` if there is none, `None` if they are not kept.
+async fn last_effect(
+    controller: &Controller,
+    after: Revision,
+    head: Revision,
+) -> Option<Option<Revision>> {
+    let mut effect = None;
+    let mut sets = controller.settings().store.follow(after);
+    let mut at = after;
+    while at < head {
+        let committed = sets.next().await?.ok()?;
+        at = committed.revision;
+        if at <= head && events::concerns_routers(&committed.change_set) {
+            effect = Some(at);
+        }
+    }
+    Some(effect)
+}

@@ -1,0 +1,276 @@
+//! Circuits that routers ask for: for SDKs, for their own tunneler, for other bindings
+//! (protocol: edge-control-plane 13, 15.1; control-plane 12.1, 12.5).
+
+use std::sync::Arc;
+
+use weft_channel::Lane;
+use weft_model::Id;
+use weft_model::entity::{Identity, IdentityType, PolicyType, Service};
+use weft_wire::ctrl::{self, CircuitFailed, CircuitRequest, CircuitSuccess};
+use weft_wire::edge_ctrl::{
+    self, CircuitForm, CreateCircuitV2, CreateCircuitV3, CreateTunnelCircuitV2Request,
+    CreateTunnelCircuitV2Response, CreatedCircuit, EdgeError, ErrorCode,
+};
+use weft_wire::{Message, PeerData, ProtoBody, StringMap, WireError};
+
+use super::edge_errors::{busy, error, malformed, of_session};
+use super::session::Session;
+use crate::network::create::{CircuitSpec, FailureCause, MadeCircuit};
+
+/// Peer data with the public key of an end.
+const PUBLIC_KEY: u32 = 1003;
+
+/// Makes a circuit on a task of its own, if there is room for one more.
+pub(crate) fn spawn(session: &Arc<Session>, message: &Message) {
+    let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else {
+        if let Some(reply) = busy(message) {
+            session.answer(Lane::High, message, reply);
+        }
+        return;
+    };
+    let (session, message) = (Arc::clone(session), message.clone());
+    session.plane.network.clone().spawn(async move {
+        let reply = match serve(&session, &message).await {
+            Ok(reply) => Some(reply),
+            Err(problem) => {
+                tracing::warn!(router = %session.router.id, %problem, "request for a circuit not understood");
+                malformed(&message, &problem).map(|reply| Reply { message: reply, circuit: None })
+            }
+        };
+        let Some(Reply { message: reply, circuit }) = reply else { return };
+        let sent = session.router.channel.send_on(Lane::High, reply.in_reply_to(&message)).await;
+        if let (Err(problem), Some(circuit)) = (sent, circuit) {
+            tracing::info!(circuit, %problem, "circuit removed: its router cannot be told of it");
+            session.plane.network.remove_circuit(&circuit, true);
+        }
+        drop(room);
+    });
+}
+
+/// An answer, and the circuit that is lost without it.
+struct Reply {
+    message: Message,
+    circuit: Option<String>,
+}
+
+async fn serve(session: &Session, message: &Message) -> Result<Reply, WireError> {
+    match message.content_type {
+        ctrl::content_type::CIRCUIT_REQUEST => {
+            Ok(for_binding(session, CircuitRequest::from_message(message)?).await)
+        }
+        edge_ctrl::content_type::CREATE_TUNNEL_CIRCUIT_V2_REQUEST => {
+            Ok(for_tunneler(session, CreateTunnelCircuitV2Request::from_message(message)?).await)
+        }
+        edge_ctrl::content_type::CREATE_CIRCUIT_V3_REQUEST => {
+            Ok(refuse(without_session(&CreateCircuitV3::from_message(message)?)))
+        }
+        _ => {
+            let made = for_sdk(session, CreateCircuitV2::from_message(message)?).await;
+            match made {
+                Ok(made) => created(session, made),
+                Err(error) => Ok(refuse(error)),
+            }
+        }
+    }
+}
+
+fn refuse(error: EdgeError) -> Reply {
+    Reply { message: error.to_message(), circuit: None }
+}
+
+fn created(session: &Session, made: MadeCircuit) -> Result<Reply, WireError> {
+    let circuit = made.id.clone();
+    let answer = CreatedCircuit {
+        circuit_id: made.id,
+        address: made.address,
+        peer_data: made.peer_data,
+        tags: made.tags,
+    };
+    match answer.to_message(CircuitForm::V2) {
+        Ok(message) => Ok(Reply { message, circuit: Some(circuit) }),
+        Err(problem) => {
+            // The host's data is too large for the router to read: it would wait in vain.
+            session.plane.network.remove_circuit(&circuit, true);
+            Err(problem)
+        }
+    }
+}
+
+/// A circuit for the service session of an SDK.
+async fn for_sdk(session: &Session, request: CreateCircuitV2) -> Result<MadeCircuit, EdgeError> {
+    let controller = &session.plane.controller;
+    let checked = controller
+        .check_service_session(
+            &session.router.id,
+            &request.api_session_token,
+            &request.session_token,
+            PolicyType::Dial,
+        )
+        .map_err(|refusal| of_session(&refusal))?;
+    let dial = Dial {
+        service: checked.service,
+        instance: request.terminator_instance_id,
+        client: checked.session.to_string(),
+        identity: checked.identity.base.id.clone(),
+        peer_data: request.peer_data,
+    };
+    dial.make(session).await
+}
+
+/// Without a service session a signed API session is needed, of which this controller issues none.
+fn without_session(_: &CreateCircuitV3) -> EdgeError {
+    let text = "this controller issues no bearer sessions";
+    error(ErrorCode::INVALID_API_SESSION, text)
+}
+
+/// A circuit for the router's own identity.
+async fn for_tunneler(session: &Session, request: CreateTunnelCircuitV2Request) -> Reply {
+    let made = async {
+        let snapshot = session.plane.controller.snapshot();
+        let service = snapshot.by_name::<Service>(&request.service_name);
+        let service = service.filter(|service| !service.is_fabric_only).cloned();
+        let service = service.ok_or_else(|| {
+            let text = format!("service {} does not exist", request.service_name);
+            error(ErrorCode::INVALID_SERVICE, text)
+        })?;
+        own_identity(session, &service, PolicyType::Dial)?;
+        let dial = Dial {
+            service,
+            instance: request.terminator_instance_id,
+            client: session.router.id.to_string(),
+            identity: session.router.id.clone(),
+            peer_data: request.peer_data,
+        };
+        dial.make(session).await
+    };
+    match made.await {
+        Ok(made) => {
+            let circuit = Some(made.id.clone());
+            let answer = CreateTunnelCircuitV2Response {
+                circuit_id: made.id,
+                address: made.address,
+                peer_data: made.peer_data,
+                tags: made.tags,
+            };
+            Reply { message: answer.to_message(), circuit }
+        }
+        Err(error) => refuse(error),
+    }
+}
+
+/// Checks that the router's own identity may use a service over this router
+/// (protocol: edge-control-plane 15).
+pub(crate) fn own_identity(
+    session: &Session,
+    service: &Service,
+    wanted: PolicyType,
+) -> Result<Arc<Identity>, EdgeError> {
+    let (snapshot, id) = (session.plane.controller.snapshot(), &session.router.id);
+    let enabled = session.entity().is_some_and(|router| router.is_edge && router.is_tunneler_enabled);
+    let identity = snapshot.get::<Identity>(id).filter(|it| {
+        enabled && it.identity_type == IdentityType::Router
+    });
+    let identity = identity.ok_or_else(|| {
+        error(ErrorCode::TUNNELING_NOT_ENABLED, "the router has no identity of its own")
+    })?;
+    if identity.is_disabled(session.plane.controller.now()) {
+        return Err(error(ErrorCode::ACCESS_DENIED, "the router's identity is disabled"));
+    }
+    let mut between = snapshot.service_policies_between(id, &service.base.id).into_iter();
+    if !between.any(|(_, policy)| policy.policy_type == wanted) {
+        let text = format!("no policy lets the router {wanted} service {}", service.name);
+        return Err(error(ErrorCode::ACCESS_DENIED, text));
+    }
+    if !snapshot.is_router_usable(id, &service.base.id, id) {
+        let text = "no edge router policy lets the router's identity use the router for the service";
+        return Err(error(ErrorCode::ACCESS_DENIED, text));
+    }
+    Ok(Arc::clone(identity))
+}
+
+/// A dial that is permitted.
+struct Dial {
+    service: Arc<Service>,
+    instance: String,
+    /// Session or identity that dials, as events name it.
+    client: String,
+    identity: Id,
+    peer_data: PeerData,
+}
+
+impl Dial {
+    async fn make(self, session: &Session) -> Result<MadeCircuit, EdgeError> {
+        let encrypted = self.service.encryption_required;
+        if encrypted && !self.peer_data.contains_key(&PUBLIC_KEY) {
+            let text = "the service requires encryption, and the dialer sent no key";
+            return Err(error(ErrorCode::ENCRYPTION_DATA_MISSING, text));
+        }
+        let service = self.service.base.id.clone();
+        let target = match self.instance.as_str() {
+            "" => service.to_string(),
+            instance => format!("{instance}@{service}"),
+        };
+        let tags: StringMap = [
+            ("serviceId".to_owned(), target),
+            ("clientId".to_owned(), self.identity.to_string()),
+        ]
+        .into();
+        let spec = CircuitSpec {
+            router: session.router.id.clone(),
+            service,
+            instance: self.instance,
+            client: self.client,
+            peer_data: self.peer_data,
+            tags,
+            id: None,
+        };
+        let network = &session.plane.network;
+        let made = network.create_circuit(&spec).await.map_err(|failure| {
+            let code = match failure.cause {
+                FailureCause::InvalidService => ErrorCode::INVALID_SERVICE,
+                _ => ErrorCode::INTERNAL,
+            };
+            EdgeError { circuit_id: Some(failure.circuit), ..error(code, failure.text) }
+        })?;
+        if encrypted && !made.peer_data.contains_key(&PUBLIC_KEY) {
+            network.remove_circuit(&made.id, true);
+            let text = "the service requires encryption, and the host sent no key";
+            let error = error(ErrorCode::ENCRYPTION_DATA_MISSING, text);
+            return Err(EdgeError { circuit_id: Some(made.id), ..error });
+        }
+        Ok(made)
+    }
+}
+
+/// A circuit for a binding of the router that is not of the edge: no identity stands behind it.
+async fn for_binding(session: &Session, request: CircuitRequest) -> Reply {
+    let target = request.service.as_str();
+    let (instance, name) = target.split_once('@').unwrap_or(("", target));
+    let snapshot = session.plane.controller.snapshot();
+    let service = snapshot.by_id_or_name::<Service>(name).map(|it| it.base.id.clone());
+    let service = service.unwrap_or_else(|| Id::new(name));
+    let spec = CircuitSpec {
+        router: session.router.id.clone(),
+        tags: [("serviceId".to_owned(), service.to_string())].into(),
+        service,
+        instance: instance.to_owned(),
+        client: request.ingress_id,
+        peer_data: request.peer_data,
+        id: None,
+    };
+    match session.plane.network.create_circuit(&spec).await {
+        Ok(made) => {
+            let circuit = Some(made.id.clone());
+            let answer = CircuitSuccess {
+                circuit_id: made.id,
+                address: made.address,
+                peer_data: made.peer_data,
+            };
+            Reply { message: answer.to_message(), circuit }
+        }
+        Err(failure) => {
+            let message = CircuitFailed { error: failure.text }.to_message();
+            Reply { message, circuit: None }
+        }
+    }
+}

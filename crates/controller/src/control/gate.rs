@@ -1,0 +1,132 @@
+//! Who may connect (protocol: control-plane 2.2, channel 10).
+//!
+//! A router is who its leaf certificate proves: it leads to the CA bundle and is the one that was
+//! enrolled for the id in the hello. Further connections of a channel pass the same checks, only
+//! the churn limit is for new channels.
+
+use std::sync::Arc;
+
+use weft_channel::{
+    Admission, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
+};
+use weft_identity::{Certificate, Verify};
+use weft_model::Id;
+use weft_model::entity::Router;
+use weft_wire::Headers;
+use weft_wire::ctrl::{ControllerHello, RouterHello};
+use weft_wire::hello::{Hello, RejectClass};
+
+use super::Plane;
+use super::session::Session;
+use crate::clock::system_time;
+use crate::network::routers::LiveRouter;
+
+/// Header of the answer: addresses of the APIs, JSON; the second is the older number.
+const API_ADDRESSES: [i32; 2] = [2002, 13];
+
+/// Decides on the hellos of routers.
+pub(crate) struct Gate(pub(crate) Arc<Plane>);
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
+impl HelloGate for Gate {
+    async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
+        let router = self.authenticate(peer)?;
+        let id = &router.base.id;
+        if peer.joining.is_none() {
+            let churn_limit = self.0.network.options().churn_limit;
+            let may = self.0.network.routers().may_connect(id.as_str(), churn_limit);
+            may.map_err(|why| Refusal::answer(RejectClass::Busy, why.to_string()))?;
+        }
+        let label = format!("router {} [{id}]", router.name);
+        Ok(Admission {
+            listener_id: self.0.controller.settings().id.clone(),
+            identity: id.as_str().as_bytes().to_vec(),
+            headers: self.headers(),
+            channel: ChannelOptions {
+                heartbeat: Some(self.0.options.heartbeat),
+                ..ChannelOptions::control(label)
+            },
+            group: Some(GroupPolicy::control_listener()),
+        })
+    }
+
+    async fn established(&self, channel: Established) {
+        let peer = channel.peer();
+        let token = peer.id.clone().unwrap_or_default();
+        let hello = Hello { headers: peer.headers.clone(), ..Hello::new(token.as_str()) };
+        let hello = RouterHello::from_hello(&hello);
+        let now = self.0.controller.now();
+        let Some(live) = LiveRouter::new(Id::new(&token), channel.handle(), hello, now) else {
+            tracing::warn!(router = %token, peer = %peer.remote, "router refused: it does not say its version");
+            return;
+        };
+        Session::begin(&self.0, Arc::new(live), channel);
+    }
+}
+
+impl Gate {
+    /// The router that the leaf certificate proves.
+    fn authenticate(&self, peer: &PeerHello) -> Result<Arc<Router>, Refusal> {
+        let controller = &self.0.controller;
+        if self.0.is_stopping() {
+            return Err(Refusal::close("the controller is stopping"));
+        }
+        let now = system_time(controller.now());
+        let bundle = &controller.settings().keys.bundle;
+        // Who cannot show a certificate of the network is told nothing.
+        bundle
+            .verify(&peer.certificates, Verify::default(), now)
+            .map_err(|problem| Refusal::close(format!("certificate: {problem}")))?;
+        let leaf = peer.certificates.first().cloned().map(Certificate::from_der);
+        let Some(Ok(leaf)) = leaf else {
+            return Err(Refusal::close("no certificate was presented"));
+        };
+        let id = peer.hello.token.as_str();
+        let no = |text: String| Refusal::answer(RejectClass::NotPermitted, text);
+        let snapshot = controller.snapshot();
+        let router = snapshot.get::<Router>(&Id::new(id));
+        let router =
+            router.ok_or_else(|| no(format!("unknown/unenrolled router, routerId: {id}")))?;
+        let current = router.fingerprint.as_deref();
+        if current.is_none() {
+            return Err(no(format!("router enrollment incomplete, routerId: {id}")));
+        }
+        let shown = Some(leaf.fingerprint());
+        let extended = router.unverified_fingerprint.as_deref();
+        if shown != current && shown != extended {
+            return Err(no(format!("incorrect fingerprint/unenrolled router, routerId: {id}")));
+        }
+        if router.disabled {
+            return Err(no(format!("router is disabled, routerId: {id}")));
+        }
+        if shown != current {
+            self.0.network.spawn(super::renewal::confirm_seen(
+                controller.clone(),
+                router.base.id.clone(),
+                leaf,
+            ));
+        }
+        Ok(Arc::clone(router))
+    }
+
+    fn headers(&self) -> Headers {
+        let mut headers = Headers::new();
+        let version = Some(self.0.version());
+        ControllerHello { version, capabilities: Plane::capabilities() }.write(&mut headers);
+        let apis = self.0.controller.settings().addresses.apis.iter();
+        let apis = apis.map(|(api, urls)| {
+            let urls = urls.iter().map(|url| serde_json::json!({"url": url, "version": "v1"}));
+            (api.as_str().to_owned(), urls.collect())
+        });
+        let apis = serde_json::Value::Object(apis.collect()).to_string();
+        for key in API_ADDRESSES {
+            headers.set_str(key, &apis);
+        }
+        headers
+    }
+}

@@ -1,0 +1,156 @@
+//! New certificates for routers over their control channel (protocol: edge-control-plane 17.3).
+//!
+//! The new certificate is kept beside the current one, and both are accepted, until a router shows
+//! the new one: a router that fails anywhere on the way is never locked out.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use weft_channel::Lane;
+use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, to_pem};
+use weft_model::Id;
+use weft_model::entity::Router;
+use weft_wire::edge_ctrl::{
+    self, EnrollmentCertsResponse, EnrollmentExtendRouterRequest,
+    EnrollmentExtendRouterVerifyRequest, ExtendVerifyResult,
+};
+use weft_wire::{Message, ProtoBody, WireError};
+
+use super::session::Session;
+use crate::clock::system_time;
+use crate::{Caller, Controller, Failure};
+
+/// Why there are no new certificates.
+#[derive(Debug, thiserror::Error)]
+enum NotRenewed {
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("request for the {0} certificate: {1}")]
+    Request(&'static str, weft_identity::Error),
+    #[error("the request is for {0:?}, not for this router")]
+    Name(Option<String>),
+    #[error("{0}")]
+    Write(#[from] Failure),
+}
+
+/// Deals with a request on a task of its own.
+pub(crate) fn spawn(session: &Arc<Session>, message: &Message) {
+    let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else { return };
+    let (session, message) = (Arc::clone(session), message.clone());
+    session.plane.network.clone().spawn(async move {
+        if message.content_type == edge_ctrl::content_type::EXTEND_VERIFY {
+            let result = verify(&session, &message);
+            session.answer(Lane::Default, &message, result.to_message());
+        } else if let Err(problem) = renew(&session, &message).await {
+            // Nothing is answered; the router tries again later.
+            tracing::warn!(router = %session.router.id, %problem, "certificates not renewed");
+        }
+        drop(room);
+    });
+}
+
+async fn renew(session: &Session, message: &Message) -> Result<(), NotRenewed> {
+    let request = EnrollmentExtendRouterRequest::from_message(message)?;
+    let controller = &session.plane.controller;
+    let now = system_time(controller.now());
+    let (leaf, client) = issue(controller, &request.client_cert_csr, Purpose::Client, now)?;
+    if leaf.common_name() != Some(session.router.id.as_str()) {
+        return Err(NotRenewed::Name(leaf.common_name().map(str::to_owned)));
+    }
+    let (_, server) = issue(controller, &request.server_cert_csr, Purpose::Server, now)?;
+    let (id, kept) = (session.router.id.clone(), client.clone());
+    let fingerprint: Arc<str> = leaf.fingerprint().into();
+    let is_verified_later = request.require_verification;
+    let system = Caller::system();
+    let decided = controller.decide(&system, move |decision| {
+        let mut router = (**decision.require::<Router>("id", &id)?).clone();
+        if is_verified_later {
+            router.unverified_fingerprint = Some(Arc::clone(&fingerprint));
+            router.unverified_cert_pem.clone_from(&kept);
+        } else {
+            router.fingerprint = Some(Arc::clone(&fingerprint));
+            router.cert_pem.clone_from(&kept);
+        }
+        router.base.updated_at = decision.now();
+        decision.put(router);
+        Ok(())
+    });
+    decided.await?;
+    let certificates = EnrollmentCertsResponse {
+        client_cert_pem: client,
+        server_cert_pem: server,
+        ca_certs_pem: String::new(),
+    };
+    session.send(Lane::Default, certificates.to_message());
+    Ok(())
+}
+
+fn issue(
+    controller: &Controller,
+    request: &str,
+    purpose: Purpose,
+    now: SystemTime,
+) -> Result<(Certificate, String), NotRenewed> {
+    let what = if purpose == Purpose::Server { "server" } else { "client" };
+    let failed = |problem| NotRenewed::Request(what, problem);
+    let request = CertificateRequest::from_pem(request).map_err(failed)?;
+    let keys = &controller.settings().keys;
+    let leaf = keys.authority.issue(&Leaf::for_router(&request, purpose, now)).map_err(failed)?;
+    let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
+    Ok((leaf, chain))
+}
+
+/// The router has taken its new certificate. It becomes the current one when it is shown.
+fn verify(session: &Session, message: &Message) -> ExtendVerifyResult {
+    let no = |code: &str, text: String| ExtendVerifyResult {
+        code: code.to_owned(),
+        message: text,
+        cause: String::new(),
+    };
+    let request = match EnrollmentExtendRouterVerifyRequest::from_message(message) {
+        Ok(request) => request,
+        Err(problem) => return no("COULD_NOT_UNMARSHAL", problem.to_string()),
+    };
+    if request.client_cert_pem.trim().is_empty() {
+        return no("MISSING_CLIENT_PEM", "the certificate is missing".to_owned());
+    }
+    let Some(router) = session.entity() else {
+        return no("ROUTER_NOT_FOUND", "the router does not exist".to_owned());
+    };
+    let shown = match Certificate::from_pem(request.client_cert_pem.as_bytes()) {
+        Ok(chain) => chain.into_iter().next(),
+        Err(problem) => return no("INVALID_CLIENT_PEM", problem.to_string()),
+    };
+    let shown = shown.as_ref().map(Certificate::fingerprint);
+    match router.unverified_fingerprint.as_deref() {
+        Some(new) if shown == Some(new) => ExtendVerifyResult::default(),
+        // The answer to an earlier confirmation was lost, and the certificate was seen meanwhile.
+        _ if shown.is_some() && shown == router.fingerprint.as_deref() => {
+            ExtendVerifyResult::default()
+        }
+        Some(_) => no("VERIFY_ERROR", "this is not the certificate that was issued".to_owned()),
+        None => no("INVALID_ROUTER_STATE", "no certificate waits to be confirmed".to_owned()),
+    }
+}
+
+/// A router has shown its new certificate: the old one is done with.
+pub(crate) async fn confirm_seen(controller: Controller, id: Id, leaf: Certificate) {
+    let shown = id.clone();
+    let system = Caller::system();
+    let decided = controller.decide(&system, move |decision| {
+        let Some(router) = decision.tip().get::<Router>(&id) else { return Ok(()) };
+        if router.unverified_fingerprint.as_deref() != Some(leaf.fingerprint()) {
+            return Ok(());
+        }
+        let mut router = (**router).clone();
+        router.fingerprint = router.unverified_fingerprint.take();
+        router.cert_pem = std::mem::take(&mut router.unverified_cert_pem);
+        router.base.updated_at = decision.now();
+        decision.put(router);
+        Ok(())
+    });
+    match decided.await {
+        Ok(_) => tracing::info!(router = %shown, "the router uses its new certificate"),
+        Err(problem) => tracing::warn!(router = %shown, %problem, "new certificate not noted"),
+    }
+}
