@@ -1,1 +1,38 @@
 //! The web server and the REST APIs over the controller.
+//!
+//! [`ApiServer::start`] opens the bind points of the `web` section and answers what arrives there
+//! by [`Controller::call`](weft_controller::Controller::call). The way of a request:
+//!
+//! ```text
+//! socket -> TLS (by ALPN)        -> weft-channel's shared listener: deadline, caps
+//!        -> connection           -> HTTP/1.1 or HTTP/2, deadlines for head, idleness and writing
+//!        -> exchange             -> CORS, which API, which operation, body within its limit
+//!        -> controller           -> who asks (session, certificate), gate, operation
+//!        -> answer               -> envelope, headers
+//! ```
+//!
+//! Routes, paths, access and media types come from the tables of `weft-contract`; nothing here
+//! knows a single resource. What a peer can cost before it has shown who it is is bounded by
+//! [`Limits`]: connections and requests in all and per source address, bytes of bodies, and time.
+
+mod answer;
+mod body;
+mod connection;
+mod cors;
+mod description;
+mod exchange;
+mod health;
+mod lines;
+mod paths;
+mod places;
+mod routes;
+mod server;
+mod stall;
+mod urls;
+
+pub use places::Limits;
+pub use server::{ApiServer, Setup, StartError};
+pub use urls::base_urls;
+
+#[cfg(test)]
+mod tests;

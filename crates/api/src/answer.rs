@@ -1,0 +1,121 @@
+//! Answers: the envelope, the status, and the headers that every answer has (protocol: auth 1.2).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, SERVER};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use weft_contract::{ErrorEnvelope, Meta, Timestamp, headers};
+use weft_controller::{Caller, Content, Controller, Failure, Reply};
+
+/// What is sent.
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// A reply with its envelope.
+pub(crate) fn done(reply: Reply) -> Result<Answer, Failure> {
+    #[derive(Serialize)]
+    struct Enveloped<'a> {
+        data: &'a RawValue,
+        meta: &'a Meta,
+    }
+    let (media, body) = match reply.content {
+        Content::Raw { media, body } => (media, body),
+        Content::Data { data, meta } => {
+            let enveloped = Enveloped { data: &data, meta: &meta };
+            let text = serde_json::to_vec(&enveloped)
+                .map_err(|error| Failure::unhandled(error.to_string()))?;
+            (headers::JSON, text.into())
+        }
+    };
+    let mut answer = with_body(reply.status, media, body);
+    for (name, value) in reply.headers {
+        put(answer.headers_mut(), HeaderName::from_static(name), &value);
+    }
+    Ok(answer)
+}
+
+/// A refusal with its envelope.
+pub(crate) fn refused(failure: &Failure, request_id: &str) -> Answer {
+    let envelope = ErrorEnvelope::new(failure.body(request_id));
+    let body = serde_json::to_vec(&envelope).unwrap_or_default();
+    let mut answer = with_body(failure.status(), headers::JSON, body.into());
+    let own = answer.headers_mut();
+    if let Some(challenge) = failure.challenge() {
+        put(own, HeaderName::from_static(headers::WWW_AUTHENTICATE), &challenge);
+    }
+    if let Some(wait) = failure.retry_after() {
+        own.insert(HeaderName::from_static(headers::RETRY_AFTER), seconds(wait).into());
+    }
+    answer
+}
+
+/// Names the methods that a path has (RFC 9110 asks for it with 405).
+pub(crate) fn allow(answer: &mut Answer, methods: &str) {
+    put(answer.headers_mut(), ALLOW, methods);
+}
+
+/// Says when the session ends, on answers to whoever has one.
+pub(crate) fn session_end(answer: &mut Answer, controller: &Controller, caller: &Caller) {
+    let opened = answer.headers().contains_key(headers::SESSION);
+    let has_session = caller.login().is_some_and(|login| login.session.legacy);
+    if !(opened && answer.status().is_success() || has_session) {
+        return;
+    }
+    let life = controller.settings().durations.session;
+    let end = Timestamp::from_millis(controller.now().plus(life).0).to_string();
+    // As Go writes a time: `2026-01-02 03:04:05.678 +0000 UTC`.
+    let end = end.replacen('T', " ", 1).replacen('Z', " +0000 UTC", 1);
+    let own = answer.headers_mut();
+    own.insert(HeaderName::from_static(headers::EXPIRATION_SECONDS), seconds(life).into());
+    put(own, HeaderName::from_static(headers::EXPIRES_AT), &end);
+}
+
+/// Headers of every answer of a process.
+#[derive(Debug)]
+pub(crate) struct Signature {
+    instance: HeaderValue,
+    server: HeaderValue,
+}
+
+impl Signature {
+    /// A new one for this process. Clients read `/version` anew when the instance changes.
+    pub(crate) fn new(controller: &Controller) -> Self {
+        let instance = controller.ids().ordered(controller.now());
+        let server = format!("ziti-controller/{}", controller.settings().build.version);
+        let value = |text: &str| {
+            HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+        };
+        Self { instance: value(instance.as_str()), server: value(&server) }
+    }
+
+    /// Puts them on an answer.
+    pub(crate) fn sign(&self, own: &mut HeaderMap) {
+        own.insert(HeaderName::from_static(headers::INSTANCE), self.instance.clone());
+        own.insert(SERVER, self.server.clone());
+    }
+}
+
+/// A body whole, which also sets `content-length`.
+fn with_body(status: u16, media: &'static str, body: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    answer
+}
+
+/// Adds a header; a value that no header can hold is left out.
+fn put(own: &mut HeaderMap, name: HeaderName, value: &str) {
+    match HeaderValue::from_str(value) {
+        Ok(value) => drop(own.append(name, value)),
+        Err(_) => tracing::warn!(%name, "header left out: its value is not printable"),
+    }
+}
+
+/// Whole seconds, at least one.
+fn seconds(time: Duration) -> u64 {
+    time.as_millis().div_ceil(1000).max(1).try_into().unwrap_or(u64::MAX)
+}

@@ -1,0 +1,129 @@
+//! Request bodies: bounded in size, in time, and all together, before anybody is asked who sent
+//! them (protocol: management-api 1; auth 19).
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_LENGTH, EXPECT, HeaderMap};
+use tokio::time::Instant;
+use weft_contract::ErrorCode;
+use weft_contract::headers::MAX_BODY;
+use weft_controller::Failure;
+use weft_limits::{Budget, Grant};
+
+/// How much of a refused body is read and thrown away, so that the refusal reaches a client that
+/// is still sending: a connection closed on unread bytes is reset, and the answer may be lost.
+const DISCARD_BYTES: usize = 4 * MAX_BODY;
+/// And for how long.
+const DISCARD_TIME: Duration = Duration::from_secs(2);
+
+/// A body in memory, and what it draws from the budget while it is there.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) bytes: Bytes,
+    pub(crate) _drawn: Grant,
+}
+
+/// Refuses a body that says itself that it is too large.
+pub(crate) fn check_length(headers: &HeaderMap) -> Result<(), Failure> {
+    let text = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    match text.map(str::parse::<u64>) {
+        Some(Ok(length)) if length <= MAX_BODY as u64 => Ok(()),
+        Some(_) => Err(too_large()),
+        None => Ok(()),
+    }
+}
+
+/// Reads a body whole.
+pub(crate) async fn read(
+    body: &mut Incoming,
+    within: Duration,
+    budget: &Budget,
+) -> Result<Held, Failure> {
+    let mut grant = budget.empty();
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    let deadline = Instant::now() + within;
+    while !body.is_end_stream() {
+        let frame =
+            tokio::time::timeout_at(deadline, body.frame()).await.map_err(|_| too_slow())?;
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|error| broken(&error))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + all.len() + data.len() > MAX_BODY {
+            return Err(too_large());
+        }
+        if !grant.try_grow(data.len() as u64) {
+            return Err(ErrorCode::ServerTooManyRequests.into());
+        }
+        // Most bodies come in one piece, which is then kept as it is.
+        if first.is_empty() && all.is_empty() {
+            first = data;
+            continue;
+        }
+        if all.is_empty() {
+            all.extend_from_slice(&std::mem::take(&mut first));
+        }
+        all.extend_from_slice(&data);
+    }
+    let bytes = if all.is_empty() { first } else { all.freeze() };
+    Ok(Held { bytes, _drawn: grant })
+}
+
+/// Reads on for a while what nobody wants any more. A client that waits for leave to send its
+/// body has not sent it, and is not given leave.
+pub(crate) async fn discard(mut body: Incoming, headers: &HeaderMap) {
+    if body.is_end_stream() || headers.contains_key(EXPECT) {
+        return;
+    }
+    let mut seen = 0;
+    let all = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            seen += frame.data_ref().map_or(0, Bytes::len);
+            if seen > DISCARD_BYTES {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_TIME, all).await;
+}
+
+fn too_large() -> Failure {
+    Failure::because(
+        ErrorCode::RequestEntityTooLarge,
+        format!("the body is larger than {MAX_BODY} bytes"),
+    )
+}
+
+fn too_slow() -> Failure {
+    Failure::because(ErrorCode::CouldNotReadBody, "the body did not arrive in time")
+        .with_status(408)
+}
+
+fn broken(error: &hyper::Error) -> Failure {
+    Failure::because(ErrorCode::CouldNotReadBody, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn stated_lengths_are_believed_when_they_are_too_large() {
+        let check = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static(text));
+            check_length(&headers)
+        };
+        assert!(check("1048576").is_ok());
+        for text in ["1048577", "99999999999999999999999"] {
+            let failure = check(text).unwrap_err();
+            assert_eq!((failure.status(), failure.code()), (413, ErrorCode::RequestEntityTooLarge));
+        }
+        assert!(check_length(&HeaderMap::new()).is_ok());
+    }
+}

@@ -1,0 +1,191 @@
+//! One connection: HTTP/1.1 or HTTP/2 over an accepted TLS stream, with its deadlines.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::TlsStream;
+use weft_channel::{Accepted, PendingSlot};
+use weft_identity::tls::ALPN_H2;
+use weft_identity::{Certificate, MAX_PEER_CHAIN};
+
+use crate::lines::RequestLines;
+use crate::server::Site;
+use crate::stall::Stalls;
+
+/// Largest head of a request.
+const MAX_HEAD: usize = 64 * 1024;
+/// Header lines of a request.
+const MAX_HEADERS: usize = 100;
+/// Requests at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 64;
+/// Bytes in flight to us on one HTTP/2 stream, and on one connection.
+const STREAM_WINDOW: u32 = 128 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// How much of one answer HTTP/2 holds before the peer takes it.
+const SEND_BUFFER: usize = 256 * 1024;
+/// Rounds of the question whether a silent HTTP/2 peer is there.
+const PING: Duration = Duration::from_secs(20);
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) remote: SocketAddr,
+    /// What it proved to hold, leaf first, then fillers.
+    pub(crate) certificates: Vec<Certificate>,
+    /// Requests that are worked on.
+    working: watch::Sender<usize>,
+    /// Held until the first whole request head.
+    pending: Mutex<Option<PendingSlot>>,
+}
+
+/// Counts as a request of a peer until dropped.
+pub(crate) struct Working<'p>(&'p Peer);
+
+impl Peer {
+    pub(crate) fn new(
+        remote: SocketAddr,
+        certificates: Vec<Certificate>,
+        pending: Option<PendingSlot>,
+    ) -> Self {
+        Self { remote, certificates, working: watch::Sender::new(0), pending: Mutex::new(pending) }
+    }
+
+    /// A request has come.
+    pub(crate) fn begin(&self) -> Working<'_> {
+        drop(self.pending.lock().take());
+        self.working.send_modify(|count| *count += 1);
+        Working(self)
+    }
+
+    /// Returns when nothing was asked for so long.
+    async fn idle(&self, limit: Duration) {
+        let mut working = self.working.subscribe();
+        loop {
+            if working.wait_for(|count| *count == 0).await.is_err() {
+                return;
+            }
+            if tokio::time::timeout(limit, working.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.working.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Site {
+    /// Serves a connection to its end.
+    pub(crate) async fn serve(self: Arc<Self>, accepted: Accepted) {
+        let Accepted { stream, remote, protocol, pending, slot, .. } = accepted;
+        let _slot = slot;
+        let Some(_place) = self.shared.connections.take(remote.ip()) else {
+            tracing::debug!(peer = %remote, "connection closed: too many from this address");
+            return;
+        };
+        let peer = Arc::new(Peer::new(remote, certificates(&stream), Some(pending)));
+        let result = if protocol.as_bytes() == ALPN_H2 {
+            self.serve_http2(&peer, stream).await
+        } else {
+            self.serve_http1(&peer, stream).await
+        };
+        if let Err(error) = result {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            tracing::debug!(peer = %remote, %error, cause, "connection ended");
+        }
+    }
+
+    async fn serve_http1(
+        self: &Arc<Self>,
+        peer: &Arc<Peer>,
+        stream: TlsStream<TcpStream>,
+    ) -> hyper::Result<()> {
+        let stream = RequestLines::new(Stalls::new(stream, self.options.write_timeout));
+        let (site, own) = (Arc::clone(self), Arc::clone(peer));
+        let service = service_fn(move |request| {
+            let (site, peer) = (Arc::clone(&site), Arc::clone(&own));
+            async move { Ok::<_, Infallible>(site.exchange(&peer, request).await) }
+        });
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            // Runs from the end of the last answer, so it is the limit of idleness too.
+            .header_read_timeout(self.options.read_timeout.max(self.options.idle_timeout))
+            .max_buf_size(MAX_HEAD)
+            .max_headers(MAX_HEADERS);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        self.drive(pin!(connection), std::future::pending(), |it| it.graceful_shutdown()).await
+    }
+
+    async fn serve_http2(
+        self: &Arc<Self>,
+        peer: &Arc<Peer>,
+        stream: TlsStream<TcpStream>,
+    ) -> hyper::Result<()> {
+        let stream = Stalls::new(stream, self.options.write_timeout);
+        let (site, own) = (Arc::clone(self), Arc::clone(peer));
+        let service = service_fn(move |request| {
+            let (site, peer) = (Arc::clone(&site), Arc::clone(&own));
+            async move { Ok::<_, Infallible>(site.exchange(&peer, request).await) }
+        });
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(MAX_HEAD as u32)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .keep_alive_interval(Some(PING))
+            .keep_alive_timeout(self.options.write_timeout);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let idle = peer.idle(self.options.idle_timeout);
+        self.drive(pin!(connection), idle, |it| it.graceful_shutdown()).await
+    }
+
+    /// Runs a connection until it ends, or until it is idle or the server stops; then it may
+    /// finish what it is at, within a bound.
+    async fn drive<C: Future<Output = hyper::Result<()>>>(
+        &self,
+        mut connection: Pin<&mut C>,
+        idle: impl Future<Output = ()>,
+        finish: impl FnOnce(Pin<&mut C>),
+    ) -> hyper::Result<()> {
+        let shared = &self.shared;
+        let bound = tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = idle => self.options.write_timeout,
+            () = shared.stopping.cancelled() => {
+                shared.limits.handler_timeout + self.options.write_timeout
+            }
+        };
+        finish(connection.as_mut());
+        tokio::select! {
+            ended = connection => ended,
+            () = shared.stopped.cancelled() => Ok(()),
+            () = tokio::time::sleep(bound) => Ok(()),
+        }
+    }
+}
+
+/// The certificates that a peer showed, as far as they can be read. Without a readable leaf it
+/// showed none: what stands behind proves nothing.
+fn certificates(stream: &TlsStream<TcpStream>) -> Vec<Certificate> {
+    let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let read = |der: &rustls::pki_types::CertificateDer<'_>| {
+        Certificate::from_der(der.clone().into_owned()).ok()
+    };
+    shown.iter().take(MAX_PEER_CHAIN).map_while(read).collect()
+}

@@ -1,0 +1,288 @@
+//! One request and its answer.
+//!
+//! Checks come in the order of their price: the stated length of the body, the route, a place
+//! among the requests in flight, the body itself; only then is anything read from the model, by
+//! asking who calls (protocol: management-api 1; auth 10).
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
+use hyper::http::request::Parts;
+use weft_contract::{Api, ErrorCode, Operation, Request as Takes, headers, paths as apis};
+use weft_controller::auth::resolve::Credentials;
+use weft_controller::{Call, Caller, Failure, Origin, Reply};
+
+use crate::answer::{self, Answer};
+use crate::body::Held;
+use crate::connection::Peer;
+use crate::places::Place;
+use crate::routes::Found;
+use crate::server::Site;
+use crate::{body, cors, health, paths};
+
+/// Request headers that operations look at.
+const HEADERS: [&str; 4] =
+    ["accept", headers::MFA_CODE, headers::SESSION_TOKEN, headers::TOKEN_ISSUER];
+/// Longest trace id that is kept.
+const MAX_TRACE_ID: usize = 128;
+
+/// A request that was not run, and for a wrong method the right ones.
+struct Refused {
+    failure: Failure,
+    allow: Option<String>,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self { failure, allow: None }
+    }
+}
+
+impl From<ErrorCode> for Refused {
+    fn from(code: ErrorCode) -> Self {
+        Failure::from(code).into()
+    }
+}
+
+impl Site {
+    /// Answers a request.
+    pub(crate) async fn exchange(&self, peer: &Peer, request: Request<Incoming>) -> Answer {
+        let _working = peer.begin();
+        let begun = Instant::now();
+        let is_from_browser = cors::is_from_browser(request.headers());
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let request_id = self.shared.controller.ids().entity();
+        let mut answer = if cors::is_preflight(&request) {
+            cors::preflight()
+        } else {
+            self.answer(peer, request, request_id.as_str()).await
+        };
+        self.shared.signature.sign(answer.headers_mut());
+        if let Some(address) = &self.new_address {
+            answer.headers_mut().insert("ziti-ctrl-address", address.clone());
+        }
+        if is_from_browser {
+            cors::allow(answer.headers_mut());
+        }
+        let (status, took) = (answer.status().as_u16(), begun.elapsed());
+        // The query may hold tokens, so it is not logged.
+        tracing::debug!(peer = %peer.remote, %method, path, status, ?took, "answered");
+        answer
+    }
+
+    async fn answer(&self, peer: &Peer, request: Request<Incoming>, request_id: &str) -> Answer {
+        let (head, mut body) = request.into_parts();
+        match self.run(peer, &head, &mut body).await {
+            Ok(answer) => answer,
+            Err(Refused { failure, allow }) => {
+                tokio::spawn(async move { body::discard(body, &head.headers).await });
+                if failure.status() >= 500 {
+                    let peer = peer.remote;
+                    tracing::warn!(%peer, request_id, %failure, "request failed");
+                } else {
+                    tracing::debug!(peer = %peer.remote, request_id, %failure, "request refused");
+                }
+                let mut answer = answer::refused(&failure, request_id);
+                if let Some(methods) = allow {
+                    answer::allow(&mut answer, &methods);
+                }
+                answer
+            }
+        }
+    }
+
+    async fn run(&self, peer: &Peer, head: &Parts, body: &mut Incoming) -> Result<Answer, Refused> {
+        body::check_length(&head.headers)?;
+        let path = paths::normal(head.uri.path());
+        let (api, rest) = apis::dispatch(&path, &self.apis).ok_or(ErrorCode::NotFound)?;
+        if api == Api::Health {
+            let query = paths::query(head.uri.query());
+            return Ok(health::answer(&self.shared.controller, &path, &query));
+        }
+        if let Some(text) = self.shared.description(api, &head.method, rest) {
+            return Ok(answer::done(Reply::raw(headers::JSON, text))?);
+        }
+        let Found { row, ids } =
+            self.shared.routes.find(api, &head.method, rest).map_err(|missing| Refused {
+                failure: missing.failure(),
+                allow: missing.methods().map(str::to_owned),
+            })?;
+        let place = self.place(peer.remote.ip())?;
+        let held = body::read(body, self.options.read_timeout, &self.shared.bodies).await?;
+        let media = media(&head.headers);
+        check_media(row, media.as_deref(), &held)?;
+        let query = paths::query(head.uri.query());
+        let origin = Origin {
+            remote: Some(peer.remote),
+            certificates: peer.certificates.clone(),
+            trace_id: query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect()),
+        };
+        let caller = self.shared.controller.resolve(credentials(&head.headers, origin));
+        let call = Call {
+            api,
+            row,
+            path: ids,
+            query,
+            body: held.bytes.clone(),
+            media,
+            headers: HEADERS.iter().filter_map(|name| header(&head.headers, name)).collect(),
+        };
+        let reply = self.call(caller.clone(), call, (place, held)).await?;
+        let mut answer = answer::done(reply)?;
+        answer::session_end(&mut answer, &self.shared.controller, &caller);
+        Ok(answer)
+    }
+
+    fn place(&self, peer: IpAddr) -> Result<Place, ErrorCode> {
+        self.shared.requests.take(peer).ok_or(ErrorCode::ServerTooManyRequests)
+    }
+
+    /// Runs the operation. It keeps its place and its body as long as it runs.
+    async fn call(
+        &self,
+        caller: Caller,
+        call: Call,
+        kept: (Place, Held),
+    ) -> Result<Reply, Failure> {
+        let controller = self.shared.controller.clone();
+        let operation = call.row.id;
+        let work = async move {
+            let _kept = kept;
+            controller.call(caller, call).await
+        };
+        within(self.shared.limits.handler_timeout, operation, work).await
+    }
+}
+
+/// Runs work on a task of its own, so that it goes on when the caller leaves or the time is over,
+/// and so that a fault in it is an answer and not the end of the connection.
+async fn within<T: Send + 'static>(
+    limit: Duration,
+    operation: &str,
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(limit, tokio::spawn(work)).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(error)) => {
+            tracing::error!(operation, %error, "an operation ended in a fault");
+            let text = "the operation ended in a fault; the controller's log says more";
+            Err(Failure::unhandled(text))
+        }
+        Err(_) => Err(ErrorCode::Timeout.into()),
+    }
+}
+
+/// What a request shows of who sent it.
+fn credentials(own: &HeaderMap, origin: Origin) -> Credentials {
+    let session = own.get(headers::SESSION).and_then(|value| value.to_str().ok());
+    let bearers =
+        own.get_all(AUTHORIZATION).iter().filter_map(|value| bearer(value.to_str().ok()?));
+    Credentials {
+        session: session.map(str::to_owned),
+        bearers: bearers.take(headers::MAX_BEARERS).map(str::to_owned).collect(),
+        origin,
+    }
+}
+
+/// The token of a value of `Authorization`.
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn header(own: &HeaderMap, name: &str) -> Option<(String, String)> {
+    let value = own.get(name)?.to_str().ok()?;
+    Some((name.to_owned(), value.to_owned()))
+}
+
+/// The media type of the body, without its parameters, in lower case.
+fn media(own: &HeaderMap) -> Option<String> {
+    let value = own.get(CONTENT_TYPE)?.to_str().ok()?;
+    let media = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    (!media.is_empty()).then_some(media)
+}
+
+/// JSON where JSON is taken. Who says nothing of the type is believed to send it.
+fn check_media(row: &Operation, media: Option<&str>, held: &Held) -> Result<(), Failure> {
+    match row.request {
+        // A body that nobody asked for does no harm; consoles send some with DELETE.
+        Takes::None | Takes::Enrollment(_) => Ok(()),
+        Takes::Json(_) | Takes::OptionalJson(_) | Takes::JsonList(_) => match media {
+            None | Some(headers::JSON) => Ok(()),
+            Some(_) if held.bytes.is_empty() => Ok(()),
+            Some(other) => Err(Failure::because(
+                ErrorCode::InvalidContentType,
+                format!("`{other}` is not taken here, send {}", headers::JSON),
+            )),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+    use weft_contract::resource;
+
+    use super::*;
+
+    fn with(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut own = HeaderMap::new();
+        for (name, value) in pairs {
+            own.append(*name, HeaderValue::from_static(value));
+        }
+        own
+    }
+
+    #[test]
+    fn tokens_are_found_in_every_header_line() {
+        let own = with(&[
+            ("authorization", "Basic abc"),
+            ("authorization", "Bearer one"),
+            ("authorization", "bearer  two "),
+            ("authorization", "Bearer three"),
+            ("authorization", "Bearer four"),
+            ("zt-session", "token"),
+        ]);
+        let found = credentials(&own, Origin::default());
+        assert_eq!(found.bearers, ["one", "two", "three"]);
+        assert_eq!(found.session.as_deref(), Some("token"));
+    }
+
+    #[tokio::test]
+    async fn faults_and_delays_are_answers() {
+        let fault = within(Duration::from_secs(30), "x", async { panic!("a fault") });
+        let failure: Failure = fault.await.map(|()| ()).unwrap_err();
+        assert_eq!((failure.status(), failure.code()), (500, ErrorCode::Unhandled));
+        let delay = within(Duration::ZERO, "x", std::future::pending::<Result<(), Failure>>());
+        assert_eq!(delay.await.unwrap_err().code(), ErrorCode::Timeout);
+    }
+
+    #[test]
+    fn media_types_lose_their_parameters() {
+        assert_eq!(
+            media(&with(&[("content-type", "Application/JSON; charset=utf-8")])).as_deref(),
+            Some("application/json")
+        );
+        assert_eq!(media(&with(&[("content-type", "")])), None);
+    }
+
+    #[test]
+    fn only_json_is_taken_where_json_is_expected() {
+        let budget = weft_limits::Budget::unlimited();
+        let held = |text: &'static str| Held { bytes: text.into(), _drawn: budget.empty() };
+        let row = |id| resource::operation(Api::Management, id).unwrap();
+        let check =
+            |id, media, text| check_media(row(id), media, &held(text)).map_err(|f| f.code());
+        assert_eq!(check("createService", Some("application/json"), "{}"), Ok(()));
+        assert_eq!(check("createService", None, "{}"), Ok(()));
+        assert_eq!(
+            check("createService", Some("application/x-www-form-urlencoded"), "a=b"),
+            Err(ErrorCode::InvalidContentType)
+        );
+        assert_eq!(check("authenticate", Some("text/plain"), ""), Ok(()));
+        assert_eq!(check("deleteService", Some("text/plain"), "x"), Ok(()));
+    }
+}

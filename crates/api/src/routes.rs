@@ -1,0 +1,128 @@
+//! Which operation a path and method mean: an index over the rows of the contract.
+
+use std::collections::HashMap;
+
+use hyper::Method as HttpMethod;
+use weft_contract::{Api, ErrorCode, Method, Operation, resource};
+use weft_controller::Failure;
+
+use crate::paths::unescape;
+
+/// The APIs that are made of operations.
+pub(crate) const REST: [Api; 2] = [Api::Management, Api::Client];
+
+/// The operations of every API, by their first segment and length.
+#[derive(Debug)]
+pub(crate) struct Routes(HashMap<(Api, &'static str, usize), Vec<&'static Operation>>);
+
+/// An operation and the ids of its path.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) row: &'static Operation,
+    pub(crate) ids: Vec<String>,
+}
+
+/// Why there is none.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Missing {
+    /// No operation has this path.
+    Path,
+    /// Some do, with these methods.
+    Method(String),
+}
+
+impl Missing {
+    /// What to answer.
+    pub(crate) fn failure(&self) -> Failure {
+        match self {
+            Self::Path => ErrorCode::NotFound.into(),
+            Self::Method(_) => ErrorCode::MethodNotAllowed.into(),
+        }
+    }
+
+    /// The methods that the path has.
+    pub(crate) fn methods(&self) -> Option<&str> {
+        match self {
+            Self::Path => None,
+            Self::Method(methods) => Some(methods),
+        }
+    }
+}
+
+impl Routes {
+    pub(crate) fn new() -> Self {
+        let mut routes: HashMap<_, Vec<_>> = HashMap::new();
+        for api in REST {
+            for row in resource::operations(api) {
+                let (first, length) = shape(row.path);
+                routes.entry((api, first, length)).or_default().push(row);
+            }
+        }
+        // A fixed word comes before a place that would take any.
+        routes.values_mut().for_each(|rows| rows.sort_by_key(|row| row.places()));
+        Self(routes)
+    }
+
+    /// Finds the operation of a method and a path below the base of an API.
+    pub(crate) fn find(&self, api: Api, method: &HttpMethod, path: &str) -> Result<Found, Missing> {
+        let (first, length) = shape(path);
+        let rows = self.0.get(&(api, first, length)).ok_or(Missing::Path)?;
+        let mut others = Vec::new();
+        for row in rows {
+            let Some(ids) = row.matches(path) else { continue };
+            if is(row.method, method) {
+                let ids = ids.into_iter().map(unescape).collect::<Option<_>>();
+                return Ok(Found { row, ids: ids.ok_or(Missing::Path)? });
+            }
+            others.push(row.method.as_str());
+        }
+        match others.is_empty() {
+            true => Err(Missing::Path),
+            false => Err(Missing::Method(others.join(", "))),
+        }
+    }
+}
+
+/// The first segment of a path and how many it has.
+fn shape(path: &str) -> (&str, usize) {
+    let mut segments = path.trim_start_matches('/').split('/');
+    let first = segments.next().unwrap_or_default();
+    (first, segments.count())
+}
+
+/// HEAD is a GET whose body the server keeps to itself.
+fn is(own: Method, asked: &HttpMethod) -> bool {
+    own.as_str() == asked.as_str() || (own == Method::Get && asked == HttpMethod::HEAD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_found_by_its_own_path() {
+        let routes = Routes::new();
+        for api in REST {
+            for row in resource::operations(api) {
+                let ids = vec!["a%2Fb"; row.places()];
+                let path = row.fill(&vec!["a/b"; row.places()]).unwrap();
+                let method = HttpMethod::from_bytes(row.method.as_str().as_bytes()).unwrap();
+                let found = routes.find(api, &method, &path).unwrap();
+                assert_eq!(found.row.id, row.id, "{api} {path}");
+                assert_eq!(found.ids.len(), ids.len());
+                assert!(found.ids.iter().all(|id| id == "a/b"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let routes = Routes::new();
+        let find = |method, path| routes.find(Api::Management, &method, path).unwrap_err();
+        assert_eq!(find(HttpMethod::GET, "/nothing"), Missing::Path);
+        assert_eq!(find(HttpMethod::GET, "/services/x/y/z"), Missing::Path);
+        assert_eq!(find(HttpMethod::GET, "/services/%ff"), Missing::Path);
+        assert_eq!(find(HttpMethod::DELETE, "/services"), Missing::Method("GET, POST".into()));
+        assert!(routes.find(Api::Management, &HttpMethod::HEAD, "/services").is_ok());
+    }
+}

@@ -1,0 +1,279 @@
+//! What SDKs, the CLI and routers do first: version, trust, enrollment, login, their own things.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use weft_client::{About, ClientApi, Credentials, ManagementClient, Tls};
+use weft_contract::resource::service::{KIND, ServiceBody, ServiceDetail};
+use weft_identity::{Certificate, KeyedChain, read_ca_store};
+
+use super::{Bed, CLIENT, LONG, MANAGEMENT, PASSWORD, USERNAME, csr, send};
+
+#[tokio::test]
+async fn the_version_is_found_under_every_spelling() {
+    let bed = Bed::new().await;
+    let mut instances = Vec::new();
+    for path in [
+        "/",
+        "/version",
+        "/version/",
+        "/edge/client/v1",
+        "/edge/client/v1/version",
+        "/edge/v1/version",
+        "/edge/management/v1/version",
+        "/edge/management/v1//version/",
+    ] {
+        let seen = bed.get(path).await;
+        assert_eq!(seen.status, 200, "{path}");
+        assert_eq!(seen.header("content-type"), Some("application/json"));
+        assert_eq!(seen.header("server"), Some("ziti-controller/v2.0.0"));
+        assert!(seen.header("content-length").is_some());
+        instances.push(seen.header("ziti-instance-id").unwrap().to_owned());
+        let data = seen.data();
+        assert_eq!(data["capabilities"], json!([]));
+        let versions = &data["apiVersions"];
+        assert_eq!(versions["edge"], versions["edge-client"]);
+        assert_eq!(versions["edge"]["v1"]["path"], CLIENT);
+        let url = &versions["edge-management"]["v1"]["apiBaseUrls"][0];
+        assert_eq!(url, "https://127.0.0.1:1280/edge/management/v1");
+        assert_eq!(versions.get("edge-oidc"), None);
+    }
+    instances.dedup();
+    assert_eq!(instances.len(), 1, "constant for the process");
+}
+
+#[tokio::test]
+async fn ca_certificates_are_given_to_anybody() {
+    let bed = Bed::new().await;
+    for prefix in ["", CLIENT, MANAGEMENT] {
+        let request = bed.request(Method::GET, &format!("{prefix}/.well-known/est/cacerts"));
+        let seen = send(request.header("accept", "application/pkcs7-mime")).await;
+        assert_eq!(seen.status, 200);
+        assert_eq!(seen.header("content-type"), Some("application/pkcs7-mime"));
+        assert_eq!(seen.header("content-transfer-encoding"), Some("base64"));
+        let certificates = read_ca_store(seen.text.as_bytes()).unwrap();
+        assert_eq!(certificates.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn each_api_describes_itself() {
+    let bed = Bed::new().await;
+    for base in [CLIENT, MANAGEMENT] {
+        let seen = bed.get(&format!("{base}/swagger.json")).await;
+        assert_eq!((seen.status, seen.header("content-type")), (200, Some("application/json")));
+        assert_eq!(seen.json()["basePath"], base);
+    }
+}
+
+#[tokio::test]
+async fn a_login_answers_with_a_session() {
+    let bed = Bed::new().await;
+    for api in ["", CLIENT, MANAGEMENT] {
+        let seen = bed.login_answer(api, USERNAME, PASSWORD).await;
+        let data = seen.data();
+        assert_eq!(data["token"], seen.header("zt-session").unwrap());
+        assert_eq!(data["identity"]["name"], "Default Admin");
+        assert_eq!(data["ipAddress"], "127.0.0.1");
+        assert_eq!(data["authQueries"], json!([]));
+        assert_eq!(seen.header("expiration-seconds"), Some("1800"));
+        assert!(seen.header("expires-at").unwrap().ends_with(" +0000 UTC"));
+    }
+    let admin = bed.admin().await;
+    for path in ["/current-api-session", "/edge/v1/current-api-session"] {
+        let seen = admin.get(path).await;
+        assert_eq!(seen.data()["token"], admin.token.as_str());
+        assert_eq!(seen.header("zt-session"), None);
+        assert_eq!(seen.header("expiration-seconds"), Some("1800"));
+    }
+    let end = admin.call(Method::DELETE, "/current-api-session", &Value::Null).await;
+    assert_eq!((end.status, end.data()), (200, json!({})));
+    admin.get("/current-api-session").await.is_error(401, "UNAUTHORIZED");
+}
+
+/// Makes an identity and the answer to its ticket.
+async fn ticket(bed: &Bed) -> (String, String) {
+    let admin = bed.admin().await;
+    let body = json!({"name": "laptop", "type": "Default", "isAdmin": false,
+        "enrollment": {"ott": true}});
+    let id = admin.create("identities", body).await;
+    let identity = admin.get(&format!("{MANAGEMENT}/identities/{id}")).await.data();
+    (id, identity["enrollment"]["ott"]["token"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_ticket_becomes_a_certificate_that_logs_in() {
+    let bed = Bed::new().await;
+    // Both spellings, as the Go and the native SDK send them.
+    for (path, media) in
+        [(format!("{CLIENT}/enroll"), "application/x-pem-file"), ("/enroll".into(), "text/plain")]
+    {
+        let (id, token) = ticket(&bed).await;
+        let (key, request) = csr(&id);
+        let url = format!("{path}?method=ott&token={token}");
+        let enroll = || {
+            let request = request.clone();
+            bed.request(Method::POST, &url).header("content-type", media).body(request)
+        };
+        let seen = send(enroll()).await;
+        assert_eq!(seen.status, 200, "{seen:?}");
+        assert_eq!(seen.header("content-type"), Some("application/json"));
+        let data = seen.data();
+        let urls = &data["controllers"][0]["apiAddresses"]["edge-client"];
+        assert_eq!(urls[0]["url"], "https://127.0.0.1:1280/edge/client/v1");
+        let chain = Certificate::from_pem(data["cert"].as_str().unwrap().as_bytes()).unwrap();
+        send(enroll()).await.is_error(400, "INVALID_ENROLLMENT_TOKEN");
+
+        let chain = KeyedChain::new(chain, key).unwrap();
+        let http = bed.client_of(&chain);
+        let login = http.post(bed.url("/authenticate?method=cert"));
+        let seen = send(login.json(&json!({"sdkInfo": {"appID": "x", "version": "1"}}))).await;
+        assert_eq!(seen.status, 200, "{seen:?}");
+        assert_eq!(seen.data()["isCertExtendable"], true);
+        let own = bed.session(seen.header("zt-session").unwrap());
+        assert_eq!(own.get("/current-identity").await.data()["id"], id.as_str());
+        for path in
+            ["/services?configTypes=all&limit=25&offset=0", "/current-identity/edge-routers"]
+        {
+            let list = own.get(path).await;
+            assert_eq!((list.status, list.data()), (200, json!([])));
+        }
+        let updates = own.get("/current-api-session/service-updates").await.data();
+        assert!(updates["lastChangeAt"].is_string());
+        own.get(&format!("{MANAGEMENT}/identities")).await.is_error(401, "UNAUTHORIZED");
+        let admin = bed.admin().await;
+        let at = format!("{MANAGEMENT}/identities/{id}");
+        admin.call(Method::DELETE, &at, &Value::Null).await;
+        own.get("/current-identity").await.is_error(401, "UNAUTHORIZED");
+    }
+    let login = send(bed.request(Method::POST, "/authenticate?method=cert")).await;
+    login.is_error(401, "INVALID_AUTH");
+}
+
+#[tokio::test]
+async fn routers_enroll_with_two_requests() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let id = admin.create("edge-routers", json!({"name": "er1"})).await;
+    let router = admin.get(&format!("{MANAGEMENT}/edge-routers/{id}")).await.data();
+    let token = router["enrollmentToken"].as_str().unwrap();
+    let (_, client) = csr(&id);
+    let (_, server) = csr(&id);
+    let path = format!("{CLIENT}/enroll?method=erott&token={token}");
+    let body = json!({"certCsr": client, "serverCertCsr": server});
+    let seen = send(bed.request(Method::POST, &path).json(&body)).await;
+    assert_eq!(seen.status, 200, "{seen:?}");
+    let data = seen.data();
+    for member in ["ca", "cert", "serverCert"] {
+        assert!(data[member].as_str().unwrap().contains("BEGIN CERTIFICATE"));
+    }
+}
+
+#[tokio::test]
+async fn our_own_clients_work() {
+    let bed = Bed::new().await;
+    let address = || format!("127.0.0.1:{}", bed.address.port()).parse().unwrap();
+    let tls = Tls::Anonymous(bed.bundle().clone());
+    let credentials = Credentials::password(USERNAME, PASSWORD).unwrap();
+    let management = ManagementClient::new(address(), &tls).unwrap();
+    management.login(&credentials).await.unwrap();
+    for at in 0..12 {
+        let body = ServiceBody {
+            name: Some(format!("web{at}")),
+            encryption_required: Some(true),
+            ..ServiceBody::default()
+        };
+        management.create(&KIND, &body).await.unwrap();
+    }
+    let all: Vec<ServiceDetail> =
+        management.list(&KIND, Some("name contains \"web\"")).await.unwrap();
+    assert_eq!(all.len(), 12);
+    let api = ClientApi::new(address(), &tls).unwrap();
+    api.login(credentials, About::default()).await.unwrap();
+}
+
+/// Sends bytes over HTTP/1.1 and reads until the answer holds `end`.
+async fn raw(bed: &Bed, text: &str, end: &str) -> String {
+    let mut stream = bed.connect(&[b"http/1.1"]).await;
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut seen = Vec::new();
+    let read = async {
+        while !String::from_utf8_lossy(&seen).contains(end) {
+            let mut part = [0; 4096];
+            let count = stream.read(&mut part).await.unwrap();
+            assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&seen));
+            seen.extend_from_slice(&part[..count]);
+        }
+    };
+    tokio::time::timeout(LONG, read).await.unwrap();
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+#[tokio::test]
+async fn old_sdks_send_filters_as_they_are() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "my web", "encryptionRequired": true});
+    admin.create("services", body).await;
+    let identity = admin.get("/current-identity").await.data()["id"].clone();
+    let policy = json!({"name": "sp", "type": "Dial", "semantic": "AnyOf",
+        "serviceRoles": ["#all"], "identityRoles": [format!("@{}", identity.as_str().unwrap())]});
+    admin.create("service-policies", policy).await;
+    let request = format!(
+        "GET /services?filter=name=\"my web\" HTTP/1.1\r\nhost: x\r\nzt-session: {}\r\n\r\n",
+        admin.token
+    );
+    // Twice on one connection: it stays open between.
+    let seen = raw(&bed, &format!("{request}{request}"), "pagination\":{").await;
+    assert!(seen.starts_with("HTTP/1.1 200 OK"), "{seen}");
+    assert!(seen.contains("\"name\":\"my web\""), "{seen}");
+}
+
+#[tokio::test]
+async fn connections_are_kept_and_speak_what_the_client_offers() {
+    let bed = Bed::new().await;
+    let request = "GET /version HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut stream = bed.connect(&[]).await;
+    for _ in 0..3 {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut part = vec![0; 16 * 1024];
+        let count = stream.read(&mut part).await.unwrap();
+        assert!(part[..count].starts_with(b"HTTP/1.1 200 OK"));
+    }
+    for (offered, chosen) in [
+        (&[&b"h2"[..]][..], &b"h2"[..]),
+        (&[b"h2", b"http/1.1"], b"http/1.1"),
+        (&[b"http/1.1"], b"http/1.1"),
+    ] {
+        let stream = bed.connect(offered).await;
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(chosen));
+    }
+    let http2 = reqwest::Client::builder()
+        .tls_backend_preconfigured(
+            weft_identity::tls::client_config(&weft_identity::tls::ClientTls::anonymous(
+                bed.bundle().clone(),
+                &[b"h2"],
+            ))
+            .unwrap(),
+        )
+        .no_proxy()
+        .build()
+        .unwrap();
+    let answer = http2.get(bed.url("/version")).send().await.unwrap();
+    assert_eq!((answer.version(), answer.status().as_u16()), (reqwest::Version::HTTP_2, 200));
+}
+
+#[tokio::test]
+async fn probes_read_health() {
+    let bed = Bed::new().await;
+    let seen = bed.get("/health-checks").await;
+    assert_eq!((seen.status, seen.header("content-type")), (200, Some("application/json")));
+    assert!(seen.text.starts_with("{\n    \"data\""));
+    let body = seen.json();
+    assert_eq!(body["data"]["healthy"], true);
+    assert_eq!(body["data"]["checks"][0]["id"], "bolt.read");
+    assert!(body["data"]["checks"][0]["lastCheckTime"].is_string());
+    let body = bed.get("/health-checks/v1/controller/raft?type=short").await.json();
+    assert_eq!(body["data"]["checks"][0], json!({"healthy": true, "id": "bolt.read"}));
+    assert_eq!(body["raft"]["isRaftEnabled"], false);
+}

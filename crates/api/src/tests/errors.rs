@@ -1,0 +1,116 @@
+//! The documented shapes of refusals, and paths that are nobody's.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Bed, CLIENT, MANAGEMENT, USERNAME, send};
+
+#[tokio::test]
+async fn unknown_paths_and_methods() {
+    let bed = Bed::new().await;
+    for path in ["/nothing", "/edge/management/v1/nothing", "/fabric/v1/routers", "/edge/x"] {
+        bed.get(path).await.is_error(404, "NOT_FOUND");
+    }
+    let seen = send(bed.request(Method::DELETE, &format!("{MANAGEMENT}/services"))).await;
+    seen.is_error(405, "METHOD_NOT_ALLOWED");
+    assert_eq!(seen.header("allow"), Some("GET, POST"));
+    let head = send(bed.request(Method::HEAD, "/version")).await;
+    assert_eq!((head.status, head.text.as_str()), (200, ""));
+}
+
+#[tokio::test]
+async fn who_is_not_logged_in_is_told_what_is_missing() {
+    let bed = Bed::new().await;
+    let seen = bed.get(&format!("{MANAGEMENT}/identities")).await;
+    seen.is_error(401, "UNAUTHORIZED");
+    let challenge = seen.header("www-authenticate").unwrap();
+    assert!(challenge.starts_with("zt-session realm=\"zt-session\" error=\"missing\""));
+    assert!(challenge.contains(",Bearer realm=\"openziti-oidc\" error=\"missing\""));
+
+    let stranger = bed.session("5d1d7c4e-0000-4000-8000-000000000000");
+    let seen = stranger.get("/current-api-session").await;
+    seen.is_error(401, "UNAUTHORIZED");
+    assert!(seen.header("www-authenticate").unwrap().contains("error=\"invalid\""));
+
+    let request = bed.request(Method::GET, &format!("{MANAGEMENT}/identities"));
+    let seen = send(request.bearer_auth("eyJ.x.y")).await;
+    seen.is_error(401, "UNAUTHORIZED");
+    assert!(seen.header("www-authenticate").unwrap().starts_with("Bearer realm"));
+
+    let seen = bed.login_answer(CLIENT, USERNAME, "falsch").await;
+    assert_eq!(seen.is_error(401, "INVALID_AUTH")["cause"], Value::Null);
+    assert_eq!(seen.header("www-authenticate"), None);
+    let seen = send(bed.request(Method::POST, "/authenticate?method=charm")).await;
+    seen.is_error(400, "INVALID_AUTH_METHOD");
+}
+
+#[tokio::test]
+async fn bodies_are_refused_field_by_field() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let post = async |body: &'static str, media: &'static str| {
+        let request = bed
+            .request(Method::POST, &format!("{MANAGEMENT}/services"))
+            .header("zt-session", &admin.token)
+            .header("content-type", media)
+            .body(body);
+        send(request).await
+    };
+    let json = "application/json; charset=utf-8";
+    post("{\"name\":", json).await.is_error(400, "COULD_NOT_PARSE_BODY");
+    post("", json).await.is_error(400, "COULD_NOT_PARSE_BODY");
+    post("[]", json).await.is_error(400, "COULD_NOT_PARSE_BODY");
+    let error = post("{\"name\":\"x\"}", json).await.is_error(400, "COULD_NOT_VALIDATE");
+    assert_eq!(error["cause"]["field"], "encryptionRequired");
+    let error = post("{\"name\":5}", json).await.is_error(400, "COULD_NOT_VALIDATE");
+    assert_eq!(error["cause"]["field"], "name");
+    assert!(error["cause"]["reason"].as_str().unwrap().contains("string"));
+    post("a=b", "application/x-www-form-urlencoded").await.is_error(400, "INVALID_CONTENT_TYPE");
+    let good = "{\"name\":\"x\",\"encryptionRequired\":true}";
+    assert_eq!(post(good, json).await.status, 201);
+    let error = post(good, json).await.is_error(400, "COULD_NOT_VALIDATE");
+    assert_eq!((&error["cause"]["field"], &error["cause"]["value"]), (&json!("name"), &json!("x")));
+}
+
+#[tokio::test]
+async fn refusals_of_the_model_keep_their_code() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let seen = admin.get(&format!("{MANAGEMENT}/services?filter=nonsense%20here")).await;
+    seen.is_error(400, "INVALID_FILTER");
+    admin
+        .get(&format!("{MANAGEMENT}/services?sort=secret"))
+        .await
+        .is_error(400, "INVALID_SORT_IDENTIFIER");
+    let seen = admin.get(&format!("{MANAGEMENT}/services/%2e%2e%2fx")).await;
+    let error = seen.is_error(404, "NOT_FOUND");
+    assert!(error["cause"]["message"].as_str().unwrap().contains("../x"));
+    let kind = admin.create("config-types", json!({"name": "t", "schema": {"type": "object"}}));
+    let kind = kind.await;
+    admin.create("configs", json!({"name": "c", "configTypeId": kind, "data": {}})).await;
+    let at = format!("{MANAGEMENT}/config-types/{kind}");
+    let seen = admin.call(Method::DELETE, &at, &Value::Null).await;
+    seen.is_error(409, "CAN_NOT_DELETE_REFERENCED_ENTITY");
+}
+
+#[tokio::test]
+async fn browsers_get_leave_without_their_origin_repeated() {
+    let bed = Bed::new().await;
+    let path = format!("{MANAGEMENT}/identities");
+    let preflight = bed
+        .request(Method::OPTIONS, &path)
+        .header("origin", "https://console.example")
+        .header("access-control-request-method", "PATCH")
+        .header("access-control-request-headers", "zt-session");
+    let seen = send(preflight).await;
+    assert_eq!(seen.status, 200);
+    assert_eq!(seen.header("access-control-allow-origin"), Some("*"));
+    assert!(seen.header("access-control-allow-methods").unwrap().contains("PATCH"));
+    assert!(seen.header("access-control-allow-headers").unwrap().contains("zt-session"));
+    let seen = send(bed.request(Method::GET, &path).header("origin", "https://x.example")).await;
+    seen.is_error(401, "UNAUTHORIZED");
+    assert_eq!(seen.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(seen.header("access-control-expose-headers"), None);
+    assert_eq!(bed.get("/version").await.header("access-control-allow-origin"), None);
+    send(bed.request(Method::OPTIONS, &path)).await.is_error(405, "METHOD_NOT_ALLOWED");
+}

@@ -1,0 +1,217 @@
+//! What nobody may take up: time, bytes, connections, requests; and how the server stops.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use weft_config::web::{TlsVersion, WebOptions};
+use weft_config::{BindPoint, HostPort, WebServer};
+use weft_identity::LiveIdentity;
+
+use super::{Bed, LONG, MANAGEMENT, PASSWORD, USERNAME, listeners, section, send};
+use crate::{ApiServer, Limits, Setup, StartError};
+
+fn hurried() -> WebServer {
+    let short = Duration::from_millis(300);
+    let options = WebOptions {
+        read_timeout: short,
+        write_timeout: short,
+        idle_timeout: short,
+        ..WebOptions::default()
+    };
+    WebServer { options, ..section() }
+}
+
+/// Reads to the end, and says how long that took.
+async fn end_of(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> (Duration, String) {
+    let begun = Instant::now();
+    let mut seen = Vec::new();
+    let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut seen)).await.unwrap();
+    (begun.elapsed(), String::from_utf8_lossy(&seen).into_owned())
+}
+
+#[tokio::test]
+async fn large_bodies_are_refused_before_they_are_read_or_anybody_is_asked() {
+    let bed = Bed::new().await;
+    let path = format!("{MANAGEMENT}/services");
+    let mut stream = bed.connect(&[b"http/1.1"]).await;
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut part = vec![0; 4096];
+    let count = tokio::time::timeout(LONG, stream.read(&mut part)).await.unwrap().unwrap();
+    let text = String::from_utf8_lossy(&part[..count]);
+    assert!(text.starts_with("HTTP/1.1 413"), "{text}");
+    assert!(text.contains("REQUEST_ENTITY_TOO_LARGE") && text.contains("\"data\":{}"), "{text}");
+
+    // No length stated: refused while it comes.
+    let mut stream = bed.connect(&[b"http/1.1"]).await;
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    for _ in 0..17 {
+        stream.write_all(chunk.as_bytes()).await.unwrap();
+    }
+    let count = tokio::time::timeout(LONG, stream.read(&mut part)).await.unwrap().unwrap();
+    assert!(part[..count].starts_with(b"HTTP/1.1 413"));
+
+    let body = vec![b' '; 1024 * 1024 + 1];
+    let request = bed.request(Method::POST, &path).header("content-type", "application/json");
+    send(request.body(body)).await.is_error(413, "REQUEST_ENTITY_TOO_LARGE");
+    let body = vec![b' '; 1024 * 1024];
+    let request = bed.request(Method::POST, &path).header("content-type", "application/json");
+    send(request.body(body)).await.is_error(401, "UNAUTHORIZED");
+}
+
+#[tokio::test]
+async fn slow_heads_bodies_and_handshakes_are_cut() {
+    let limits = Limits { handshake_timeout: Duration::from_millis(300), ..Limits::default() };
+    let bed = Bed::with(hurried(), limits).await;
+    let mut half_open = TcpStream::connect(bed.address).await.unwrap();
+    assert!(end_of(&mut half_open).await.0 < Duration::from_secs(10));
+
+    for begun in ["", "GET /ver", "GET /version HTTP/1.1\r\nhost: x\r\n"] {
+        let mut stream = bed.connect(&[b"http/1.1"]).await;
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        let (took, text) = end_of(&mut stream).await;
+        assert!(took < Duration::from_secs(10) && !text.contains("200 OK"), "{begun}: {text}");
+    }
+    let mut stream = bed.connect(&[b"http/1.1"]).await;
+    let head =
+        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let (took, text) = end_of(&mut stream).await;
+    assert!(took < Duration::from_secs(10) && text.starts_with("HTTP/1.1 408"), "{text}");
+
+    let mut silent = bed.connect(&[b"h2"]).await;
+    assert!(end_of(&mut silent).await.0 < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn too_many_requests_are_asked_to_come_back() {
+    let limits = Limits { requests_per_source: 1, ..Limits::default() };
+    let bed = Arc::new(Bed::with(section(), limits).await);
+    // A request whose body does not come holds the only place.
+    let mut stream = bed.connect(&[b"http/1.1"]).await;
+    let head =
+        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let deadline = Instant::now() + LONG;
+    loop {
+        let seen = bed.get("/version").await;
+        if seen.status == 429 {
+            seen.is_error(429, "SERVER_TOO_MANY_REQUESTS");
+            assert_eq!(seen.header("retry-after"), Some("1"));
+            break;
+        }
+        assert!(Instant::now() < deadline);
+    }
+    stream.write_all(b"{\"a\": 1} ").await.unwrap();
+    let mut part = [0; 64];
+    stream.read_exact(&mut part).await.unwrap();
+    assert!(part.starts_with(b"HTTP/1.1 400"));
+    assert_eq!(bed.get("/version").await.status, 200);
+}
+
+#[tokio::test]
+async fn bodies_all_together_are_bounded() {
+    let bed = Bed::with(section(), Limits { body_bytes: 100, ..Limits::default() }).await;
+    let body = json!({"username": USERNAME, "password": PASSWORD, "configTypes": ["x".repeat(90)]});
+    let path = "/authenticate?method=password";
+    send(bed.request(Method::POST, path).json(&body))
+        .await
+        .is_error(429, "SERVER_TOO_MANY_REQUESTS");
+    assert_eq!(bed.login_answer("", USERNAME, PASSWORD).await.status, 200);
+}
+
+#[tokio::test]
+async fn connections_of_one_source_are_bounded() {
+    let bed = Bed::with(section(), Limits { connections_per_source: 2, ..Limits::default() }).await;
+    let first = bed.connect(&[b"http/1.1"]).await;
+    let mut second = bed.connect(&[b"http/1.1"]).await;
+    second.write_all(b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut part = [0; 64];
+    second.read_exact(&mut part).await.unwrap();
+    assert!(part.starts_with(b"HTTP/1.1 200"));
+    let mut third = bed.connect(&[b"http/1.1"]).await;
+    let _ = third.write_all(b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(end_of(&mut third).await.1, "");
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_slow_operation_is_answered_in_time() {
+    let limits = Limits { handler_timeout: Duration::ZERO, ..Limits::default() };
+    let bed = Bed::with(section(), limits).await;
+    bed.login_answer("", USERNAME, PASSWORD).await.is_error(503, "TIMEOUT");
+}
+
+#[tokio::test]
+async fn the_server_stops_when_its_requests_are_done() {
+    let bed = Bed::new().await;
+    let address = bed.address;
+    let mut idle = bed.connect(&[b"http/1.1"]).await;
+    let mut working = bed.connect(&[b"http/1.1"]).await;
+    let body = json!({"username": USERNAME, "password": PASSWORD}).to_string();
+    let head = format!(
+        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    working.write_all(head.as_bytes()).await.unwrap();
+    // The request is being worked on once its head was read: a second connection shows that the
+    // server had time for that.
+    assert_eq!(bed.get("/version").await.status, 200);
+    let Bed { server, .. } = bed;
+    let stop = tokio::spawn(server.shutdown(LONG));
+    assert_eq!(end_of(&mut idle).await.1, "");
+    working.write_all(body.as_bytes()).await.unwrap();
+    let (_, text) = end_of(&mut working).await;
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    tokio::time::timeout(LONG, stop).await.unwrap().unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn bind_points_are_checked() {
+    let bed = Bed::new().await;
+    let start = async |section: WebServer| {
+        let (_, identity) = super::keys();
+        let identity = LiveIdentity::fixed(identity);
+        ApiServer::start(&[section], Setup::new(bed.controller.clone(), identity, listeners()))
+            .await
+    };
+    let mut elsewhere = section();
+    elsewhere.bind_points = vec![BindPoint::Underlay {
+        interface: HostPort { host: "127.0.0.1".into(), port: 0 },
+        address: HostPort { host: "ctrl.example".into(), port: 1280 },
+        new_address: None,
+    }];
+    let error = start(elsewhere).await.unwrap_err();
+    assert!(matches!(error, StartError::Name { .. }), "{error}");
+    let mut taken = section();
+    taken.bind_points = vec![BindPoint::Underlay {
+        interface: HostPort { host: "127.0.0.1".into(), port: bed.address.port() },
+        address: HostPort { host: "127.0.0.1".into(), port: 1280 },
+        new_address: None,
+    }];
+    let error = start(taken).await.unwrap_err();
+    assert!(matches!(error, StartError::Bind { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn versions_and_new_addresses_are_as_configured() {
+    let mut section = section();
+    section.options.max_tls = TlsVersion::V1_2;
+    section.bind_points = vec![BindPoint::Underlay {
+        interface: HostPort { host: "127.0.0.1".into(), port: 0 },
+        address: HostPort { host: "localhost".into(), port: 1280 },
+        new_address: Some(HostPort { host: "new.example".into(), port: 443 }),
+    }];
+    let bed = Bed::with(section, Limits::default()).await;
+    let stream = bed.connect(&[]).await;
+    assert_eq!(stream.get_ref().1.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_2));
+    let seen = bed.get("/version").await;
+    assert_eq!(seen.header("ziti-ctrl-address"), Some("https://new.example:443"));
+}

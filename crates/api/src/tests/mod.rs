@@ -1,0 +1,265 @@
+//! A controller behind real loopback TLS, and what clients see of it.
+
+mod clients;
+mod errors;
+mod limits;
+mod resources;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use weft_channel::Listeners;
+use weft_config::web::WebOptions;
+use weft_config::{BindPoint, HostPort, WebApi, WebServer};
+use weft_controller::{Addresses, Controller, Keys, Settings};
+use weft_identity::tls::{ClientTls, client_config};
+use weft_identity::{
+    Authority, AuthoritySpec, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, Leaf,
+    LiveIdentity, PrivateKey, Purpose, San, Subject, TrustBundle,
+};
+use weft_store::Memory;
+
+use crate::{ApiServer, Limits, Setup, base_urls};
+
+pub(crate) const USERNAME: &str = "admin";
+pub(crate) const PASSWORD: &str = "geheimnis";
+pub(crate) const MANAGEMENT: &str = "/edge/management/v1";
+pub(crate) const CLIENT: &str = "/edge/client/v1";
+/// Longer than anything here should take.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// A network with its web server.
+pub(crate) struct Bed {
+    pub(crate) controller: Controller,
+    pub(crate) server: ApiServer,
+    pub(crate) address: SocketAddr,
+    bundle: TrustBundle,
+    http: reqwest::Client,
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Seen {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub(crate) fn data(&self) -> Value {
+        self.json()["data"].clone()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// Fails unless the answer is this error in its envelope.
+    #[track_caller]
+    pub(crate) fn is_error(&self, status: u16, code: &str) -> Value {
+        let body = self.json();
+        assert_eq!((self.status, &body["error"]["code"]), (status, &json!(code)), "{body}");
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        assert_eq!(body["data"], json!({}));
+        assert_eq!(body["meta"], json!({"apiEnrollmentVersion": "0.0.1", "apiVersion": "0.0.1"}));
+        assert!(!body["error"]["requestId"].as_str().unwrap().is_empty());
+        assert!(!body["error"]["message"].as_str().unwrap().is_empty());
+        body["error"].clone()
+    }
+}
+
+fn keys() -> (Keys, Identity) {
+    let now = SystemTime::now();
+    let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
+    let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let subject = Subject::common_name("ctrl1");
+    let sans = vec![San::Dns("localhost".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+    let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+    let chain = KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap();
+    let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
+    let identity = Identity::new(Some(chain.clone()), vec![chain.clone()], bundle.clone());
+    let keys = Keys {
+        session: chain.clone(),
+        enrollment: chain,
+        authority: signer,
+        bundle,
+        trust_domain: "weft.test".into(),
+    };
+    (keys, identity)
+}
+
+/// The `web` section of a test: both edge APIs and health checks at a free port.
+pub(crate) fn section() -> WebServer {
+    let at = |port| HostPort { host: "127.0.0.1".into(), port };
+    WebServer {
+        name: "all".into(),
+        bind_points: vec![BindPoint::Underlay {
+            interface: at(0),
+            address: at(1280),
+            new_address: None,
+        }],
+        apis: vec![WebApi::EdgeManagement, WebApi::EdgeClient, WebApi::HealthChecks],
+        identity: None,
+        options: WebOptions::default(),
+    }
+}
+
+impl Bed {
+    /// With everything as it is by default.
+    pub(crate) async fn new() -> Self {
+        Self::with(section(), Limits::default()).await
+    }
+
+    pub(crate) async fn with(section: WebServer, limits: Limits) -> Self {
+        let (keys, identity) = keys();
+        let addresses = Addresses {
+            api: "127.0.0.1:1280".into(),
+            ctrl: vec!["tls:127.0.0.1:6262".into()],
+            apis: base_urls(std::slice::from_ref(&section)),
+        };
+        let bundle = keys.bundle.clone();
+        let settings = Settings::new("ctrl1", Arc::new(Memory::new()), keys, addresses);
+        let controller = Controller::start(settings).await.unwrap();
+        controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
+        let setup = Setup {
+            limits,
+            ..Setup::new(controller.clone(), LiveIdentity::fixed(identity), Arc::default())
+        };
+        let server = ApiServer::start(&[section], setup).await.unwrap();
+        let address = server.addresses().next().unwrap();
+        let http = client(&bundle, None);
+        Self { controller, server, address, bundle, http }
+    }
+
+    /// A client that shows this certificate.
+    pub(crate) fn client_of(&self, chain: &KeyedChain) -> reqwest::Client {
+        client(&self.bundle, Some(chain))
+    }
+
+    pub(crate) fn bundle(&self) -> &TrustBundle {
+        &self.bundle
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("https://127.0.0.1:{}{path}", self.address.port())
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, self.url(path))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Seen {
+        send(self.request(Method::GET, path)).await
+    }
+
+    pub(crate) async fn login_answer(&self, api: &str, username: &str, password: &str) -> Seen {
+        let body = json!({"username": username, "password": password});
+        let path = format!("{api}/authenticate?method=password");
+        send(self.request(Method::POST, &path).json(&body)).await
+    }
+
+    /// Logs the administrator in.
+    pub(crate) async fn admin(&self) -> Session<'_> {
+        let seen = self.login_answer(MANAGEMENT, USERNAME, PASSWORD).await;
+        assert_eq!(seen.status, 200, "{seen:?}");
+        self.session(seen.header("zt-session").unwrap())
+    }
+
+    pub(crate) fn session(&self, token: &str) -> Session<'_> {
+        Session { bed: self, token: token.to_owned() }
+    }
+
+    /// A TLS connection without anything on it.
+    pub(crate) async fn connect(&self, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
+        let config = client_config(&ClientTls::anonymous(self.bundle.clone(), alpn)).unwrap();
+        let socket = TcpStream::connect(self.address).await.unwrap();
+        let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap()
+    }
+}
+
+fn client(bundle: &TrustBundle, chain: Option<&KeyedChain>) -> reqwest::Client {
+    let alpn: &[&[u8]] = &[b"h2", b"http/1.1"];
+    let config = match chain {
+        None => client_config(&ClientTls::anonymous(bundle.clone(), alpn)),
+        Some(chain) => {
+            let identity = Identity::new(Some(chain.clone()), Vec::new(), bundle.clone());
+            client_config(&ClientTls::of_identity(&LiveIdentity::fixed(identity), alpn))
+        }
+    };
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(config.unwrap())
+        .no_proxy()
+        .timeout(LONG)
+        .build()
+        .unwrap()
+}
+
+pub(crate) async fn send(request: RequestBuilder) -> Seen {
+    let answer = request.send().await.unwrap();
+    Seen {
+        status: answer.status().as_u16(),
+        headers: answer.headers().clone(),
+        text: String::from_utf8_lossy(&answer.bytes().await.unwrap()).into_owned(),
+    }
+}
+
+/// Somebody who is logged in.
+pub(crate) struct Session<'b> {
+    bed: &'b Bed,
+    pub(crate) token: String,
+}
+
+impl Session<'_> {
+    pub(crate) async fn call(&self, method: Method, path: &str, body: &Value) -> Seen {
+        let request = self.bed.request(method, path).header("zt-session", &self.token);
+        send(if body.is_null() { request } else { request.json(body) }).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Seen {
+        self.call(Method::GET, path, &Value::Null).await
+    }
+
+    /// Creates something and answers its id.
+    #[track_caller]
+    pub(crate) fn create(
+        &self,
+        collection: &str,
+        body: Value,
+    ) -> impl Future<Output = String> + '_ {
+        let path = format!("{MANAGEMENT}/{collection}");
+        async move {
+            let seen = self.call(Method::POST, &path, &body).await;
+            assert_eq!(seen.status, 201, "{path}: {seen:?}");
+            let data = seen.data();
+            let id = data["id"].as_str().unwrap().to_owned();
+            let collection = path.rsplit('/').next().unwrap();
+            let href = format!("./{collection}/{id}");
+            assert_eq!(data["_links"]["self"]["href"], href.as_str());
+            id
+        }
+    }
+}
+
+/// A key and a certificate signing request for it.
+pub(crate) fn csr(name: &str) -> (PrivateKey, String) {
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let pem = CertificateRequest::make_pem(&key, &Subject::common_name(name), &[]).unwrap();
+    (key, pem)
+}
+
+/// The listeners of a process; named here so that tests see that the default is enough.
+pub(crate) fn listeners() -> Arc<Listeners> {
+    Arc::default()
+}

@@ -1,0 +1,39 @@
+//! Which APIs are served where, as clients are told.
+
+use std::collections::BTreeMap;
+
+use weft_config::{BindPoint, WebApi, WebServer};
+use weft_contract::Api;
+
+/// The API behind a binding, if this server answers it.
+pub(crate) fn served(api: &WebApi) -> Option<Api> {
+    match api {
+        WebApi::EdgeClient => Some(Api::Client),
+        WebApi::EdgeManagement => Some(Api::Management),
+        WebApi::HealthChecks => Some(Api::Health),
+        WebApi::EdgeOidc(_) | WebApi::Fabric | WebApi::Metrics { .. } | WebApi::Files { .. } => {
+            None
+        }
+    }
+}
+
+/// The full addresses of every API that is served, for
+/// [`Addresses::apis`](weft_controller::Addresses): what `/version` answers. Bindings that are not
+/// served yet are left out, because clients use whatever they see there.
+#[must_use]
+pub fn base_urls(servers: &[WebServer]) -> BTreeMap<Api, Vec<String>> {
+    let mut urls: BTreeMap<Api, Vec<String>> = BTreeMap::new();
+    for server in servers {
+        for api in server.apis.iter().filter_map(served) {
+            let urls = urls.entry(api).or_default();
+            for point in &server.bind_points {
+                let BindPoint::Underlay { address, .. } = point else { continue };
+                let url = format!("https://{address}{}", api.base());
+                if !urls.contains(&url) {
+                    urls.push(url);
+                }
+            }
+        }
+    }
+    urls
+}
