@@ -1,17 +1,19 @@
 //! Who may log in, and what follows: passwords, certificates, sessions, enrollment, tokens.
 //!
-//! - [`login`]: `POST /authenticate`; [`resolve`]: the credentials of a request;
+//! - `login`: `POST /authenticate`; [`resolve`]: the credentials of a request;
 //! - [`sessions`]: API sessions with opaque tokens and the service sessions in them, kept by this
 //!   controller (class Local), told to routers;
 //! - [`service_session`]: leave to dial or bind, as a signed token; and its check for routers;
-//! - [`enroll`], [`tickets`]: how identities and routers get their first credentials;
-//! - [`password`], [`lockout`]: hashes, and how often one may be wrong.
+//! - `enroll`, [`tickets`]: how identities and routers get their first credentials;
+//! - [`operator`]: a session for the program around the controller;
+//! - [`password`], `lockout`: hashes, and how often one may be wrong.
 
 pub(crate) mod client_services;
 pub(crate) mod current;
 pub(crate) mod enroll;
 pub(crate) mod lockout;
 pub(crate) mod login;
+mod operator;
 pub(crate) mod own_authenticators;
 pub mod password;
 pub mod public_keys;

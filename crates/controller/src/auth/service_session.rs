@@ -15,14 +15,15 @@ use weft_contract::resource::service_session::{
 };
 use weft_contract::resource::session::COLLECTION as API_SESSIONS;
 use weft_contract::{Api, EntityRef, ErrorCode, Links, Timestamp as TimeWord, Verb};
-use weft_model::entity::{ApiSession, Identity, PolicyType, Service, ServicePolicy, Session};
+use weft_model::access::{Denial, Posture, decide};
+use weft_model::entity::{ApiSession, Identity, PolicyType, Revocation, Service, Session};
 use weft_model::filter::{PageRules, Table, Type, Value};
-use weft_model::{Base, Id, Kind, Snapshot, Timestamp};
+use weft_model::token::{AUDIENCE, ClaimError, ServiceClaims, TokenKind};
+use weft_model::{Base, Id, Snapshot, Timestamp};
 
 use super::client_services::routers_between;
 use super::current::session_of;
 use super::resolve::is_complete;
-use super::tokens::{AUDIENCE, SERVICE, ServiceClaims};
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::convert;
 use crate::domain::list;
@@ -80,10 +81,22 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         let service = context.view().get::<Service>(&id).filter(|it| !it.is_fabric_only);
         let service = service.ok_or_else(|| Failure::not_found("service", &id))?;
         let identity = login.identity_id.as_str();
-        match granted(context.snapshot(), &login.identity_id, &service.base.id, session_type) {
-            Granted::Yes => {}
-            Granted::WithPosture => return Err(ErrorCode::InvalidPosture.into()),
-            Granted::No => return Err(Failure::field("serviceId", "service not found", id)),
+        let wanted = service.base.id.as_str();
+        // Posture data of clients is kept by the routers; here every check counts as failed.
+        let decision = decide(
+            &**context.snapshot(),
+            identity,
+            wanted,
+            session_type,
+            Posture::Unknown,
+            context.now(),
+        );
+        match decision.granted() {
+            Ok(_) => {}
+            Err(denial @ Denial::Posture(_)) => {
+                return Err(Failure::because(ErrorCode::InvalidPosture, denial.to_string()));
+            }
+            Err(_) => return Err(Failure::field("serviceId", "service not found", id)),
         }
         let routers = edge_routers(&context, identity, &service.base.id);
         if !routers.iter().any(|it| it.router.is_online) {
@@ -131,28 +144,6 @@ fn record(
     };
     sessions.put_service(session.clone());
     session
-}
-
-/// What the policies say of an identity and a service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Granted {
-    No,
-    /// Only by policies with posture checks, of which this controller has no passing data.
-    WithPosture,
-    Yes,
-}
-
-fn granted(snapshot: &Snapshot, identity: &Id, service: &Id, session_type: PolicyType) -> Granted {
-    let between = snapshot.service_policies_between(identity, service);
-    let mut answer = Granted::No;
-    for (ordinal, _) in between.iter().filter(|(_, it)| it.policy_type == session_type) {
-        let side = ServicePolicy::POSTURE_CHECKS;
-        if snapshot.members(Kind::ServicePolicy, *ordinal, side).is_empty() {
-            return Granted::Yes;
-        }
-        answer = Granted::WithPosture;
-    }
-    answer
 }
 
 fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionEdgeRouter> {
@@ -290,7 +281,7 @@ impl Controller {
             jti: session.base.id.to_string(),
             z_asid: session.api_session_id.to_string(),
             z_iid: session.identity_id.to_string(),
-            z_t: SERVICE.to_owned(),
+            z_t: TokenKind::Service,
             z_st: session.session_type.as_str().to_owned(),
             z_leg: true,
         })
@@ -313,8 +304,14 @@ impl Controller {
         let claims = self
             .read_service_token(service_token, now)
             .map_err(|error| invalid(&format!("service session token: {error}")))?;
-        if !claims.z_leg || claims.z_asid != login.base.id.as_str() {
-            return Err(invalid("the service session belongs to another session"));
+        let (api_session, owner) = (login.base.id.as_str(), identity.base.id.as_str());
+        claims.check(api_session, owner, wanted, now).map_err(|error| match error {
+            ClaimError::Action(_) => Refusal::new(RefusalCode::WrongSessionType, error.to_string()),
+            error => invalid(&format!("service session token: {error}")),
+        })?;
+        let revoked = |id: &str| snapshot.get::<Revocation>(&Id::new(id)).map(|found| &**found);
+        if !claims.z_leg || claims.is_revoked(revoked) {
+            return Err(invalid("the service session token was revoked"));
         }
         let session = self.sessions().service(&claims.jti);
         let session = session.filter(|it| it.api_session_id == login.base.id);
@@ -333,16 +330,12 @@ impl Controller {
         let service = service.ok_or_else(|| {
             Refusal::new(RefusalCode::InvalidService, "the service does not exist")
         })?;
-        if granted(&snapshot, &identity.base.id, &service.base.id, wanted) != Granted::Yes {
-            return Err(invalid("no service policy allows this any more"));
-        }
-        Ok(Checked {
-            identity,
-            service,
-            api_session: login.base.id.clone(),
-            session: session.base.id.clone(),
-            snapshot,
-        })
+        let wanted_service = service.base.id.as_str();
+        decide(&*snapshot, owner, wanted_service, wanted, Posture::Unknown, now)
+            .granted()
+            .map_err(|denial| invalid(&denial.to_string()))?;
+        let (api_session, session) = (login.base.id.clone(), session.base.id.clone());
+        Ok(Checked { identity, service, api_session, session, snapshot })
     }
 
     /// The login behind an opaque token, for requests of routers.

@@ -5,7 +5,10 @@
 //! are answered. Routers follow them through [`Sessions::subscribe`]: an SDK that connects with an
 //! opaque token is known to a router only because it was told.
 
-use std::sync::{Arc, Weak};
+mod follow;
+mod routers;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,13 +17,14 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use weft_contract::resource::identity::{EnvInfo, SdkInfo};
-use weft_model::entity::{
-    ApiSession, Authenticator, Identity, PolicyType, Service, Session, SessionCertificate,
-};
-use weft_model::{Change, Entity, Id, Kind, Snapshot, Table, Timestamp};
+use weft_model::entity::{ApiSession, PolicyType, Session, SessionCertificate};
+use weft_model::{Entity, Id, Kind, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
-use crate::{Controller, Core, Durations, Notice};
+pub(crate) use follow::follow_model;
+pub use routers::LegacySession;
+
+use crate::Durations;
 
 /// Notices a subscriber may be behind before it has to start over.
 const BACKLOG: usize = 4096;
@@ -73,7 +77,7 @@ pub enum SessionNotice {
     Removed(Vec<Ended>),
     /// Service sessions have ended: their ids, which are also the `jti` of their tokens.
     ServiceRemoved(Vec<Id>),
-    /// Notices were missed: start over from [`Controller::legacy_sessions`].
+    /// Notices were missed: start over from [`crate::Controller::legacy_sessions`].
     Resync,
 }
 
@@ -84,19 +88,6 @@ pub struct Ended {
     pub id: Id,
     /// Its token.
     pub token: Arc<str>,
-}
-
-/// A session as routers know it (protocol: edge-control-plane 10.1).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LegacySession {
-    /// Its id; ids sort by creation.
-    pub id: Id,
-    /// The opaque token.
-    pub token: Arc<str>,
-    /// Whose it is.
-    pub identity: Id,
-    /// Certificates that prove possession: those of the identity, and those of the session.
-    pub fingerprints: Vec<String>,
 }
 
 /// Follows the sessions.
@@ -512,112 +503,5 @@ impl Sessions {
         if self.0.tables.write().told.remove(identity).is_some() {
             self.0.store.live().put_note(TOLD, identity.as_str(), None);
         }
-    }
-}
-
-impl Controller {
-    /// Every fully authenticated session with an opaque token, ordered by id: what a router is
-    /// told when it connects (protocol: edge-control-plane 10.2).
-    pub fn legacy_sessions(&self) -> Vec<LegacySession> {
-        let snapshot = self.snapshot();
-        let now = self.now();
-        let sessions = self.sessions().all().into_iter();
-        let complete = sessions.filter(|it| super::resolve::is_complete(&snapshot, it));
-        complete.map(|session| for_router(&snapshot, &session, now)).collect()
-    }
-
-    /// A session as routers know it, with its certificates of this moment.
-    pub fn legacy_session(&self, session: &ApiSession) -> LegacySession {
-        for_router(&self.snapshot(), session, self.now())
-    }
-}
-
-fn for_router(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> LegacySession {
-    let own = snapshot.referring::<Authenticator>(0, &session.identity_id);
-    let own = own.filter_map(|it| Some(it.cert.as_ref()?.fingerprint.to_string()));
-    let valid = session.certificates.iter().filter(|it| it.not_after > now);
-    let mut fingerprints: Vec<String> =
-        own.chain(valid.map(|it| it.fingerprint.to_string())).collect();
-    fingerprints.sort_unstable();
-    fingerprints.dedup();
-    LegacySession {
-        id: session.base.id.clone(),
-        token: Arc::clone(&session.token),
-        identity: session.identity_id.clone(),
-        fingerprints,
-    }
-}
-
-/// Ends sessions when the model says so: identities deleted or disabled, services deleted; and
-/// tells of certificates that came or went.
-pub(crate) async fn follow_model(core: Weak<Core>) {
-    let Some((_, mut subscription)) = core.upgrade().map(|core| core.writer.subscribe()) else {
-        return;
-    };
-    while let Some(notice) = subscription.next().await {
-        let Some(core) = core.upgrade() else { return };
-        let (sessions, now) = (&core.sessions, core.settings.clock.now());
-        match notice {
-            Notice::Resync(snapshot) => {
-                core.service_changes.everybody(now);
-                resync(sessions, &snapshot, now);
-            }
-            Notice::Change(published) => {
-                core.service_changes.follow(&published, now);
-                let changes = published.changes.iter().flat_map(|set| &set.changes);
-                for change in changes {
-                    follow(sessions, &published.before, &published.after, change, now);
-                    if let Change::Delete(Kind::Identity | Kind::Router, id) = change {
-                        core.online.forget(id.as_str());
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
-    sessions.retain_identities(|id| {
-        snapshot.get::<Identity>(id).is_some_and(|identity| !identity.is_disabled(now))
-    });
-    sessions.remove_services_where(|it| snapshot.get::<Service>(&it.service_id).is_none());
-    sessions.tell(SessionNotice::Resync);
-}
-
-fn follow(
-    sessions: &Sessions,
-    before: &Snapshot,
-    after: &Snapshot,
-    change: &Change,
-    now: Timestamp,
-) {
-    match change {
-        Change::Delete(Kind::Identity, id) => {
-            sessions.end_of_identity(id);
-            sessions.forget(id);
-        }
-        Change::Delete(Kind::Service, id) => {
-            sessions.remove_services_where(|session| session.service_id == *id);
-        }
-        Change::Put(Entity::Identity(identity)) if identity.is_disabled(now) => {
-            sessions.end_of_identity(&identity.base.id);
-        }
-        Change::Put(Entity::Authenticator(authenticator)) => {
-            sessions.certificates_changed(&authenticator.identity_id);
-        }
-        Change::Delete(Kind::Authenticator, id) => {
-            let gone = before.get::<Authenticator>(id).map(|gone| &gone.identity_id);
-            if let Some(identity) = gone.filter(|id| after.get::<Identity>(id).is_some()) {
-                sessions.certificates_changed(identity);
-            }
-        }
-        _ => {}
-    }
-}
-
-impl Sessions {
-    fn certificates_changed(&self, identity: &Id) {
-        let sessions = self.0.tables.read().of_identity(identity);
-        sessions.into_iter().for_each(|session| self.tell(SessionNotice::Updated(session)));
     }
 }

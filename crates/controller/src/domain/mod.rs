@@ -2,7 +2,7 @@
 //!
 //! - [`caller`], [`gate`]: who asks, and whether he may;
 //! - [`call`]: an operation and its reply without HTTP;
-//! - [`resource`], [`list`], [`resources`]: the machinery, and a file per subject;
+//! - [`resource`], `list`, `resources`: the machinery, and a file per subject;
 //! - [`decision`], [`writer`], [`subscription`]: how a change is decided, made durable and told;
 //! - [`terminators`]: what routers report of their terminators.
 

@@ -1,0 +1,83 @@
+//! What a change of the model means for sessions.
+
+use std::sync::Weak;
+
+use weft_model::entity::{Authenticator, Identity, Service};
+use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
+
+use super::{SessionNotice, Sessions};
+use crate::{Core, Notice};
+
+/// Ends sessions when the model says so: identities deleted or disabled, services deleted; and
+/// tells of certificates that came or went.
+pub(crate) async fn follow_model(core: Weak<Core>) {
+    let Some((_, mut subscription)) = core.upgrade().map(|core| core.writer.subscribe()) else {
+        return;
+    };
+    while let Some(notice) = subscription.next().await {
+        let Some(core) = core.upgrade() else { return };
+        let (sessions, now) = (&core.sessions, core.settings.clock.now());
+        match notice {
+            Notice::Resync(snapshot) => {
+                core.service_changes.everybody(now);
+                resync(sessions, &snapshot, now);
+            }
+            Notice::Change(published) => {
+                core.service_changes.follow(&published, now);
+                let changes = published.changes.iter().flat_map(|set| &set.changes);
+                for change in changes {
+                    follow(sessions, &published.before, &published.after, change, now);
+                    if let Change::Delete(Kind::Identity | Kind::Router, id) = change {
+                        core.online.forget(id.as_str());
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
+    sessions.retain_identities(|id| {
+        snapshot.get::<Identity>(id).is_some_and(|identity| !identity.is_disabled(now))
+    });
+    sessions.remove_services_where(|it| snapshot.get::<Service>(&it.service_id).is_none());
+    sessions.tell(SessionNotice::Resync);
+}
+
+fn follow(
+    sessions: &Sessions,
+    before: &Snapshot,
+    after: &Snapshot,
+    change: &Change,
+    now: Timestamp,
+) {
+    match change {
+        Change::Delete(Kind::Identity, id) => {
+            sessions.end_of_identity(id);
+            sessions.forget(id);
+        }
+        Change::Delete(Kind::Service, id) => {
+            sessions.remove_services_where(|session| session.service_id == *id);
+        }
+        Change::Put(Entity::Identity(identity)) if identity.is_disabled(now) => {
+            sessions.end_of_identity(&identity.base.id);
+        }
+        Change::Put(Entity::Authenticator(authenticator)) => {
+            sessions.certificates_changed(&authenticator.identity_id);
+        }
+        Change::Delete(Kind::Authenticator, id) => {
+            let gone = before.get::<Authenticator>(id).map(|gone| &gone.identity_id);
+            if let Some(identity) = gone.filter(|id| after.get::<Identity>(id).is_some()) {
+                sessions.certificates_changed(identity);
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Sessions {
+    fn certificates_changed(&self, identity: &Id) {
+        let sessions = self.0.tables.read().of_identity(identity);
+        sessions.into_iter().for_each(|session| self.tell(SessionNotice::Updated(session)));
+    }
+}
