@@ -16,7 +16,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    path::{haproxy::Haproxy, tcp::Tcp, tls::Credentials, tls::Tls},
+    path::{haproxy::Haproxy, tcp::Tcp, tls::Credentials, tls::Tls, weft::Network},
     report::Row,
     work::Path,
 };
@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         Ok(rows) => {
             println!("{}", report::table(&rows, "haproxy tls-tls"));
             println!("In parentheses: the ratio to HAProxy with the same payload, in this run.");
+            println!("The processor time of weft is that of controller and router together.");
         }
         Err(error) => {
             eprintln!("weft-bench: {error}");
@@ -90,8 +91,7 @@ async fn run(options: &Options) -> io::Result<Vec<Row>> {
 }
 
 async fn paths(options: &Options) -> io::Result<Vec<Named>> {
-    let wanted =
-        |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let credentials = Arc::new(Credentials::make()?);
     let mut paths: Vec<Named> = Vec::new();
     if wanted("tcp") {
@@ -104,6 +104,28 @@ async fn paths(options: &Options) -> io::Result<Vec<Named>> {
         match Haproxy::start(credentials).await? {
             Some(relay) => paths.push(("haproxy tls-tls", Arc::new(relay))),
             None => eprintln!("haproxy is not installed: its rows and all ratios are left out"),
+        }
+    }
+    const WEFT: [(&str, bool, bool); 4] = [
+        ("weft sdk-sdk plain", false, false),
+        ("weft sdk-sdk encrypted", false, true),
+        ("weft sdk-tunnel plain", true, false),
+        ("weft sdk-tunnel encrypted", true, true),
+    ];
+    if WEFT.iter().any(|(name, ..)| wanted(name)) {
+        let network = Arc::new(Network::start().await?);
+        if let Some(bytes) = cpu::resident(network.pid()) {
+            let mib = bytes as f64 / 1_048_576.0;
+            eprintln!("weft: controller and router together hold {mib:.0} MiB when idle");
+        }
+        for (name, tunnel, encrypted) in WEFT.into_iter().filter(|(name, ..)| wanted(name)) {
+            let service = name.replace(' ', "-");
+            let path = if tunnel {
+                network.sdk_to_tunnel(&service, encrypted).await?
+            } else {
+                network.sdk_to_sdk(&service, encrypted).await?
+            };
+            paths.push((name, Arc::new(path)));
         }
     }
     Ok(paths)

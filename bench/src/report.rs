@@ -42,7 +42,8 @@ pub(crate) fn table(rows: &[Row], base: &str) -> Table {
         "relay us/payload",
     ]);
     for row in rows {
-        let reference = rows.iter().find(|other| other.path == base && other.payload == row.payload);
+        let reference =
+            rows.iter().find(|other| other.path == base && other.payload == row.payload);
         let beside = |value: f64, of: fn(&Row) -> f64, digits: usize| {
             let shown = format!("{value:.digits$}");
             match reference.map(of) {
