@@ -253,8 +253,9 @@ mod tests {
 
     #[tokio::test]
     async fn faults_and_delays_are_answers() {
-        let fault = within(Duration::from_secs(30), "x", async { panic!("a fault") });
-        let failure: Failure = fault.await.map(|()| ()).unwrap_err();
+        let fault: Result<(), _> =
+            within(Duration::from_secs(30), "x", async { panic!("a fault") }).await;
+        let failure = fault.unwrap_err();
         assert_eq!((failure.status(), failure.code()), (500, ErrorCode::Unhandled));
         let delay = within(Duration::ZERO, "x", std::future::pending::<Result<(), Failure>>());
         assert_eq!(delay.await.unwrap_err().code(), ErrorCode::Timeout);

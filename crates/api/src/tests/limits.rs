@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use weft_config::web::{TlsVersion, WebOptions};
 use weft_config::{BindPoint, HostPort, WebServer};
 use weft_identity::LiveIdentity;
+use weft_store::Fault;
 
 use super::{Bed, LONG, MANAGEMENT, PASSWORD, USERNAME, listeners, section, send};
 use crate::{ApiServer, Limits, Setup, StartError};
@@ -143,9 +144,14 @@ async fn connections_of_one_source_are_bounded() {
 
 #[tokio::test]
 async fn a_slow_operation_is_answered_in_time() {
-    let limits = Limits { handler_timeout: Duration::ZERO, ..Limits::default() };
+    let limits = Limits { handler_timeout: Duration::from_secs(2), ..Limits::default() };
     let bed = Bed::with(section(), limits).await;
-    bed.login_answer("", USERNAME, PASSWORD).await.is_error(503, "TIMEOUT");
+    let admin = bed.admin().await;
+    bed.store.push(Fault::Hangs);
+    let body = json!({"name": "web", "encryptionRequired": true});
+    let path = format!("{MANAGEMENT}/services");
+    admin.call(Method::POST, &path, &body).await.is_error(503, "TIMEOUT");
+    assert_eq!(admin.get(&path).await.status, 200, "reads go on");
 }
 
 #[tokio::test]

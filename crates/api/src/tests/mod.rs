@@ -23,7 +23,7 @@ use weft_identity::{
     Authority, AuthoritySpec, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, Leaf,
     LiveIdentity, PrivateKey, Purpose, San, Subject, TrustBundle,
 };
-use weft_store::Memory;
+use weft_store::{Faulty, Memory};
 
 use crate::{ApiServer, Limits, Setup, base_urls};
 
@@ -37,6 +37,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// A network with its web server.
 pub(crate) struct Bed {
     pub(crate) controller: Controller,
+    pub(crate) store: Faulty<Memory>,
     pub(crate) server: ApiServer,
     pub(crate) address: SocketAddr,
     bundle: TrustBundle,
@@ -129,7 +130,8 @@ impl Bed {
             apis: base_urls(std::slice::from_ref(&section)),
         };
         let bundle = keys.bundle.clone();
-        let settings = Settings::new("ctrl1", Arc::new(Memory::new()), keys, addresses);
+        let store = Faulty::new(Memory::new());
+        let settings = Settings::new("ctrl1", Arc::new(store.clone()), keys, addresses);
         let controller = Controller::start(settings).await.unwrap();
         controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
         let setup = Setup {
@@ -139,7 +141,7 @@ impl Bed {
         let server = ApiServer::start(&[section], setup).await.unwrap();
         let address = server.addresses().next().unwrap();
         let http = client(&bundle, None);
-        Self { controller, server, address, bundle, http }
+        Self { controller, store, server, address, bundle, http }
     }
 
     /// A client that shows this certificate.
