@@ -13,6 +13,8 @@ pub mod enroll;
 mod forwarder;
 pub mod seam;
 mod start;
+#[cfg(test)]
+mod tests;
 
 pub use start::{Router, Runtimes, StartError};
 

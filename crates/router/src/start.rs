@@ -235,12 +235,12 @@ impl Router {
                 }
             }
         };
-        match self.startup_timeout {
-            None => Ok(connected.await),
-            Some(limit) => tokio::time::timeout(limit, connected)
-                .await
-                .map_err(|_| StartError::NoController(limit)),
-        }
+        let Some(limit) = self.startup_timeout else {
+            connected.await;
+            return Ok(());
+        };
+        let reached = tokio::time::timeout(limit, connected).await;
+        reached.map_err(|_| StartError::NoController(limit))
     }
 
     /// The data half, for its figures.

@@ -1,63 +1,54 @@
-//! Whether an identity may use a service, decided from the data model alone
-//! (protocol: edge-control-plane 12.2).
+//! Whether an identity may use a service, decided from the data model alone, by the one decision
+//! of the network ([`weft_model::access`]; protocol: edge-control-plane 12.2).
 
-use weft_wire::edge_ctrl::{ErrorCode, data_model::PolicyType};
+use weft_model::{
+    Semantic, Timestamp,
+    access::{self, Decision, Denial, Facts, PolicyFacts, Posture, Standing},
+    entity::PolicyType,
+    posture::{Check, OsRule, ProcessRule},
+};
+use weft_wire::edge_ctrl::{
+    ErrorCode,
+    data_model::{
+        ALL_OF, PolicyType as WireType, PostureCheck,
+        posture_check::{Os, Process, Subtype},
+    },
+};
 
 use super::model::Model;
 use crate::seam::{Refusal, RetryHint, Use};
 
-/// Decides. A policy grants if none of its posture checks fails. Routers of this release take no
-/// posture data from SDKs and say so in their capabilities: a policy with checks grants nothing.
+/// Decides. Routers of this release take no posture data from SDKs, and say so in their
+/// capabilities: a policy with checks grants nothing.
 pub(crate) fn decide(
     model: &Model,
     identity: &str,
     service: &str,
     purpose: Use,
 ) -> Result<(), Refusal> {
-    let known = model.identities.get(identity);
-    if known.is_none_or(|known| known.disabled) {
-        let problem = if known.is_some() { "is disabled" } else { "is not known" };
-        return Err(denied(format!("identity {identity} {problem}")));
-    }
-    if !model.services.contains_key(service) {
-        return Err(unknown_service(service));
-    }
-    let kind = match purpose {
+    let action = match purpose {
         Use::Dial => PolicyType::Dial,
         Use::Bind => PolicyType::Bind,
     };
-    let mut failing: Vec<String> = Vec::new();
-    let mut found = false;
-    for policy in model.policies_for(identity, service, kind) {
-        if policy.checks.is_empty() {
-            return Ok(());
-        }
-        found = true;
-        failing.extend(policy.checks.iter().cloned());
+    // Nothing here depends on the time: neither posture data nor an end of being disabled.
+    let now = Timestamp::default();
+    match access::decide(model, identity, service, action, Posture::Unknown, now) {
+        Decision::Granted { .. } => Ok(()),
+        Decision::Denied(denial) => Err(refusal(&denial, identity, service)),
     }
-    if !found {
-        let verb = match purpose {
-            Use::Dial => "dial",
-            Use::Bind => "bind",
-        };
-        return Err(denied(format!("no policy lets identity {identity} {verb} service {service}")));
-    }
-    failing.sort_unstable();
-    failing.dedup();
-    Err(Refusal {
-        code: ErrorCode::POSTURE_CHECK_FAILED.0,
-        message: format!("posture checks of service {service} failed"),
-        failing_checks: failing,
-        ..denied(String::new())
-    })
 }
 
-fn denied(message: String) -> Refusal {
+fn refusal(denial: &Denial, identity: &str, service: &str) -> Refusal {
+    let (code, hint) = match denial {
+        Denial::UnknownService => return unknown_service(service),
+        Denial::Posture(_) => (ErrorCode::POSTURE_CHECK_FAILED, RetryHint::Default),
+        _ => (ErrorCode::ACCESS_DENIED, RetryHint::Default),
+    };
     Refusal {
-        code: ErrorCode::ACCESS_DENIED.0,
-        hint: RetryHint::Default,
-        message,
-        failing_checks: Vec::new(),
+        code: code.0,
+        hint,
+        message: format!("{denial} (identity {identity}, service {service})"),
+        failing_checks: denial.failed_checks().into_iter().map(ToString::to_string).collect(),
         circuit: None,
     }
 }
@@ -67,6 +58,72 @@ pub(crate) fn unknown_service(service: &str) -> Refusal {
     Refusal {
         code: ErrorCode::INVALID_SERVICE.0,
         hint: RetryHint::NotRetriable,
-        ..denied(format!("service {service} not found"))
+        message: format!("service {service} not found"),
+        failing_checks: Vec::new(),
+        circuit: None,
+    }
+}
+
+impl Facts for Model {
+    fn standing(&self, identity: &str, _: Timestamp) -> Standing {
+        match self.identities.get(identity) {
+            None => Standing::Unknown,
+            Some(known) if known.disabled => Standing::Disabled,
+            Some(_) => Standing::Active,
+        }
+    }
+
+    fn has_service(&self, service: &str) -> bool {
+        self.services.contains_key(service)
+    }
+
+    fn policies(&self, identity: &str, service: &str, action: PolicyType) -> Vec<PolicyFacts<'_>> {
+        let kind = match action {
+            PolicyType::Dial => WireType::Dial,
+            PolicyType::Bind => WireType::Bind,
+        };
+        let policies = self.policies_for(identity, service, kind);
+        let facts = policies.map(|policy| PolicyFacts {
+            id: &policy.value.id,
+            name: &policy.value.name,
+            checks: policy
+                .checks
+                .iter()
+                .map(|id| (id.as_str(), self.checks.get(id).and_then(check)))
+                .collect(),
+        });
+        facts.collect()
+    }
+}
+
+/// A check, ready to be evaluated; none if it is of a kind this release does not know.
+fn check<'a>(of: &'a PostureCheck) -> Option<Check<'a>> {
+    let seconds = |number: i64| u64::try_from(number).ok().map(std::time::Duration::from_secs);
+    Some(match of.subtype.as_ref()? {
+        Subtype::Mac(mac) => Check::Mac(&mac.mac_addresses),
+        Subtype::Domains(domains) => Check::Domain(&domains.domains),
+        Subtype::OsList(list) => {
+            let rule = |os: &'a Os| OsRule { os_type: &os.os_type, versions: &os.os_versions };
+            Check::Os(list.os_list.iter().map(rule).collect())
+        }
+        Subtype::Process(process) => Check::Processes(Semantic::AllOf, vec![rule(process)]),
+        Subtype::ProcessMulti(multi) => {
+            let semantic = if multi.semantic == ALL_OF { Semantic::AllOf } else { Semantic::AnyOf };
+            Check::Processes(semantic, multi.processes.iter().map(rule).collect())
+        }
+        Subtype::Mfa(mfa) => Check::Mfa {
+            timeout: seconds(mfa.timeout_seconds),
+            prompt_on_wake: mfa.prompt_on_wake,
+            prompt_on_unlock: mfa.prompt_on_unlock,
+        },
+    })
+}
+
+fn rule(process: &Process) -> ProcessRule<'_> {
+    ProcessRule {
+        os_type: &process.os_type,
+        path: &process.path,
+        hashes: &process.hashes,
+        signer_fingerprints: &process.fingerprints,
     }
 }

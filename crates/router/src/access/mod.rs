@@ -111,6 +111,9 @@ impl AccessOptions {
 #[derive(Clone)]
 pub(crate) struct AccessHalf(Arc<Inner>);
 
+/// A message and who sent it.
+type Said = (Arc<Controller>, Message);
+
 /// What its parts share.
 struct Inner {
     options: AccessOptions,
@@ -134,8 +137,8 @@ struct Inner {
     arrivals: watch::Sender<u64>,
     timeline: watch::Sender<String>,
     online: watch::Sender<bool>,
-    queue: mpsc::Sender<(Arc<Controller>, Message)>,
-    unread: Mutex<Option<mpsc::Receiver<(Arc<Controller>, Message)>>>,
+    queue: mpsc::Sender<Said>,
+    unread: Mutex<Option<mpsc::Receiver<Said>>>,
     /// The queue was full: what controllers said is lost.
     lost: AtomicBool,
     /// The subscription should be looked at.

@@ -1,19 +1,21 @@
 //! Tokens as routers read them: access tokens of API sessions, and service session tokens
-//! (protocol: edge-control-plane 11.2, 11.5).
+//! (protocol: edge-control-plane 11.2, 11.5). Only the claims a router looks at are read; what else
+//! other controllers put into a token may have any form.
 
 use std::time::SystemTime;
 
 use serde::Deserialize;
 use weft_identity::token::{Expect, TokenError};
+use weft_model::token::{AUDIENCE, LEGACY_AUDIENCE, TokenKind};
 
 use super::keys::Keys;
 
 /// What a signed token begins with; everything else is an opaque one.
 const SIGNED: &[u8] = b"ey";
 /// Audiences of access tokens.
-const ACCESS_AUDIENCES: [&str; 2] = ["openziti", "native"];
+const ACCESS_AUDIENCES: [&str; 2] = [AUDIENCE, LEGACY_AUDIENCE];
 /// Audience of service session tokens.
-const SERVICE_AUDIENCES: [&str; 1] = ["openziti"];
+const SERVICE_AUDIENCES: [&str; 1] = [AUDIENCE];
 
 /// Whether a token is a signed one.
 pub(crate) fn is_signed(token: &[u8]) -> bool {
@@ -37,7 +39,7 @@ pub(crate) struct AccessClaims {
     #[serde(default)]
     pub(crate) z_cae: bool,
     /// Kind of the token.
-    z_t: String,
+    z_t: TokenKind,
     /// When it was issued, in seconds since 1970.
     #[serde(default)]
     pub(crate) iat: f64,
@@ -61,7 +63,7 @@ pub(crate) struct ServiceClaims {
     #[serde(default)]
     pub(crate) z_iid: String,
     /// Kind of the token.
-    z_t: String,
+    z_t: TokenKind,
     /// `Dial` or `Bind`.
     #[serde(default)]
     pub(crate) z_st: String,
@@ -75,7 +77,7 @@ pub(crate) fn access(
 ) -> Result<AccessClaims, TokenError> {
     let expect = Expect { audience: &ACCESS_AUDIENCES, ..Expect::unexpired(now) };
     let claims: AccessClaims = keys.tokens.verify(token, &expect)?;
-    of_kind(&claims.z_t, "a")?;
+    of_kind(claims.z_t, TokenKind::Access)?;
     Ok(claims)
 }
 
@@ -87,14 +89,13 @@ pub(crate) fn service(
 ) -> Result<ServiceClaims, TokenError> {
     let expect = Expect { audience: &SERVICE_AUDIENCES, ..Expect::unexpired(now) };
     let claims: ServiceClaims = keys.tokens.verify(token, &expect)?;
-    of_kind(&claims.z_t, "s")?;
+    of_kind(claims.z_t, TokenKind::Service)?;
     Ok(claims)
 }
 
-fn of_kind(found: &str, wanted: &str) -> Result<(), TokenError> {
+fn of_kind(found: TokenKind, wanted: TokenKind) -> Result<(), TokenError> {
     if found == wanted {
         return Ok(());
     }
-    let found: String = found.chars().take(8).collect();
-    Err(TokenError::Claims(format!("a token of kind `{found}`, not `{wanted}`")))
+    Err(TokenError::Claims(format!("a token of kind {found:?}, not {wanted:?}")))
 }

@@ -22,7 +22,7 @@ use weft_wire::{
 };
 
 use super::{
-    Inner,
+    Inner, Said,
     compare::compare,
     decide, judge,
     keys::Keys,
@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_secs(30);
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// Works for ever.
-pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::Receiver<(Arc<Controller>, Message)>) {
+pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::Receiver<Said>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut times = Times::default();

@@ -140,7 +140,7 @@ async fn renew(core: &Core) -> Result<(), RenewalError> {
     if client.leaf().not_after() <= SystemTime::now() {
         return Err(RenewalError::TooLate);
     }
-    let controller = core.controllers.for_changes().ok_or(RenewalError::NoController)?;
+    let controller = controller(core).await.ok_or(RenewalError::NoController)?;
     let sans = core.renewal.names.as_ref().map(|names| names.sans.as_slice()).unwrap_or_default();
     let subject = client.leaf().subject_der();
     let request = EnrollmentExtendRouterRequest {
@@ -155,6 +155,18 @@ async fn renew(core: &Core) -> Result<(), RenewalError> {
     confirm(&controller, &certs).await?;
     core.identity.save_certificates(Some(&certs.client_cert_pem), Some(&certs.server_cert_pem))?;
     Ok(())
+}
+
+/// The controller to ask, as soon as there is one.
+async fn controller(core: &Core) -> Option<Arc<Controller>> {
+    let mut changes = core.controllers.changes();
+    loop {
+        changes.mark_unchanged();
+        if let Some(controller) = core.controllers.for_changes() {
+            return Some(controller);
+        }
+        changes.changed().await.ok()?;
+    }
 }
 
 async fn issued(

@@ -1,0 +1,244 @@
+//! Sessions, tokens, certificates, decisions.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream::BoxStream};
+use serde_json::{Value, json};
+use weft_identity::{KeyedChain, Purpose, San, SpiffeId};
+use weft_wire::{
+    ProtoBody,
+    edge_ctrl::{
+        ApiSessionAdded, ApiSessionRemoved, ApiSessionUpdated, SessionRemoved, SyncState,
+        data_model::{PolicyType, RelatedEntityType, Revocation, revocation_type},
+    },
+};
+
+use super::support::{Network, api_session, events, soon};
+use crate::{
+    access::AccessHalf,
+    seam::{Access, AccessEvent, Session, Use},
+};
+
+fn chain(of: &KeyedChain) -> Vec<Bytes> {
+    of.chain().iter().map(|one| Bytes::copy_from_slice(one.der())).collect()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// A network whose router knows a key, alice, a service, and that alice may dial it.
+async fn network() -> (Network, String, AccessHalf) {
+    let mut network = Network::new().await;
+    let mut all = vec![
+        events::create(events::identity("alice")),
+        events::create(events::service("web")),
+        events::create(events::service("other")),
+    ];
+    all.extend(events::policy("p1", PolicyType::Dial, "alice", "web"));
+    all.push(events::key(network.pki.signer.leaf()));
+    all.push(events::key(network.pki.root()));
+    let id = network.peer.give_model(all, 10).await;
+    network.router.online().await;
+    let access = network.router.access.clone();
+    (network, id, access)
+}
+
+fn access_claims(fingerprint: &str) -> Value {
+    json!({
+        "sub": "alice", "jti": "j1", "z_asid": "as1", "z_cfs": [fingerprint], "z_t": "a",
+        "aud": ["openziti"], "iat": now() - 5, "exp": now() + 600, "z_ct": null, "amr": null,
+    })
+}
+
+fn service_claims(service: &str, kind: &str) -> Value {
+    json!({
+        "sub": service, "jti": "ss1", "z_asid": "as1", "z_iid": "alice", "z_t": "s", "z_st": kind,
+        "aud": ["openziti"], "iat": now(), "exp": now() + 600, "z_leg": false,
+    })
+}
+
+async fn log_in(network: &Network, access: &AccessHalf) -> (Arc<Session>, KeyedChain) {
+    let client = network.pki.leaf("alice", &[], Purpose::Client);
+    let token = network.pki.tokens().sign(&access_claims(client.leaf().fingerprint())).unwrap();
+    let session = soon(access.authenticate(token.into(), chain(&client))).await.unwrap();
+    (session, client)
+}
+
+async fn next(events: &mut BoxStream<'static, AccessEvent>) -> AccessEvent {
+    soon(events.next()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn opaque_sessions_are_announced_used_and_ended() {
+    let mut network = Network::new().await;
+    let access = network.router.access.clone();
+    let mut events = access.events();
+    network.peer.give_model(vec![], 10).await;
+    let client = network.pki.leaf("alice", &[], Purpose::Client);
+    // The SDK is faster than the announcement.
+    let waiting = tokio::spawn(access.authenticate("token-s1".into(), chain(&client)));
+    let sessions = vec![api_session("s1", "alice", client.leaf().fingerprint())];
+    let full = ApiSessionAdded { is_full_state: true, api_sessions: sessions };
+    let state = SyncState { id: "run1".into(), is_last: true, sequence: 0 };
+    network.peer.send(full.to_message_at(&state)).await;
+    let session = soon(waiting).await.unwrap().unwrap();
+    assert!(session.legacy);
+    assert_eq!(
+        (session.identity.as_str(), session.controller.as_deref()),
+        ("alice", Some("ctrl1"))
+    );
+    let again = soon(access.authenticate("token-s1".into(), chain(&client))).await.unwrap();
+    assert!(Arc::ptr_eq(&session, &again), "one session, one value");
+
+    let stranger = network.pki.leaf("mallory", &[], Purpose::Client);
+    let refusal = soon(access.authenticate("token-s1".into(), chain(&stranger))).await.unwrap_err();
+    assert_eq!(refusal.code, 2);
+    let updated = ApiSessionUpdated {
+        api_sessions: vec![api_session("s1", "alice", stranger.leaf().fingerprint())],
+    };
+    network.peer.send(updated.to_synced_message()).await;
+    super::support::until(|| {
+        use futures::FutureExt;
+        access
+            .authenticate("token-s1".into(), chain(&stranger))
+            .now_or_never()
+            .is_some_and(|r| r.is_ok())
+    })
+    .await;
+
+    let removed = ApiSessionRemoved { tokens: vec!["token-s1".into()], ids: vec![] };
+    network.peer.send(removed.to_message()).await;
+    assert_eq!(next(&mut events).await, AccessEvent::SessionEnded { session: "s1".into() });
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signed_sessions_are_judged_here() {
+    let (network, id, access) = network().await;
+    let mut events = access.events();
+    let (session, client) = log_in(&network, &access).await;
+    assert_eq!((session.legacy, session.identity_name.as_deref()), (false, Some("alice name")));
+    assert!(access.admits(&chain(&client)));
+
+    let tokens = network.pki.tokens();
+    let sign = |claims: &Value| tokens.sign(claims).unwrap();
+    let dial = sign(&service_claims("web", "Dial"));
+    let grant = access.judge(&session, dial.as_bytes(), Use::Dial).unwrap();
+    assert_eq!((grant.service.as_str(), grant.service_session.as_str()), ("web", "ss1"));
+    let code =
+        |token: &str, purpose| access.judge(&session, token.as_bytes(), purpose).unwrap_err().code;
+    assert_eq!(code(&dial, Use::Bind), 4, "wrong kind");
+    assert_eq!(code(&sign(&service_claims("other", "Dial")), Use::Dial), 14, "no policy");
+    let mut foreign = service_claims("web", "Dial");
+    foreign["z_asid"] = "as2".into();
+    assert_eq!(code(&sign(&foreign), Use::Dial), 3);
+    let mut stolen = service_claims("web", "Dial");
+    stolen["z_iid"] = "bob".into();
+    assert_eq!(code(&sign(&stolen), Use::Dial), 3);
+    assert_eq!(code("nonsense", Use::Dial), 6);
+    assert_eq!(code("eyJub25zZW5zZSJ9", Use::Dial), 3);
+    assert!(access.judge(&session, b"web", Use::Dial).is_ok(), "a service named outright");
+
+    let gone = events::members("p1", RelatedEntityType::Identity, &["alice"], false);
+    network.peer.change(&id, 10, 11, vec![gone]).await;
+    let lost =
+        AccessEvent::Lost { identity: "alice".into(), service: "web".into(), purpose: Use::Dial };
+    assert_eq!(next(&mut events).await, lost);
+    assert_eq!(code(&dial, Use::Dial), 14);
+
+    let removed = SessionRemoved { tokens: vec!["ss1".into()], ids: vec!["ss1".into()] };
+    network.peer.send(removed.to_message()).await;
+    let ended = AccessEvent::ServiceSessionEnded { service_session: "ss1".into() };
+    assert_eq!(next(&mut events).await, ended);
+    assert_eq!(code(&dial, Use::Dial), 3, "ended");
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoked_disabled_and_renewed() {
+    let (network, id, access) = network().await;
+    let mut events = access.events();
+    let (session, client) = log_in(&network, &access).await;
+    let mut newer = access_claims(client.leaf().fingerprint());
+    newer["exp"] = (now() + 6000).into();
+    newer["jti"] = "j2".into();
+    let tokens = network.pki.tokens();
+    let token = tokens.sign(&newer).unwrap();
+    let renewed = access.renew(&session, token.clone().into()).unwrap();
+    assert_eq!((renewed.id.as_str(), renewed.token.as_str()), ("as1", token.as_str()));
+    newer["z_asid"] = "as2".into();
+    assert_eq!(access.renew(&session, tokens.sign(&newer).unwrap().into()).unwrap_err().code, 2);
+    assert_eq!(access.renew(&session, "opaque".into()).unwrap_err().code, 12);
+
+    let revocation = Revocation {
+        id: "as1".into(),
+        r#type: revocation_type::API_SESSION.into(),
+        ..Revocation::default()
+    };
+    network.peer.change(&id, 10, 11, vec![events::create(revocation)]).await;
+    assert_eq!(next(&mut events).await, AccessEvent::SessionEnded { session: "as1".into() });
+    let again = soon(access.authenticate(renewed.token.clone().into(), chain(&client))).await;
+    assert_eq!(again.unwrap_err().message, "the session is revoked");
+
+    let mut disabled = events::identity("alice");
+    disabled.disabled = true;
+    network.peer.change(&id, 11, 12, vec![events::create(disabled)]).await;
+    assert_eq!(next(&mut events).await, AccessEvent::IdentityGone { identity: "alice".into() });
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_of_the_network_name_who_they_are_for() {
+    let (network, _, access) = network().await;
+    let tokens = network.pki.tokens();
+    let token = tokens.sign(&access_claims("another certificate")).unwrap();
+    let named = |id: SpiffeId| {
+        let sans = [San::Uri(id.to_string())];
+        network.pki.leaf("x", &sans, Purpose::Client)
+    };
+    let of = |client: &KeyedChain| access.authenticate(token.clone().into(), chain(client));
+    assert!(soon(of(&named(SpiffeId::identity("t", "alice")))).await.is_ok());
+    assert!(soon(of(&named(SpiffeId::api_session("t", "alice", "as1", "c")))).await.is_ok());
+    assert!(soon(of(&named(SpiffeId::api_session("t", "alice", "as2", "c")))).await.is_err());
+    assert!(soon(of(&named(SpiffeId::identity("t", "bob")))).await.is_err());
+    assert!(soon(of(&network.pki.leaf("x", &[], Purpose::Client))).await.is_err());
+    let elsewhere = super::support::Pki::new();
+    let sans = [San::Uri(SpiffeId::identity("t", "alice").to_string())];
+    let foreign = elsewhere.leaf("x", &sans, Purpose::Client);
+    assert!(soon(of(&foreign)).await.is_err(), "another network's certificate");
+    assert!(!access.admits(&chain(&foreign)) && !access.admits(&[]));
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_and_expired_tokens_are_refused() {
+    let (network, _, access) = network().await;
+    let client = network.pki.leaf("alice", &[], Purpose::Client);
+    let fingerprint = client.leaf().fingerprint();
+    let mut expired = access_claims(fingerprint);
+    expired["exp"] = (now() - 1).into();
+    let mut refresh = access_claims(fingerprint);
+    refresh["z_t"] = "r".into();
+    let mut elsewhere = access_claims(fingerprint);
+    elsewhere["aud"] = json!(["somebody"]);
+    let tokens = network.pki.tokens();
+    for claims in [&expired, &refresh, &elsewhere] {
+        let token = tokens.sign(claims).unwrap();
+        let refusal = soon(access.authenticate(token.into(), chain(&client))).await.unwrap_err();
+        assert_eq!(refusal.code, 2, "{refusal}");
+    }
+    let other = super::support::Pki::new().tokens().sign(&access_claims(fingerprint)).unwrap();
+    let began = std::time::Instant::now();
+    assert!(soon(access.authenticate(other.into(), chain(&client))).await.is_err());
+    assert!(began.elapsed() >= Duration::from_secs(1), "an unknown key may still arrive");
+    for token in [&b""[..], b"ey", b"ey.ey.ey", b"\xff\xfe"] {
+        let refused = access.authenticate(Bytes::copy_from_slice(token), chain(&client));
+        assert!(soon(refused).await.is_err());
+    }
+    network.router.control.shutdown().await;
+}

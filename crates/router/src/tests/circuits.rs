@@ -1,0 +1,219 @@
+//! Circuits asked for, routes commanded, circuits adopted.
+
+use std::{sync::Arc, time::Duration};
+
+use weft_wire::{
+    Message, ProtoBody, controller_capability,
+    ctrl::{
+        self, CarriedCircuits, CircuitConfirmation, DestType, Fault, FaultSubject, Route,
+        RouteErrorCode, RouteResult, Unroute, route,
+    },
+    edge_ctrl::{
+        CircuitForm, CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
+        CreatedCircuit, EdgeError, ErrorCode, RetryHint as WireHint, content_type,
+    },
+};
+
+use super::support::{Network, capable, until};
+use crate::seam::{
+    CircuitRequest, Control, ControllerId, End, Grant, RetryHint, Session, TunnelCircuitRequest,
+    Use,
+};
+
+fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
+    let session = Session {
+        id: "as1".into(),
+        token: "api-token".into(),
+        identity: "alice".into(),
+        identity_name: None,
+        legacy,
+        controller: legacy.then(|| "ctrl1".into()),
+        fingerprints: vec!["ab".into()],
+    };
+    CircuitRequest {
+        session: Arc::new(session),
+        grant: Grant {
+            service: "web".into(),
+            service_session: "ss1".into(),
+            token: "service-token".into(),
+            purpose: Use::Dial,
+        },
+        instance: "blue".into(),
+        peer_data: [(1003, "key".into())].into(),
+        timeout,
+    }
+}
+
+const LONG: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn circuits_for_sdks_and_for_the_router() {
+    let mut network = Network::new().await;
+    let asked = tokio::spawn(network.router.control.create_circuit(request(true, LONG)));
+    let message = network.peer.expect(content_type::CREATE_CIRCUIT_V2_REQUEST).await;
+    let read = CreateCircuitV2::from_message(&message).unwrap();
+    assert_eq!(
+        (read.session_token.as_str(), read.api_session_token.as_str()),
+        ("service-token", "api-token")
+    );
+    assert_eq!((read.terminator_instance_id.as_str(), read.fingerprints.len()), ("blue", 1));
+    let created = CreatedCircuit {
+        circuit_id: "c1".into(),
+        address: "a1".into(),
+        peer_data: [(1003, "theirs".into())].into(),
+        ..CreatedCircuit::default()
+    };
+    network.peer.reply(&message, created.to_message(CircuitForm::V2).unwrap()).await;
+    let circuit = asked.await.unwrap().unwrap();
+    assert_eq!((circuit.id.as_str(), circuit.address.as_str()), ("c1", "a1"));
+    assert_eq!((&*circuit.controller, &circuit.peer_data[&1003][..]), ("ctrl1", &b"theirs"[..]));
+
+    let tunnel = TunnelCircuitRequest {
+        service: "web".into(),
+        instance: String::new(),
+        peer_data: Default::default(),
+        timeout: LONG,
+    };
+    let asked = tokio::spawn(network.router.control.create_tunnel_circuit(tunnel));
+    let message = network.peer.expect(content_type::CREATE_TUNNEL_CIRCUIT_V2_REQUEST).await;
+    assert_eq!(CreateTunnelCircuitV2Request::from_message(&message).unwrap().service_name, "web");
+    let created = CreateTunnelCircuitV2Response {
+        circuit_id: "c2".into(),
+        address: "a2".into(),
+        ..CreateTunnelCircuitV2Response::default()
+    };
+    network.peer.reply(&message, created.to_message()).await;
+    assert_eq!(asked.await.unwrap().unwrap().id, "c2");
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_keep_their_codes_and_silence_is_one() {
+    let mut network = Network::new().await;
+    let asked = tokio::spawn(network.router.control.create_circuit(request(false, LONG)));
+    let message = network.peer.expect(content_type::CREATE_CIRCUIT_V2_REQUEST).await;
+    let error = EdgeError {
+        circuit_id: Some("c9".into()),
+        ..EdgeError::new(ErrorCode::ENCRYPTION_DATA_MISSING, WireHint::START_OVER, "no key")
+    };
+    network.peer.reply(&message, error.to_message()).await;
+    let refusal = asked.await.unwrap().unwrap_err();
+    assert_eq!((refusal.code, refusal.hint), (11, RetryHint::StartOver));
+    assert_eq!((refusal.message.as_str(), refusal.circuit.as_deref()), ("no key", Some("c9")));
+
+    let asked = tokio::spawn(network.router.control.create_circuit(request(false, LONG)));
+    let message = network.peer.expect(content_type::CREATE_CIRCUIT_V2_REQUEST).await;
+    network.peer.reply(&message, EdgeError::default().to_message()).await;
+    assert!(!asked.await.unwrap().unwrap_err().message.is_empty());
+
+    let quick = request(false, Duration::from_millis(50));
+    let refusal = network.router.control.create_circuit(quick).await.unwrap_err();
+    assert!(refusal.message.contains("did not answer"), "{refusal}");
+
+    let mut elsewhere = request(true, LONG);
+    Arc::get_mut(&mut elsewhere.session).unwrap().controller = Some("ctrl7".into());
+    let refusal = network.router.control.create_circuit(elsewhere).await.unwrap_err();
+    assert_eq!(refusal.message, "no controller available, cannot create circuit");
+    network.router.control.shutdown().await;
+}
+
+fn route_to(circuit: &str, attempt: u32) -> Message {
+    let mut route = Route {
+        circuit_id: circuit.into(),
+        attempt,
+        egress: Some(route::Egress {
+            binding: "transport".into(),
+            address: "E".into(),
+            destination: "tcp:localhost:80".into(),
+            peer_data: [(1003, "key".into())].into(),
+        }),
+        forwards: vec![route::Forward {
+            src_address: "I".into(),
+            dst_address: "E".into(),
+            dst_type: DestType::End.into(),
+        }],
+        tags: [("serviceId".into(), "web".into())].into(),
+        ..Route::default()
+    };
+    route.set_time_left(5_000_000_000);
+    route.to_message()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_are_carried_out_and_answered() {
+    let mut network = Network::new().await;
+    network.peer.send(route_to("c1", 1)).await;
+    let result = network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+    assert!(result.reply_for().is_some());
+    let result = RouteResult::from_message(&result).unwrap();
+    assert_eq!((result.circuit_id.as_str(), result.attempt), ("c1", 1));
+    assert_eq!(&result.result.unwrap()[&1110][..], b"local");
+    network.peer.send(route_to("refused", 0)).await;
+    let result = network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+    let error = RouteResult::from_message(&result).unwrap().result.unwrap_err();
+    assert_eq!(
+        (error.code, error.text.as_str()),
+        (RouteErrorCode::ConnectionRefused, "nobody there")
+    );
+    {
+        let routes = network.router.data.routes.lock();
+        assert_eq!((&*routes[0].controller, routes[0].forwards.len()), ("ctrl1", 1));
+        assert_eq!(routes[0].tags["serviceId"], "web");
+    }
+    network.peer.send(Unroute { circuit_id: "c1".into(), now: true }.to_message()).await;
+    until(|| *network.router.data.unrouted.lock() == [("c1".to_owned(), true)]).await;
+
+    let owner: ControllerId = "ctrl1".into();
+    let control = &network.router.control;
+    control.circuit_ended(&owner, "c1", End::Terminator);
+    let fault: Fault = network.peer.get().await;
+    assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Egress, "c1"));
+    control.forward_faults(None, vec!["c2".into(), "c3".into()]);
+    let fault: Fault = network.peer.get().await;
+    assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::UnknownOwnerForward, "c2 c3"));
+    control.idle_circuits(&owner, vec![("c4".into(), Duration::from_secs(60))]);
+    let idle: CircuitConfirmation = network.peer.get().await;
+    assert_eq!(idle.idle_times["c4"], 60_000_000_000);
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_controller_hears_what_is_carried_if_it_adopts() {
+    let mut network = Network::new().await;
+    for circuit in ["c1", "c2"] {
+        network.peer.send(route_to(circuit, 0)).await;
+        network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+    }
+    assert!(!network.peer.has(ctrl::content_type::CARRIED_CIRCUITS));
+    network.peer.send(Unroute { circuit_id: "c2".into(), now: true }.to_message()).await;
+    until(|| !network.router.data.unrouted.lock().is_empty()).await;
+    let adopting = capable().with(controller_capability::ADOPTS_CIRCUITS);
+    network.restart_controller(adopting).await;
+    let carried: CarriedCircuits = network.peer.get().await;
+    assert!(carried.last);
+    assert_eq!(carried.routes.len(), 1);
+    let route = &carried.routes[0];
+    assert_eq!((route.circuit_id.as_str(), route.tags["serviceId"].as_str()), ("c1", "web"));
+    let egress = route.egress.as_ref().unwrap();
+    assert_eq!(egress.destination, "tcp:localhost:80");
+    assert!(egress.peer_data.is_empty());
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ended_while_a_controller_was_away_is_told_later() {
+    let mut network = Network::new().await;
+    let changes = network.router.controller_changes();
+    let before = *changes.borrow();
+    network.peer.channel.close("gone");
+    let owner: ControllerId = "ctrl1".into();
+    super::support::soon(network.peer.channel.closed()).await;
+    // The router may not have noticed yet; then the fault is lost with the channel, and the report
+    // of carried circuits is what tells. Wait until it has.
+    until(|| *changes.borrow() != before).await;
+    network.router.control.circuit_ended(&owner, "c1", End::Initiator);
+    network.peer = network.controller.router().await;
+    let fault: Fault = network.peer.get().await;
+    assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Ingress, "c1"));
+    network.router.control.shutdown().await;
+}

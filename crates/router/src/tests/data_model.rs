@@ -1,0 +1,114 @@
+//! Subscription, changes, gaps, resuming, the file.
+
+use futures::StreamExt;
+use weft_wire::{
+    ProtoBody,
+    edge_ctrl::data_model::{
+        DataState, PolicyType, SubscribeToDataModelRequest, ValidateRequest, ValidateResponse,
+    },
+};
+
+use super::support::{Network, TestRouter, capable, events, soon, until};
+use crate::seam::Access;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_state_then_changes_then_a_gap() {
+    let mut network = Network::new().await;
+    let first: SubscribeToDataModelRequest = network.peer.get().await;
+    assert_eq!((first.current_index, first.renew, first.timeline_id.as_str()), (0, false, ""));
+    let state = DataState {
+        events: vec![events::create(events::identity("alice"))],
+        end_index: 10,
+        timeline_id: "line1".into(),
+        ..DataState::default()
+    };
+    network.peer.send(state.to_message_for(&first.subscription_id)).await;
+    network.router.online().await;
+    let access = network.router.access.clone();
+    assert_eq!(access.position(), ("line1".to_owned(), 10));
+
+    let id = &first.subscription_id;
+    network.peer.change("another subscription", 10, 11, Vec::new()).await;
+    network.peer.change(id, 10, 12, Vec::new()).await;
+    until(|| access.index() == 12).await;
+    network.peer.change(id, 10, 12, Vec::new()).await;
+    network.peer.change(id, 14, 15, Vec::new()).await;
+    let again: SubscribeToDataModelRequest = network.peer.get().await;
+    assert_eq!((again.current_index, again.renew), (12, false));
+    assert_eq!(again.timeline_id, "line1");
+    assert_ne!(again.subscription_id, *id);
+    network.peer.change(&again.subscription_id, 12, 14, Vec::new()).await;
+    network.peer.change(&again.subscription_id, 14, 15, Vec::new()).await;
+    until(|| access.index() == 15).await;
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_is_resumed_by_index_after_either_side_restarted() {
+    let mut network = Network::new().await;
+    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.router.online().await;
+    network.restart_controller(capable()).await;
+    let resumed: SubscribeToDataModelRequest = network.peer.get().await;
+    assert_eq!((resumed.current_index, resumed.timeline_id.as_str()), (10, "line1"));
+    network.router.online().await;
+
+    network.router.control.shutdown().await;
+    let addr = network.controller.addr();
+    let router = TestRouter::start(&network.pki, network.home.path(), addr);
+    assert_eq!(router.access.position(), ("line1".to_owned(), 10));
+    let mut peer = network.controller.router().await;
+    let resumed: SubscribeToDataModelRequest = peer.get().await;
+    assert_eq!((resumed.current_index, resumed.timeline_id.as_str()), (10, "line1"));
+    router.online().await;
+    router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosted_services_follow_policies_and_configs() {
+    let mut network = Network::new().await;
+    let mut services = network.router.access.hosted_services();
+    assert!(soon(services.next()).await.unwrap().is_empty());
+    let mut web = events::service("web");
+    let mut all = vec![events::create(events::identity("router1"))];
+    all.extend(events::config(&mut web, "host.v1", "{\"port\":80}"));
+    all.push(events::create(web.clone()));
+    all.extend(events::policy("p1", PolicyType::Bind, "router1", "web"));
+    let id = network.peer.give_model(all, 10).await;
+    let hosted = soon(services.next()).await.unwrap();
+    assert_eq!(hosted.len(), 1);
+    assert_eq!(hosted[0].configs["host.v1"], "{\"port\":80}");
+    assert_eq!(
+        (hosted[0].name.as_str(), hosted[0].host_name.as_str()),
+        ("web name", "router1 name")
+    );
+    network.peer.change(&id, 10, 11, vec![events::delete(web)]).await;
+    assert!(soon(services.next()).await.unwrap().is_empty());
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_finds_and_mends_differences() {
+    let mut network = Network::new().await;
+    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.router.online().await;
+    let wanted = DataState {
+        events: vec![events::create(events::identity("bob"))],
+        end_index: 10,
+        timeline_id: "line1".into(),
+        ..DataState::default()
+    };
+    let ask = ValidateRequest { state: Some(wanted.clone()), fix: true }.to_message();
+    let timeout = std::time::Duration::from_secs(10);
+    let reply = network.peer.channel.request(ask, timeout).await.unwrap();
+    let response = ValidateResponse::from_message(&reply).unwrap();
+    let diffs: Vec<_> =
+        response.diffs.iter().map(|d| (d.entity_id.as_str(), d.diff_type.as_str())).collect();
+    assert_eq!(diffs, [("bob", "removed"), ("alice", "added")]);
+    let again: SubscribeToDataModelRequest = network.peer.get().await;
+    assert_eq!(again.current_index, 10);
+    let ask = ValidateRequest { state: Some(wanted), fix: false }.to_message();
+    let reply = network.peer.channel.request(ask, timeout).await.unwrap();
+    assert!(ValidateResponse::from_message(&reply).unwrap().diffs.is_empty());
+    network.router.control.shutdown().await;
+}

@@ -1,0 +1,11 @@
+//! The control half and access against a hand-made controller.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod access;
+mod circuits;
+mod connecting;
+mod data_model;
+mod support;
+mod terminators;
+mod whole;

@@ -1,0 +1,497 @@
+//! A network of one authority, a controller that does what the test says, and a data half that
+//! remembers.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    net::SocketAddr,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use weft_channel::{
+    AcceptOptions, Admission, ChannelAcceptor, ChannelHandle, ChannelOptions, Established,
+    GroupPolicy, HelloGate, Inbox, InboxLimits, ListenerLimits, PeerHello, Refusal, Registration,
+    SharedListener, inbox,
+};
+use weft_config::{ProcessEnvironment, RouterConfig};
+use weft_identity::{
+    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
+    Purpose, San, Subject, TrustBundle,
+    tls::{ClientAuth, ServerTls, server_config},
+    token::TokenSigner,
+};
+use weft_wire::{
+    Capabilities, Headers, Message, ProtoBody, VersionInfo,
+    ctrl::{ControllerHello, RouterHello, RouterLinks},
+    edge_ctrl::{
+        self,
+        data_model::{self, ChangeSet, DataState, Event, SubscribeToDataModelRequest},
+    },
+    hello::alpn,
+};
+
+use crate::{
+    access::{AccessHalf, AccessOptions},
+    control::{ControlHalf, ControlOptions, EdgeAddresses, Parts},
+    controllers::Controllers,
+    seam::{ControllerId, Data, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
+};
+
+/// Longer than anything here should take.
+const LONG: Duration = Duration::from_secs(30);
+
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, work).await.expect("took too long")
+}
+
+/// Waits until `done` says so.
+pub(crate) async fn until(mut done: impl FnMut() -> bool) {
+    soon(async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+/// Certificates of a network.
+pub(crate) struct Pki {
+    root: Authority,
+    pub(crate) signer: KeyedChain,
+}
+
+impl Pki {
+    pub(crate) fn new() -> Self {
+        let root = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now()).unwrap();
+        let signer = issue(&root, "ctrl1", &[San::Dns("localhost".into())], Purpose::Server);
+        Self { root, signer }
+    }
+
+    pub(crate) fn root(&self) -> &weft_identity::Certificate {
+        self.root.certificate()
+    }
+
+    pub(crate) fn leaf(&self, name: &str, sans: &[San], purpose: Purpose) -> KeyedChain {
+        issue(&self.root, name, sans, purpose)
+    }
+
+    /// A certificate for a key that is there, valid from now on for this long.
+    pub(crate) fn leaf_for(
+        &self,
+        key: &PrivateKey,
+        name: &str,
+        sans: &[San],
+        purpose: Purpose,
+        valid: Duration,
+    ) -> KeyedChain {
+        let (subject, now) = (Subject::common_name(name), SystemTime::now());
+        let leaf = Leaf::for_key(key.public(), &subject, sans.to_vec(), purpose, now).unwrap();
+        let leaf = Leaf { not_after: now + valid, ..leaf };
+        KeyedChain::new(vec![self.issue(&leaf)], key.clone()).unwrap()
+    }
+
+    pub(crate) fn issue(&self, leaf: &Leaf) -> weft_identity::Certificate {
+        self.root.issue(leaf).unwrap()
+    }
+
+    /// The identity of somebody who connects.
+    pub(crate) fn client_identity(&self, client: KeyedChain) -> Arc<LiveIdentity> {
+        let bundle = TrustBundle::new([self.root.certificate().clone()]);
+        LiveIdentity::fixed(Identity::new(Some(client), Vec::new(), bundle))
+    }
+
+    fn identity(&self, name: &str) -> Arc<LiveIdentity> {
+        let server = self.leaf(name, &[San::Dns("localhost".into())], Purpose::Server);
+        let client = self.leaf(name, &[], Purpose::Client);
+        let bundle = TrustBundle::new([self.root.certificate().clone()]);
+        LiveIdentity::fixed(Identity::new(Some(client), vec![server], bundle))
+    }
+
+    pub(crate) fn tokens(&self) -> TokenSigner {
+        TokenSigner::new(&self.signer).unwrap()
+    }
+}
+
+fn issue(root: &Authority, name: &str, sans: &[San], purpose: Purpose) -> KeyedChain {
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let subject = Subject::common_name(name);
+    let now = SystemTime::now();
+    let leaf = Leaf::for_key(key.public(), &subject, sans.to_vec(), purpose, now).unwrap();
+    KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap()
+}
+
+/// The listening side of a controller.
+pub(crate) struct TestController {
+    registration: Registration,
+    channels: mpsc::UnboundedReceiver<(Established, RouterHello)>,
+}
+
+struct Gate {
+    capabilities: Capabilities,
+    channels: mpsc::UnboundedSender<(Established, RouterHello)>,
+    hellos: Mutex<VecDeque<RouterHello>>,
+}
+
+impl HelloGate for Gate {
+    async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
+        if peer.joining.is_none() {
+            self.hellos.lock().push_back(RouterHello::from_hello(&peer.hello));
+        }
+        let mut headers = Headers::new();
+        let version = VersionInfo { version: "v2.1.0".into(), ..crate::version() };
+        ControllerHello { version: Some(version), capabilities: self.capabilities }
+            .write(&mut headers);
+        Ok(Admission {
+            listener_id: "ctrl1".into(),
+            identity: Vec::new(),
+            headers,
+            channel: ChannelOptions::control("router"),
+            group: Some(GroupPolicy::control_listener()),
+        })
+    }
+
+    async fn established(&self, channel: Established) {
+        let hello = self.hellos.lock().pop_front().unwrap();
+        let _ = self.channels.send((channel, hello));
+    }
+}
+
+impl TestController {
+    pub(crate) async fn at(pki: &Pki, bind: &str, capabilities: Capabilities) -> Self {
+        let (sender, channels) = mpsc::unbounded_channel();
+        let gate = Gate { capabilities, channels: sender, hellos: Mutex::default() };
+        let acceptor = Arc::new(ChannelAcceptor::new(gate, AcceptOptions::default()));
+        let listener = SharedListener::bind(bind, ListenerLimits::default()).await.unwrap();
+        let tls = ServerTls { alpn: &[], client_auth: ClientAuth::Require };
+        let config = Arc::new(server_config(&pki.identity("ctrl1"), &tls).unwrap());
+        let source = Arc::new(move || Some(config.clone()));
+        let registration = listener.register(&[alpn::CTRL], source, acceptor).unwrap();
+        Self { registration, channels }
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.registration.local_addr()
+    }
+
+    /// The next router that connects.
+    pub(crate) async fn router(&mut self) -> Peer {
+        let (established, hello) = soon(self.channels.recv()).await.unwrap();
+        let (behaviour, inbox) = inbox(InboxLimits::default());
+        let channel = established.start(behaviour);
+        Peer { channel, inbox, hello, aside: VecDeque::new() }
+    }
+}
+
+/// A router, as the controller sees it.
+pub(crate) struct Peer {
+    pub(crate) channel: ChannelHandle,
+    inbox: Inbox,
+    pub(crate) hello: RouterHello,
+    /// Messages of other types, in order.
+    aside: VecDeque<Message>,
+}
+
+impl Peer {
+    /// The next message of this type; others stay for later.
+    pub(crate) async fn expect(&mut self, content_type: i32) -> Message {
+        let of_type = |message: &Message| message.content_type == content_type;
+        if let Some(at) = self.aside.iter().position(of_type) {
+            return self.aside.remove(at).unwrap();
+        }
+        loop {
+            let message = soon(self.inbox.recv()).await.expect("the router closed the channel");
+            if of_type(&message) {
+                return message;
+            }
+            self.aside.push_back(message);
+        }
+    }
+
+    pub(crate) async fn get<T: ProtoBody>(&mut self) -> T {
+        T::from_message(&self.expect(T::CONTENT_TYPE).await).unwrap()
+    }
+
+    /// Waits until the router knows this controller, which it shows by its first report.
+    pub(crate) async fn is_known(&mut self) {
+        until(|| self.has(RouterLinks::CONTENT_TYPE)).await;
+    }
+
+    /// Whether a message of this type is there, without waiting.
+    pub(crate) fn has(&mut self, content_type: i32) -> bool {
+        while let Some(message) = self.inbox.try_recv() {
+            self.aside.push_back(message);
+        }
+        self.aside.iter().any(|message| message.content_type == content_type)
+    }
+
+    pub(crate) async fn send(&self, message: Message) {
+        self.channel.send(message).await.unwrap();
+    }
+
+    pub(crate) async fn reply(&self, request: &Message, reply: Message) {
+        self.channel.reply_to(request, reply).await.unwrap();
+    }
+
+    /// Sends a full state for the next subscription; the subscription's id.
+    pub(crate) async fn give_model(&mut self, events: Vec<Event>, index: u64) -> String {
+        let request: SubscribeToDataModelRequest = self.get().await;
+        let state = DataState {
+            events,
+            end_index: index,
+            timeline_id: "line1".into(),
+            ..DataState::default()
+        };
+        self.send(state.to_message_for(&request.subscription_id)).await;
+        request.subscription_id
+    }
+
+    pub(crate) async fn change(
+        &self,
+        subscription: &str,
+        previous: u64,
+        index: u64,
+        changes: Vec<Event>,
+    ) {
+        let change = ChangeSet { index, previous_index: previous, changes, ..ChangeSet::default() };
+        self.send(change.to_message_for(subscription)).await;
+    }
+}
+
+/// All a 2.x controller can do.
+pub(crate) fn capable() -> Capabilities {
+    (1..=6).collect()
+}
+
+/// A data half that does nothing and remembers everything.
+#[derive(Default)]
+pub(crate) struct FakeData {
+    pub(crate) routes: Mutex<Vec<RouteCommand>>,
+    pub(crate) unrouted: Mutex<Vec<(String, bool)>>,
+    pub(crate) alive: Mutex<HashSet<String>>,
+    pub(crate) tokens: Mutex<Vec<String>>,
+    circuits: Mutex<HashMap<String, ControllerId>>,
+}
+
+impl Data for FakeData {
+    fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
+        let refused = command.circuit.starts_with("refused");
+        let peer_data: PeerData = [(1110, "local".into())].into();
+        if !refused {
+            self.circuits.lock().insert(command.circuit.clone(), command.controller.clone());
+        }
+        self.routes.lock().push(command);
+        let failure = RouteFailure {
+            code: RouteErrorCode::ConnectionRefused,
+            message: "nobody there".into(),
+        };
+        let result = if refused { Err(failure) } else { Ok(peer_data) };
+        std::future::ready(result).boxed()
+    }
+
+    fn unroute(&self, circuit: &str, now: bool) {
+        self.circuits.lock().remove(circuit);
+        self.unrouted.lock().push((circuit.to_owned(), now));
+    }
+
+    fn vouches(&self, _: &str, terminator: &str) -> bool {
+        self.alive.lock().contains(terminator)
+    }
+
+    fn circuits_of(&self, controller: &ControllerId) -> Vec<String> {
+        let circuits = self.circuits.lock();
+        let of_owner = circuits.iter().filter(|(_, owner)| *owner == controller);
+        of_owner.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn open_session_tokens(&self) -> Vec<String> {
+        self.tokens.lock().clone()
+    }
+}
+
+/// The control half and access of a router, with a fake data half.
+pub(crate) struct TestRouter {
+    pub(crate) control: ControlHalf,
+    pub(crate) access: AccessHalf,
+    pub(crate) data: Arc<FakeData>,
+    controllers: Arc<Controllers>,
+}
+
+impl TestRouter {
+    /// A router whose files lie in `home`.
+    pub(crate) fn start(pki: &Pki, home: &Path, controller: SocketAddr) -> Self {
+        let text = format!(
+            "v: 3\nidentity: {{cert: x, key: x}}\nctrl: {{endpoint: 'tls:localhost:{}'}}\nedge: {{}}\n\
+             listeners: [{{binding: edge, address: 'tls:0.0.0.0:0', options: {{advertise: 'localhost:3022'}}}}]\n",
+            controller.port()
+        );
+        let path = home.join("router.yml");
+        let config = RouterConfig::from_str(&text, &path, &ProcessEnvironment).unwrap().config;
+        let identity = pki.identity("router1");
+        let controllers = Arc::new(Controllers::new(Duration::from_secs(5)));
+        let options = AccessOptions {
+            lookup_timeout: Duration::from_secs(2),
+            ..AccessOptions::new(&config, "router1")
+        };
+        let access = AccessHalf::new(options, identity.clone(), controllers.clone());
+        let options = ControlOptions {
+            validation_wait: Duration::from_millis(300),
+            terminator_timeout: Duration::from_secs(1),
+            connect_events_batch: Duration::from_millis(20),
+            ..ControlOptions::new(&config, "router1")
+        };
+        let control = ControlHalf::new(Parts {
+            options,
+            identity,
+            names: None,
+            controllers: controllers.clone(),
+            access: access.clone(),
+            runtime: tokio::runtime::Handle::current(),
+        })
+        .unwrap();
+        let data = Arc::new(FakeData::default());
+        let listener = EdgeAddresses {
+            address: "tls:0.0.0.0:3022".parse().unwrap(),
+            advertise: "tls:localhost:3022".parse().unwrap(),
+        };
+        control.begin(data.clone(), vec![listener]);
+        Self { control, access, data, controllers }
+    }
+
+    /// Changes whenever a controller connects or disconnects.
+    pub(crate) fn controller_changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.controllers.changes()
+    }
+
+    pub(crate) async fn online(&self) {
+        let mut online = self.access.online();
+        soon(online.wait_for(|online| *online)).await.unwrap();
+    }
+}
+
+/// A controller, a router connected to it, and the router as the controller sees it.
+pub(crate) struct Network {
+    pub(crate) pki: Pki,
+    pub(crate) home: tempfile::TempDir,
+    pub(crate) controller: TestController,
+    pub(crate) router: TestRouter,
+    pub(crate) peer: Peer,
+}
+
+impl Network {
+    pub(crate) async fn new() -> Self {
+        Self::with(capable()).await
+    }
+
+    pub(crate) async fn with(capabilities: Capabilities) -> Self {
+        let pki = Pki::new();
+        let home = tempfile::tempdir().unwrap();
+        let mut controller = TestController::at(&pki, "127.0.0.1:0", capabilities).await;
+        let router = TestRouter::start(&pki, home.path(), controller.addr());
+        let mut peer = controller.router().await;
+        peer.is_known().await;
+        Self { pki, home, controller, router, peer }
+    }
+
+    /// The controller ends and another takes its place.
+    pub(crate) async fn restart_controller(&mut self, capabilities: Capabilities) {
+        let bind = self.controller.addr().to_string();
+        self.peer.channel.close("restart");
+        soon(self.peer.channel.closed()).await;
+        let elsewhere = TestController::at(&self.pki, "127.0.0.1:0", capabilities).await;
+        drop(std::mem::replace(&mut self.controller, elsewhere));
+        self.controller = soon(async {
+            loop {
+                // The port is free once the former listener has let go of it.
+                if tokio::net::TcpListener::bind(&bind).await.is_ok() {
+                    return TestController::at(&self.pki, &bind, capabilities).await;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        self.peer = self.controller.router().await;
+        self.peer.is_known().await;
+    }
+}
+
+/// Events of small models.
+pub(crate) mod events {
+    use super::{Event, data_model};
+    use data_model::{
+        Action, Config, ConfigType, Identity, PolicyType, PublicKey, RelatedEntityType, Service,
+        ServicePolicy, ServicePolicyChange,
+        event::Model,
+        public_key::{Format, Usage},
+    };
+
+    pub(crate) fn create(model: impl Into<Model>) -> Event {
+        Event::new(Action::Create, model)
+    }
+
+    pub(crate) fn delete(model: impl Into<Model>) -> Event {
+        Event::new(Action::Delete, model)
+    }
+
+    pub(crate) fn identity(id: &str) -> Identity {
+        Identity { id: id.into(), name: format!("{id} name"), ..Identity::default() }
+    }
+
+    pub(crate) fn service(id: &str) -> Service {
+        Service { id: id.into(), name: format!("{id} name"), ..Service::default() }
+    }
+
+    pub(crate) fn members(policy: &str, kind: RelatedEntityType, ids: &[&str], add: bool) -> Event {
+        create(ServicePolicyChange {
+            policy_id: policy.into(),
+            related_entity_ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            related_entity_type: kind.into(),
+            add,
+        })
+    }
+
+    pub(crate) fn policy(id: &str, kind: PolicyType, identity: &str, service: &str) -> Vec<Event> {
+        let value = ServicePolicy { id: id.into(), name: id.into(), policy_type: kind.into() };
+        vec![
+            create(value),
+            members(id, RelatedEntityType::Service, &[service], true),
+            members(id, RelatedEntityType::Identity, &[identity], true),
+        ]
+    }
+
+    pub(crate) fn config(service: &mut Service, kind: &str, data: &str) -> Vec<Event> {
+        service.configs.push("cfg".into());
+        vec![
+            create(ConfigType { id: "ct".into(), name: kind.into(), target: String::new() }),
+            create(Config {
+                id: "cfg".into(),
+                type_id: "ct".into(),
+                name: "cfg".into(),
+                data_json: data.into(),
+            }),
+        ]
+    }
+
+    /// A key of a certificate, for tokens and clients.
+    pub(crate) fn key(certificate: &weft_identity::Certificate) -> Event {
+        create(PublicKey {
+            data: certificate.der().to_vec().into(),
+            kid: certificate.fingerprint().into(),
+            usages: vec![Usage::JwtValidation.into(), Usage::ClientX509CertValidation.into()],
+            format: Format::X509CertDer.into(),
+        })
+    }
+}
+
+/// An opaque session as a controller announces it.
+pub(crate) fn api_session(id: &str, identity: &str, fingerprint: &str) -> edge_ctrl::ApiSession {
+    edge_ctrl::ApiSession {
+        token: format!("token-{id}"),
+        cert_fingerprints: vec![fingerprint.to_owned()],
+        id: id.to_owned(),
+        identity_id: identity.to_owned(),
+    }
+}

@@ -1,0 +1,178 @@
+//! Terminators: retries, refusals, reconnects, removal.
+
+use std::{sync::Arc, time::Duration};
+
+use weft_wire::{
+    Outcome, ProtoBody,
+    ctrl::{
+        RemoveTerminatorsRequest, Terminator, ValidateTerminatorsV2Request,
+        ValidateTerminatorsV2Response,
+    },
+    edge_ctrl::{
+        CreateTerminatorResult, CreateTerminatorV2Request, CreateTerminatorV2Response,
+        CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2, UpdateTerminatorRequest,
+        content_type,
+    },
+};
+
+use super::support::{Network, Peer, capable, soon, until};
+use crate::seam::{
+    Control, Grant, Host, Precedence, RetryHint, Session, TerminatorRequest, TerminatorUpdate, Use,
+};
+
+fn sdk(id: &str) -> TerminatorRequest {
+    let session = Session {
+        id: "as1".into(),
+        token: "api-token".into(),
+        identity: "bob".into(),
+        identity_name: None,
+        legacy: true,
+        controller: Some("ctrl1".into()),
+        fingerprints: vec!["cd".into()],
+    };
+    TerminatorRequest {
+        id: id.into(),
+        host: Host::Sdk {
+            session: Arc::new(session),
+            grant: Grant {
+                service: "web".into(),
+                service_session: "ss1".into(),
+                token: "service-token".into(),
+                purpose: Use::Bind,
+            },
+        },
+        instance: String::new(),
+        instance_secret: Default::default(),
+        peer_data: Default::default(),
+        cost: 7,
+        precedence: Precedence::Default,
+    }
+}
+
+async fn answer(peer: &mut Peer, result: CreateTerminatorResult, code: u32, hint: u32) -> String {
+    let request: CreateTerminatorV2Request = peer.get().await;
+    let response = CreateTerminatorV2Response {
+        terminator_id: request.address.clone(),
+        result: result.into(),
+        msg: "said so".into(),
+        error_code: code,
+        retry_hint: hint,
+    };
+    // Not as a reply: what counts is the id.
+    peer.send(response.to_message()).await;
+    request.address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_is_retried_and_a_refusal_is_final() {
+    let mut network = Network::new().await;
+    let control = network.router.control.clone();
+    let made = tokio::spawn(control.create_terminator(sdk("t1")));
+    assert_eq!(answer(&mut network.peer, CreateTerminatorResult::FailedBusy, 1, 1).await, "t1");
+    answer(&mut network.peer, CreateTerminatorResult::Success, 0, 0).await;
+    soon(made).await.unwrap().unwrap();
+
+    let refused = tokio::spawn(control.create_terminator(sdk("t2")));
+    answer(&mut network.peer, CreateTerminatorResult::FailedOther, 3, 2).await;
+    let refusal = soon(refused).await.unwrap().unwrap_err();
+    assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
+    assert_eq!(refusal.message, "said so");
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_failures_of_no_known_cause_are_a_refusal() {
+    let mut network = Network::new().await;
+    let refused = tokio::spawn(network.router.control.create_terminator(sdk("t1")));
+    for _ in 0..3 {
+        answer(&mut network.peer, CreateTerminatorResult::FailedOther, 1, 0).await;
+    }
+    assert_eq!(soon(refused).await.unwrap().unwrap_err().code, 1);
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_reconnect_terminators_are_confirmed_or_made_again() {
+    let mut network = Network::new().await;
+    let control = network.router.control.clone();
+    for id in ["t1", "t2"] {
+        let made = tokio::spawn(control.create_terminator(sdk(id)));
+        answer(&mut network.peer, CreateTerminatorResult::Success, 0, 0).await;
+        soon(made).await.unwrap().unwrap();
+    }
+    network.router.data.alive.lock().extend(["t1".to_owned(), "t2".to_owned()]);
+    network.restart_controller(capable()).await;
+    let asked = |id: &str| Terminator {
+        id: id.into(),
+        binding: "edge".into(),
+        address: id.into(),
+        marker: 42,
+    };
+    let request = ValidateTerminatorsV2Request {
+        terminators: vec![asked("t1"), asked("unknown")],
+        fix_invalid: true,
+        post_create: true,
+    };
+    let timeout = Duration::from_secs(10);
+    let reply = network.peer.channel.request(request.to_message(), timeout).await.unwrap();
+    let states = ValidateTerminatorsV2Response::from_message(&reply).unwrap().states;
+    assert!(states["t1"].valid && states["t1"].marker == 42);
+    assert!(!states["unknown"].valid);
+    assert_eq!(answer(&mut network.peer, CreateTerminatorResult::Success, 0, 0).await, "t2");
+    assert!(!network.peer.has(content_type::CREATE_TERMINATOR_V2_REQUEST));
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_and_removals_reach_the_controller() {
+    let mut network = Network::new().await;
+    let control = network.router.control.clone();
+    let made = tokio::spawn(control.create_terminator(sdk("t1")));
+    answer(&mut network.peer, CreateTerminatorResult::Success, 0, 0).await;
+    soon(made).await.unwrap().unwrap();
+    let update = TerminatorUpdate { cost: Some(99), precedence: None };
+    control.update_terminator("t1", update);
+    let message = network.peer.expect(content_type::UPDATE_TERMINATOR_REQUEST).await;
+    let read = UpdateTerminatorRequest::from_message(&message).unwrap();
+    assert_eq!((read.cost, read.update_cost, read.update_precedence), (99, true, false));
+    let done = weft_wire::Message::new(content_type::UPDATE_TERMINATOR_RESPONSE, "");
+    network.peer.reply(&message, done).await;
+
+    control.remove_terminators(vec!["t1".into(), "t0".into()]);
+    let message = network.peer.expect(RemoveTerminatorsRequest::CONTENT_TYPE).await;
+    network.peer.reply(&message, Outcome::busy().to_message()).await;
+    let message = network.peer.expect(RemoveTerminatorsRequest::CONTENT_TYPE).await;
+    let read = RemoveTerminatorsRequest::from_message(&message).unwrap();
+    assert_eq!(read.terminator_ids, ["t0", "t1"]);
+    network.peer.reply(&message, Outcome::success("").to_message()).await;
+    control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_maker_that_gives_up_leaves_nothing_behind() {
+    let mut network = Network::new().await;
+    let making = network.router.control.create_terminator(sdk("t1"));
+    let _: CreateTerminatorV2Request = network.peer.get().await;
+    drop(making);
+    let removed: RemoveTerminatorsRequest = network.peer.get().await;
+    assert_eq!(removed.terminator_ids, ["t1"]);
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_router_hosts_too() {
+    let mut network = Network::new().await;
+    let request = TerminatorRequest { host: Host::Tunnel { service: "web".into() }, ..sdk("t1") };
+    let made = tokio::spawn(network.router.control.create_terminator(request));
+    let read: CreateTunnelTerminatorRequestV2 = network.peer.get().await;
+    assert_eq!((read.service_id.as_str(), read.address.as_str(), read.cost), ("web", "t1", 7));
+    let response = CreateTunnelTerminatorResponseV2 {
+        terminator_id: "t1".into(),
+        start_time: read.start_time,
+        ..CreateTunnelTerminatorResponseV2::default()
+    };
+    network.peer.send(response.to_message()).await;
+    soon(made).await.unwrap().unwrap();
+    until(|| !network.peer.has(content_type::CREATE_TUNNEL_TERMINATOR_REQUEST_V2)).await;
+    network.router.control.shutdown().await;
+}
