@@ -24,7 +24,7 @@ use weft_wire::edge::{
     Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Connect, Data, Dial, DialSuccess,
     StateClosed, StateConnected, Unbind, content_type, header,
 };
-use weft_wire::payload::{self, View};
+use weft_wire::payload::{self, Flags, View};
 use weft_wire::{Message, WireError};
 use weft_xgress::{AckList, End, Options, Role, Segment};
 
@@ -67,8 +67,9 @@ pub(crate) struct RouterChannel {
 #[derive(Default)]
 struct Conns {
     by_id: HashMap<u32, Entry>,
-    /// Circuits with flow control here: their acks may come without connection id.
-    by_circuit: HashMap<Arc<str>, Arc<Circuit>>,
+    /// Circuits with flow control here, whose messages may come without connection id: those that
+    /// were dialed, then those that were accepted. Both ends of a circuit may be here.
+    by_circuit: [HashMap<Arc<str>, Arc<Circuit>>; 2],
     /// The last unknown connection that the router was told about, and when.
     unknown: Option<(u32, Instant)>,
     closed: bool,
@@ -250,7 +251,7 @@ impl RouterChannel {
             let mut conns = self.conns.lock();
             let entry = conns.by_id.remove(&conn_id);
             if let Some(Entry::Circuit(circuit)) = &entry {
-                conns.by_circuit.remove(circuit.id());
+                conns.circuits(circuit.role()).remove(circuit.id());
             }
             entry
         };
@@ -316,20 +317,20 @@ impl RouterChannel {
         };
         let id: Arc<str> = id.into();
         let circuit =
-            Circuit::new(&this, outlet, timers.clone(), conn_id, Arc::clone(&id), transport);
+            Circuit::new(&this, outlet, timers.clone(), conn_id, role, Arc::clone(&id), transport);
         let mut conns = self.conns.lock();
         if conns.closed {
             return Err(self.gone());
         }
         let in_use = match conns.by_id.get(&conn_id) {
-            None | Some(Entry::Dialing(_)) => own && conns.by_circuit.contains_key(&id),
+            None | Some(Entry::Dialing(_)) => own && conns.circuits(role).contains_key(&id),
             Some(_) => true,
         };
         if in_use || conns.by_id.len() >= MAX_CONNECTIONS {
             return Err(Failure::Channel("the connection id cannot be used".to_owned()));
         }
         if own {
-            conns.by_circuit.insert(id, Arc::clone(&circuit));
+            conns.circuits(role).insert(id, Arc::clone(&circuit));
         }
         conns.by_id.insert(conn_id, Entry::Circuit(Arc::clone(&circuit)));
         Ok(circuit)
@@ -337,14 +338,16 @@ impl RouterChannel {
 
     /// The circuit that a message is for: by connection id or, without one, by circuit id.
     fn circuit_of(&self, message: &Message) -> Result<Option<Arc<Circuit>>, WireError> {
-        let conns = self.conns.lock();
+        let mut conns = self.conns.lock();
         if let Some(id) = message.headers.get_u32(header::CONN_ID)
             && let Some(Entry::Circuit(circuit)) = conns.by_id.get(&id)
         {
             return Ok(Some(Arc::clone(circuit)));
         }
         let view = View::of(message)?;
-        Ok(conns.by_circuit.get(view.circuit_id).cloned())
+        let to_dialer = view.flags.has(Flags::ORIGINATOR);
+        let role = if to_dialer { Role::Initiator } else { Role::Terminator };
+        Ok(conns.circuits(role).get(view.circuit_id).cloned())
     }
 
     fn on_payload(&self, message: &Message) -> Result<(), WireError> {
@@ -475,10 +478,12 @@ impl RouterChannel {
 
     /// The router ends a circuit by its id.
     fn on_circuit_close(&self, message: &Message) -> Result<(), WireError> {
-        let circuit = self.conns.lock().by_circuit.get(message.body_str()?).cloned();
-        if let Some(circuit) = circuit {
-            circuit.closed_by_router();
-        }
+        let id = message.body_str()?;
+        let ends = {
+            let mut conns = self.conns.lock();
+            [Role::Initiator, Role::Terminator].map(|role| conns.circuits(role).get(id).cloned())
+        };
+        ends.iter().flatten().for_each(|circuit| circuit.closed_by_router());
         Ok(())
     }
 
@@ -549,6 +554,16 @@ impl RouterChannel {
                 tracing::trace!(content_type = other, "ignored a message of a router");
                 Ok(())
             }
+        }
+    }
+}
+
+impl Conns {
+    fn circuits(&mut self, role: Role) -> &mut HashMap<Arc<str>, Arc<Circuit>> {
+        let [dialed, accepted] = &mut self.by_circuit;
+        match role {
+            Role::Initiator => dialed,
+            Role::Terminator => accepted,
         }
     }
 }
@@ -642,7 +657,7 @@ impl Behaviour for RouterChannel {
         let entries: Vec<Entry> = {
             let mut conns = self.conns.lock();
             conns.closed = true;
-            conns.by_circuit.clear();
+            conns.by_circuit = Default::default();
             conns.by_id.drain().map(|(_, entry)| entry).collect()
         };
         for entry in entries {

@@ -24,11 +24,14 @@ use tokio::sync::watch;
 use weft_wire::Message;
 use weft_wire::edge::{Data, header};
 use weft_wire::payload;
-use weft_xgress::{AckList, Class, CloseReason, Delivery, End, ITEM_COST, Segment, WriteError};
+use weft_xgress::{
+    AckList, Class, CloseReason, Delivery, End, ITEM_COST, Role, Segment, WriteError,
+};
 
 /// A circuit.
 pub(crate) struct Circuit {
     conn_id: u32,
+    role: Role,
     id: Arc<str>,
     channel: Weak<RouterChannel>,
     outlet: Arc<Outlet>,
@@ -80,11 +83,13 @@ impl Circuit {
         outlet: Arc<Outlet>,
         timers: Timers,
         conn_id: u32,
+        role: Role,
         id: Arc<str>,
         transport: Transport,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             conn_id,
+            role,
             id,
             channel: Arc::downgrade(channel),
             outlet,
@@ -108,6 +113,11 @@ impl Circuit {
     /// The circuit's id; empty if the router does not tell.
     pub(crate) fn id(&self) -> &Arc<str> {
         &self.id
+    }
+
+    /// Which end of the circuit this is.
+    pub(crate) fn role(&self) -> Role {
+        self.role
     }
 
     /// True if the flow control is here.

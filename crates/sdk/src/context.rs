@@ -32,7 +32,7 @@ pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// what was written is still sent, then the routers are left.
 #[derive(Debug, Clone)]
 pub struct Context {
-    guard: Arc<Guard>,
+    pub(crate) guard: Arc<Guard>,
 }
 
 /// Everything there is of a context; ends it when dropped.
@@ -85,7 +85,7 @@ impl Context {
     pub(crate) async fn start(file: IdentityFile, settings: Settings) -> Result<Self> {
         let identity = LiveIdentity::load(file.section())?;
         let account = Account::new(&file, &identity, settings.about(&file))?;
-        account.ensure_login().await?;
+        Box::pin(account.ensure_login()).await?;
         let figures = Figures {
             options: settings.options.clone(),
             budget: Budget::new(settings.memory_limit),
@@ -115,7 +115,7 @@ impl Context {
     /// # Errors
     /// When the controller cannot be reached.
     pub async fn services(&self) -> Result<Vec<Service>> {
-        let services = self.guard.inner.account.read_services().await?;
+        let services = Box::pin(self.guard.inner.account.read_services()).await?;
         Ok(services.iter().map(|service| Service::of(service)).collect())
     }
 
@@ -150,7 +150,7 @@ impl Context {
     /// # Errors
     /// As [`Context::bind`].
     pub async fn bind_with(&self, service: &str, options: BindOptions) -> Result<Listener> {
-        Listener::open(&self.guard, service, options).await
+        Box::pin(Listener::open(&self.guard, service, options)).await
     }
 
     /// The routers that are connected now.

@@ -40,7 +40,8 @@ pub(crate) async fn dial(
 ) -> Result<Connection> {
     let limit = options.timeout.unwrap_or(guard.inner.settings.dial_timeout);
     let deadline = Instant::now() + limit;
-    let dialed = dial_by(guard, service, options, deadline);
+    // Boxed: what the application awaits stays small.
+    let dialed = Box::pin(dial_by(guard, service, options, deadline));
     tokio::time::timeout_at(deadline + GRACE, dialed).await.unwrap_or_else(|_| {
         Err(Error::Timeout { action: format!("dialing `{service}`"), limit, last: None })
     })

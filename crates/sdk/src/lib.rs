@@ -61,6 +61,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
 mod account;
 mod builder;
 mod channel;

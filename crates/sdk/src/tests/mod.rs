@@ -1,1 +1,205 @@
+//! The SDK against a hand-made controller and hand-made routers, over loopback TLS.
 
+mod controller;
+mod data;
+mod faults;
+mod router;
+
+use crate::{BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener};
+use bytes::Bytes;
+use controller::{Controller, Pki};
+use router::Router;
+use std::future::Future;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use weft_wire::edge::ConnKind;
+
+/// Longer than anything here should take.
+const LONG: Duration = Duration::from_secs(60);
+
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, work).await.expect("took too long")
+}
+
+/// Waits until `done` says so.
+async fn until(mut done: impl FnMut() -> bool) {
+    soon(async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+/// A controller, a router, and the services `plain` and `secret`.
+struct Network {
+    pki: Pki,
+    controller: Controller,
+    router: Router,
+}
+
+impl Network {
+    async fn new() -> Self {
+        let pki = Pki::new();
+        let controller = Controller::start(&pki).await;
+        for (name, encrypted) in [("plain", false), ("secret", true)] {
+            let service = (name.to_owned(), encrypted, vec!["Dial", "Bind"]);
+            controller.state.lock().services.push(service);
+        }
+        let router = Router::start(&pki, &controller, "router1").await;
+        Self { pki, controller, router }
+    }
+
+    async fn context(&self) -> Context {
+        self.context_of(ContextBuilder::new()).await
+    }
+
+    async fn context_of(&self, builder: ContextBuilder) -> Context {
+        let identity = self.pki.identity("tester", self.controller.address);
+        soon(builder.build(identity)).await.unwrap()
+    }
+}
+
+async fn pair_of(context: &Context, listener: &mut Listener) -> (Connection, Connection) {
+    let service = listener.service().to_owned();
+    let accept = async { listener.accept().await.unwrap().accept().await.unwrap() };
+    let (dialed, accepted) = soon(async { tokio::join!(context.dial(&service), accept) }).await;
+    (dialed.unwrap(), accepted)
+}
+
+#[tokio::test]
+async fn a_host_knows_who_dials_and_both_can_speak() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    assert_eq!(context.identity_name(), "tester");
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    assert_eq!((listener.terminators(), context.connected_routers().len()), (1, 1));
+    let options = DialOptions {
+        app_data: Some(Bytes::from_static(b"to you")),
+        caller_id: Some("somebody".to_owned()),
+        ..DialOptions::default()
+    };
+    let hosted = tokio::spawn(async move {
+        let incoming = listener.accept().await.unwrap();
+        assert_eq!(incoming.caller_id(), "somebody");
+        assert_eq!(incoming.dialer_identity(), Some("i1"));
+        assert_eq!(incoming.app_data().unwrap(), "to you");
+        let mut connection = incoming.accept().await.unwrap();
+        let mut said = [0; 5];
+        connection.read_exact(&mut said).await.unwrap();
+        connection.write_all(b"you said ").await.unwrap();
+        connection.write_all(&said).await.unwrap();
+        connection.circuit_id().to_owned()
+    });
+    let mut connection = soon(context.dial_with("plain", options)).await.unwrap();
+    connection.write_all(b"hello").await.unwrap();
+    let mut answer = String::new();
+    soon(connection.read_to_string(&mut answer)).await.unwrap();
+    assert_eq!(answer, "you said hello");
+    assert!(connection.has_own_flow_control() && !connection.is_encrypted());
+    assert_eq!(soon(hosted).await.unwrap(), connection.circuit_id());
+    drop(connection);
+    until(|| network.router.circuits() == 0).await;
+}
+
+#[tokio::test]
+async fn services_are_seen_with_their_configs() {
+    let network = Network::new().await;
+    let services = soon(network.context().await.services()).await.unwrap();
+    let secret = services.iter().find(|service| service.name == "secret").unwrap();
+    assert!(secret.can_dial && secret.can_bind && secret.encrypted);
+    assert_eq!(secret.configs["host.v1"]["port"], 80);
+}
+
+#[tokio::test]
+async fn refusals_say_what_is_wrong() {
+    let network = Network::new().await;
+    let only_dial = ("readonly".to_owned(), false, vec!["Dial"]);
+    network.controller.state.lock().services.push(only_dial);
+    let context = network.context().await;
+    let unknown = soon(context.dial("nothing")).await.unwrap_err();
+    assert!(matches!(unknown, Error::ServiceUnknown { .. }) && unknown.is_final());
+    let forbidden = soon(context.bind("readonly")).await.unwrap_err();
+    assert!(matches!(forbidden, Error::NotPermitted { action: "bind", .. }), "{forbidden}");
+    let nobody = soon(context.dial("plain")).await.unwrap_err();
+    assert!(matches!(nobody, Error::NoTerminators { .. }), "{nobody}");
+
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let reject = async { listener.accept().await.unwrap().reject("not today") };
+    let (dialed, ()) = soon(async { tokio::join!(context.dial("plain"), reject) }).await;
+    let refused = dialed.unwrap_err();
+    assert!(refused.to_string().contains("not today"), "{refused}");
+    let forget = async { drop(listener.accept().await.unwrap()) };
+    let (dialed, ()) = soon(async { tokio::join!(context.dial("plain"), forget) }).await;
+    assert!(matches!(dialed.unwrap_err(), Error::Refused { .. }));
+}
+
+#[tokio::test]
+async fn a_service_without_routers_says_so() {
+    let mut network = Network::new().await;
+    network.router.stop();
+    let context = network.context_of(Context::builder()).await;
+    let timeout = Some(Duration::from_millis(300));
+    let dial = DialOptions { timeout, ..DialOptions::default() };
+    let lost = soon(context.dial_with("plain", dial.clone())).await.unwrap_err();
+    assert!(matches!(&lost, Error::NoEdgeRouters { reason, .. } if reason.contains("router1")));
+    let bind = BindOptions { timeout, ..BindOptions::default() };
+    let lost = soon(context.bind_with("plain", bind)).await.unwrap_err();
+    assert!(matches!(lost, Error::NoEdgeRouters { .. }), "{lost}");
+    network.controller.state.lock().routers.clear();
+    let none = soon(network.context().await.dial_with("plain", dial)).await.unwrap_err();
+    assert!(none.to_string().contains("edge router policies"), "{none}");
+}
+
+#[tokio::test]
+async fn a_listener_answers_inspections_changes_its_cost_and_unbinds() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let options = BindOptions { cost: 7, ..BindOptions::default() };
+    let listener = soon(context.bind_with("plain", options)).await.unwrap();
+    assert_eq!(soon(network.router.inspect(None)).await, ConnKind::Bind);
+    assert_eq!(soon(network.router.inspect(Some(99))).await, ConnKind::Invalid);
+    assert_eq!(network.router.log(), ["bind id-plain cost 7"]);
+    listener.set_cost(9);
+    until(|| network.router.log().contains(&"update".to_owned())).await;
+    drop(listener);
+    until(|| network.router.hosts() == 0).await;
+    assert!(network.router.log().contains(&"unbind".to_owned()));
+}
+
+#[tokio::test]
+async fn a_listener_is_bound_on_as_many_routers_as_wanted() {
+    let network = Network::new().await;
+    let mut others = Vec::new();
+    for name in ["router2", "router3", "router4"] {
+        others.push(Router::start(&network.pki, &network.controller, name).await);
+    }
+    let context = network.context().await;
+    let options = BindOptions { max_terminators: 2, ..BindOptions::default() };
+    let listener = soon(context.bind_with("plain", options)).await.unwrap();
+    soon(listener.established(2)).await.unwrap();
+    until(|| context.connected_routers().len() == 4).await;
+    let mut routers: Vec<Router> = std::iter::once(network.router).chain(others).collect();
+    let hosts = |routers: &[Router]| routers.iter().map(Router::hosts).sum::<usize>();
+    assert_eq!(hosts(&routers), 2);
+    // Another one takes the place of one that is lost.
+    let lost = routers.iter().position(|router| router.hosts() == 1).unwrap();
+    routers[lost].stop();
+    until(|| hosts(&routers) == 2 && listener.terminators() == 2).await;
+}
+
+#[tokio::test]
+async fn leaving_sends_what_was_written() {
+    let network = Network::new().await;
+    let (one, other) = (network.context().await, network.context().await);
+    let mut listener = soon(other.bind("secret")).await.unwrap();
+    let (mut dialed, mut accepted) = pair_of(&one, &mut listener).await;
+    dialed.write_all(&[7; 300_000]).await.unwrap();
+    drop(dialed);
+    let read = tokio::spawn(async move {
+        let mut read = Vec::new();
+        accepted.read_to_end(&mut read).await.map(|_| read.len())
+    });
+    soon(one.close()).await;
+    assert_eq!(soon(read).await.unwrap().unwrap(), 300_000);
+}

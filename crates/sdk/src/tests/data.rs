@@ -1,0 +1,163 @@
+//! Data, half-close and back-pressure, with either kind of flow control.
+
+use super::{Network, pair_of, soon, until};
+use crate::{Connection, ContextBuilder};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|n| (n * 31 + n / 251 + seed) as u8).collect()
+}
+
+/// Sends so much each way at once, then ends one direction after the other.
+async fn exchange(mut dialer: Connection, mut host: Connection, length: usize) {
+    let (one, other) = (pattern(length, 1), pattern(length / 2, 2));
+    let (sent_one, sent_other) = (one.clone(), other.clone());
+    let dialing = async move {
+        dialer.write_all(&sent_one).await.unwrap();
+        dialer.shutdown().await.unwrap();
+        assert!(dialer.write_all(b"more").await.is_err());
+        let mut read = Vec::new();
+        dialer.read_to_end(&mut read).await.unwrap();
+        read
+    };
+    let hosting = async move {
+        let mut read = Vec::new();
+        host.read_to_end(&mut read).await.unwrap();
+        // The dialer has ended its direction; this one goes on.
+        host.write_all(&sent_other).await.unwrap();
+        host.shutdown().await.unwrap();
+        read
+    };
+    let (at_dialer, at_host) = soon(async { tokio::join!(dialing, hosting) }).await;
+    assert!(at_host == one && at_dialer == other);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_arrives_whole_in_both_directions() {
+    let network = Network::new().await;
+    for own in [true, false] {
+        let builder = ContextBuilder::new();
+        let context =
+            network.context_of(if own { builder } else { builder.router_flow_control() }).await;
+        for (service, encrypted) in [("plain", false), ("secret", true)] {
+            let mut listener = soon(context.bind(service)).await.unwrap();
+            for length in [0, 1, 100_001, 3_000_000] {
+                let (dialed, accepted) = pair_of(&context, &mut listener).await;
+                assert_eq!(dialed.has_own_flow_control(), own);
+                assert_eq!(
+                    (dialed.is_encrypted(), accepted.is_encrypted()),
+                    (encrypted, encrypted)
+                );
+                exchange(dialed, accepted, length).await;
+            }
+        }
+    }
+    until(|| network.router.circuits() == 0).await;
+}
+
+#[tokio::test]
+async fn routers_that_do_not_grant_flow_control_work_too() {
+    let network = Network::new().await;
+    network.router.core.grants.store(false, Ordering::Relaxed);
+    let context = network.context().await;
+    let mut listener = soon(context.bind("secret")).await.unwrap();
+    let (dialed, accepted) = pair_of(&context, &mut listener).await;
+    assert!(!dialed.has_own_flow_control() && !accepted.has_own_flow_control());
+    exchange(dialed, accepted, 200_000).await;
+}
+
+#[tokio::test]
+async fn what_a_router_loses_is_sent_again() {
+    let network = Network::new().await;
+    network.router.core.drop_one_in.store(7, Ordering::Relaxed);
+    let context = network.context().await;
+    let mut listener = soon(context.bind("secret")).await.unwrap();
+    let (dialed, accepted) = pair_of(&context, &mut listener).await;
+    exchange(dialed, accepted, 1_000_000).await;
+}
+
+#[tokio::test]
+async fn dropping_a_connection_ends_it_for_the_peer_behind_its_data() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    for service in ["plain", "secret"] {
+        let mut listener = soon(context.bind(service)).await.unwrap();
+        let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+        dialed.write_all(&pattern(70_000, 3)).await.unwrap();
+        drop(dialed);
+        let mut read = Vec::new();
+        soon(accepted.read_to_end(&mut read)).await.unwrap();
+        assert!(read == pattern(70_000, 3));
+        // Nobody takes this; it fails once that is known, and never hangs.
+        let filler = vec![0; 1 << 16];
+        soon(async { while accepted.write_all(&filler).await.is_ok() {} }).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_stops_stops_its_writer_and_nobody_else() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let mut listener = soon(context.bind("secret")).await.unwrap();
+    let (mut stalled, mut unread) = pair_of(&context, &mut listener).await;
+    let written = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&written);
+    let writing = tokio::spawn(async move {
+        let chunk = vec![1; 32 * 1024];
+        for _ in 0..1024 {
+            stalled.write_all(&chunk).await.unwrap();
+            counted.fetch_add(chunk.len(), Ordering::Relaxed);
+        }
+        stalled.shutdown().await.unwrap();
+    });
+    // It stands still: nothing is written for a while although nobody has read.
+    let mut before = usize::MAX;
+    while written.load(Ordering::Relaxed) != before {
+        before = written.load(Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert!((1..12 << 20).contains(&before), "{before} bytes went to nobody");
+    let (dialed, accepted) = pair_of(&context, &mut listener).await;
+    exchange(dialed, accepted, 500_000).await;
+    let mut read = Vec::new();
+    soon(unread.read_to_end(&mut read)).await.unwrap();
+    assert_eq!(read.len(), 32 << 20);
+    soon(writing).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_connections_at_once_leave_nothing_behind() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let mut listener = soon(context.bind("secret")).await.unwrap();
+    let host = tokio::spawn(async move {
+        loop {
+            let incoming = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let (mut reader, mut writer) = incoming.accept().await.unwrap().into_split();
+                tokio::io::copy(&mut reader, &mut writer).await.unwrap();
+            });
+        }
+    });
+    let dials = (0..200).map(|number| {
+        let context = context.clone();
+        tokio::spawn(async move {
+            let mut connection = context.dial("secret").await.unwrap();
+            connection.write_all(&pattern(1000, number)).await.unwrap();
+            connection.shutdown().await.unwrap();
+            let mut read = Vec::new();
+            connection.read_to_end(&mut read).await.unwrap();
+            assert!(read == pattern(1000, number));
+            connection.close().await;
+        })
+    });
+    for dial in dials.collect::<Vec<_>>() {
+        soon(dial).await.unwrap();
+    }
+    until(|| network.router.circuits() == 0).await;
+    until(|| context.guard.inner.figures.budget.used() == 0).await;
+    host.abort();
+}

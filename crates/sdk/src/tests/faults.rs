@@ -1,0 +1,130 @@
+//! Routers and sessions that go away.
+
+use super::{Network, pair_of, soon, until};
+use crate::{BindOptions, DialOptions, Error};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use weft_wire::edge::{ErrorCode, RetryHint};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_is_back_soon_after_its_router() {
+    let mut network = Network::new().await;
+    let context = network.context().await;
+    let mut listener = soon(context.bind("secret")).await.unwrap();
+    let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+    dialed.write_all(b"before").await.unwrap();
+    let mut said = [0; 6];
+    soon(accepted.read_exact(&mut said)).await.unwrap();
+    for _ in 0..2 {
+        let address = network.router.stop();
+        until(|| listener.terminators() == 0).await;
+        // Long enough for the waits between attempts to have grown.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        network.router.restart(&network.pki, address).await;
+        let since = Instant::now();
+        soon(listener.established(1)).await.unwrap();
+        assert!(since.elapsed() < Duration::from_secs(10));
+        let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+        dialed.write_all(b"after").await.unwrap();
+        drop(dialed);
+        let mut said = String::new();
+        soon(accepted.read_to_string(&mut said)).await.unwrap();
+        assert_eq!(said, "after");
+    }
+    // What was open breaks, and says so: its data may be incomplete.
+    assert!(soon(dialed.read(&mut said)).await.is_err());
+    assert!(soon(accepted.read(&mut said)).await.is_err());
+    assert!(dialed.write_all(b"x").await.is_err());
+}
+
+#[tokio::test]
+async fn a_session_that_was_removed_is_made_anew() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    drop(pair_of(&context, &mut listener).await);
+    assert_eq!(network.controller.state.lock().logins, 1);
+    // The sessions are gone and the router is told.
+    network.controller.state.lock().tokens.clear();
+    network.router.end_binds(ErrorCode::INVALID_SESSION, RetryHint::START_OVER);
+    until(|| network.router.hosts() == 1).await;
+    soon(listener.established(1)).await.unwrap();
+    // Dials come with the old session at first.
+    drop(pair_of(&context, &mut listener).await);
+    assert_eq!(network.controller.state.lock().logins, 2);
+}
+
+#[tokio::test]
+async fn a_router_that_does_not_know_the_session_leads_to_a_login() {
+    let mut network = Network::new().await;
+    let context = network.context().await;
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let address = network.router.stop();
+    network.controller.state.lock().tokens.clear();
+    network.router.restart(&network.pki, address).await;
+    until(|| network.router.hosts() == 1).await;
+    drop(pair_of(&context, &mut listener).await);
+}
+
+#[tokio::test]
+async fn a_host_that_may_not_host_any_more_learns_it() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    network.router.end_binds(ErrorCode::ACCESS_DENIED, RetryHint::NOT_RETRIABLE);
+    let over = soon(listener.accept()).await.unwrap_err();
+    assert_eq!((over.code(), over.is_final()), (Some(ErrorCode::ACCESS_DENIED.0), true));
+    assert_eq!(listener.terminators(), 0);
+}
+
+#[tokio::test]
+async fn a_dial_that_is_given_up_is_taken_back() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    network.router.core.silent.store(true, Ordering::Relaxed);
+    let timeout = Some(Duration::from_millis(300));
+    let options = DialOptions { timeout, ..DialOptions::default() };
+    let late = soon(context.dial_with("plain", options)).await.unwrap_err();
+    assert!(matches!(late, Error::Timeout { .. }), "{late}");
+    until(|| network.router.log().iter().any(|line| line.contains("given up"))).await;
+}
+
+#[tokio::test]
+async fn more_dials_than_the_backlog_are_refused() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let options = BindOptions { backlog: 1, ..BindOptions::default() };
+    let listener = soon(context.bind_with("plain", options)).await.unwrap();
+    let waiting = context.clone();
+    let waiting = tokio::spawn(async move { waiting.dial("plain").await });
+    let mut refused = None;
+    // Whichever of the dials comes second.
+    until(|| network.router.circuits() == 1).await;
+    while refused.is_none() {
+        let short = DialOptions { timeout: Some(Duration::from_secs(9)), ..Default::default() };
+        refused = soon(context.dial_with("plain", short)).await.err();
+    }
+    assert!(refused.unwrap().to_string().contains("too many connections"));
+    drop(listener);
+    assert!(soon(waiting).await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn the_last_handle_takes_the_router_connections_along() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let (dialed, accepted) = pair_of(&context, &mut listener).await;
+    let inner = std::sync::Arc::downgrade(&context.guard.inner);
+    drop((context, listener));
+    until(|| network.router.hosts() == 0).await;
+    let (mut one, mut other) = (dialed, accepted);
+    one.write_all(b"still here").await.unwrap();
+    drop(one);
+    let mut said = String::new();
+    soon(other.read_to_string(&mut said)).await.unwrap();
+    assert_eq!(said, "still here");
+    drop(other);
+    until(|| inner.strong_count() == 0).await;
+}

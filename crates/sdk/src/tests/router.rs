@@ -1,0 +1,391 @@
+//! A hand-made edge router: takes binds, connects dialers with hosts, and forwards.
+
+use super::controller::{Controller, Pki};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use weft_channel::{
+    AcceptOptions, Admission, Behaviour, ChannelAcceptor, ChannelHandle, ChannelOptions,
+    CloseReason, Established, Flow, Handler, HelloGate, ListenerLimits, Parts, PeerHello, Refusal,
+    Registration, SharedListener, TlsSource, UnderlayInfo, UnderlayWaker,
+};
+use weft_identity::tls::{ALPN_EDGE, ClientAuth, ServerTls, server_config_for};
+use weft_wire::edge::{
+    Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Connect, Dial, DialFailed,
+    DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, RetryHint, StateClosed, StateConnected,
+    StructuredError, XgressGrant, content_type, header,
+};
+use weft_wire::payload::{self, View};
+use weft_wire::{Headers, Message};
+
+/// A router that is up; stops when dropped.
+pub(crate) struct Router {
+    pub(crate) core: Arc<Core>,
+    registration: Option<Registration>,
+}
+
+/// What its channels share.
+pub(crate) struct Core {
+    controller: Controller,
+    name: String,
+    /// Grants SDKs their own flow control.
+    pub(crate) grants: AtomicBool,
+    /// Connects are not answered at all.
+    pub(crate) silent: AtomicBool,
+    /// Every so many payloads one is dropped; 0 none.
+    pub(crate) drop_one_in: AtomicU32,
+    forwarded: AtomicU32,
+    next: AtomicU32,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    channels: Vec<Port>,
+    hosts: HashMap<String, (Port, Bind)>,
+    circuits: HashMap<String, [Side; 2]>,
+    log: Vec<String>,
+}
+
+/// A channel and the task that sends on it without ever dropping anything.
+#[derive(Clone)]
+struct Port {
+    channel: ChannelHandle,
+    queue: mpsc::UnboundedSender<Message>,
+}
+
+#[derive(Clone)]
+struct Side {
+    port: Port,
+    conn_id: u32,
+    /// Data that came before the dialer was told.
+    held: Option<Vec<Message>>,
+}
+
+impl Router {
+    pub(crate) async fn start(pki: &Pki, controller: &Controller, name: &str) -> Self {
+        let core = Arc::new(Core {
+            controller: controller.clone(),
+            name: name.to_owned(),
+            grants: AtomicBool::new(true),
+            silent: AtomicBool::new(false),
+            drop_one_in: AtomicU32::new(0),
+            forwarded: AtomicU32::new(0),
+            next: AtomicU32::new(0),
+            state: Mutex::default(),
+        });
+        let mut router = Self { core, registration: None };
+        router.listen(pki, "127.0.0.1:0").await;
+        let address = router.address();
+        controller.state.lock().routers.push((name.to_owned(), address));
+        router
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.registration.as_ref().unwrap().local_addr()
+    }
+
+    async fn listen(&mut self, pki: &Pki, at: &str) {
+        let tls = ServerTls { alpn: &[ALPN_EDGE], client_auth: ClientAuth::Require };
+        let config = Arc::new(server_config_for(vec![pki.server(&self.core.name)], &tls).unwrap());
+        let source: TlsSource = Arc::new(move || Some(Arc::clone(&config)));
+        let acceptor = ChannelAcceptor::new(Gate(Arc::clone(&self.core)), AcceptOptions::default());
+        // One that was stopped closes its socket a moment later.
+        let listener = loop {
+            match SharedListener::bind(at, ListenerLimits::default()).await {
+                Ok(listener) => break listener,
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        };
+        let registered = listener.register(&["ziti-edge"], source, Arc::new(acceptor));
+        self.registration = Some(registered.unwrap());
+    }
+
+    /// Stops as if killed; returns where it was.
+    pub(crate) fn stop(&mut self) -> SocketAddr {
+        let address = self.address();
+        self.registration = None;
+        let state = std::mem::take(&mut *self.core.state.lock());
+        state.channels.iter().for_each(|port| port.channel.close("killed"));
+        address
+    }
+
+    pub(crate) async fn restart(&mut self, pki: &Pki, at: SocketAddr) {
+        self.listen(pki, &at.to_string()).await;
+    }
+
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.core.state.lock().log.clone()
+    }
+
+    pub(crate) fn hosts(&self) -> usize {
+        self.core.state.lock().hosts.len()
+    }
+
+    pub(crate) fn circuits(&self) -> usize {
+        self.core.state.lock().circuits.len()
+    }
+
+    /// Ends all binds with this error.
+    pub(crate) fn end_binds(&self, code: ErrorCode, hint: RetryHint) {
+        let hosts = std::mem::take(&mut self.core.state.lock().hosts);
+        for (port, bind) in hosts.into_values() {
+            let _ = port.queue.send(refused(bind.conn_id, code, hint, "access lost"));
+        }
+    }
+
+    /// Asks the SDK of a listener whether it is alive.
+    pub(crate) async fn inspect(&self, conn_id: Option<u32>) -> ConnKind {
+        let (port, bind) = self.core.state.lock().hosts.values().next().cloned().unwrap();
+        let inspect = ConnInspect { conn_id: conn_id.unwrap_or(bind.conn_id) };
+        let answer = port.channel.request(inspect.to_message(), Duration::from_secs(9)).await;
+        ConnInspectAnswer::from_message(&answer.unwrap()).kind
+    }
+}
+
+struct Gate(Arc<Core>);
+
+impl HelloGate for Gate {
+    async fn check(&self, _: &PeerHello) -> Result<Admission, Refusal> {
+        let mut headers = Headers::new();
+        headers.set_bool(header::SUPPORTS_BIND_SUCCESS, true);
+        Ok(Admission {
+            listener_id: self.0.name.clone(),
+            identity: Vec::new(),
+            headers,
+            channel: ChannelOptions::edge(self.0.name.clone()),
+            group: None,
+        })
+    }
+
+    async fn established(&self, channel: Established) {
+        let handle = channel.handle();
+        let (queue, mut queued) = mpsc::unbounded_channel();
+        let port = Port { channel: handle.clone(), queue };
+        self.0.state.lock().channels.push(port.clone());
+        let token = channel.peer().headers.get_bytes(header::SESSION_TOKEN).unwrap_or_default();
+        channel.start(Arc::new(Edge { core: Arc::clone(&self.0), port }));
+        if !self.0.controller.is_valid(&token) {
+            handle.close("session unknown");
+        }
+        tokio::spawn(async move {
+            while let Some(message) = queued.recv().await {
+                if handle.send_timeout(Default::default(), message, LONG).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// One channel.
+struct Edge {
+    core: Arc<Core>,
+    port: Port,
+}
+
+impl Behaviour for Edge {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        let handler = Edge { core: Arc::clone(&self.core), port: self.port.clone() };
+        Parts { handler: Box::new(handler), outbox: None }
+    }
+
+    fn closed(&self, _: &CloseReason) {
+        let mut state = self.core.state.lock();
+        let here = |port: &Port| port.channel.same_channel(&self.port.channel);
+        state.hosts.retain(|_, (port, _)| !here(port));
+        let over: Vec<String> = (state.circuits.iter())
+            .filter(|(_, sides)| sides.iter().any(|side| here(&side.port)))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in over {
+            for side in state.circuits.remove(&id).into_iter().flatten() {
+                let closed = StateClosed::new(side.conn_id, "xgress unrouted");
+                let _ = side.port.queue.send(closed.to_message());
+            }
+        }
+    }
+}
+
+impl Handler for Edge {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+        match message.content_type {
+            content_type::CONNECT => {
+                let (core, port) = (Arc::clone(&self.core), self.port.clone());
+                tokio::spawn(async move { core.connect(port, message).await });
+            }
+            content_type::BIND => self.core.bind(&self.port, &message),
+            content_type::UNBIND => {
+                let mut state = self.core.state.lock();
+                state.log.push("unbind".to_owned());
+                let id = message.headers.get_u32(header::CONN_ID).unwrap();
+                state.hosts.retain(|_, (_, bind)| bind.conn_id != id);
+            }
+            payload::content_type::PAYLOAD | payload::content_type::ACK => {
+                let circuit = View::of(&message).unwrap().circuit_id.to_owned();
+                let is_payload = message.content_type == payload::content_type::PAYLOAD;
+                if !(is_payload && self.core.drops()) {
+                    self.core.forward(&self.port, &circuit, message);
+                }
+            }
+            content_type::DATA => {
+                let id = message.headers.get_u32(header::CONN_ID).unwrap();
+                if let Some(circuit) = self.core.circuit_of(&self.port, id) {
+                    self.core.forward(&self.port, &circuit, message);
+                }
+            }
+            content_type::STATE_CLOSED => {
+                let id = message.headers.get_u32(header::CONN_ID).unwrap();
+                self.core.state.lock().log.push(format!("closed {}", message.text()));
+                if let Some(circuit) = self.core.circuit_of(&self.port, id) {
+                    self.core.end(&self.port, &circuit);
+                }
+            }
+            payload::content_type::CLOSE => self.core.end(&self.port, &message.text()),
+            content_type::UPDATE_BIND => self.core.state.lock().log.push("update".to_owned()),
+            _ => {}
+        }
+        Flow::Continue
+    }
+}
+
+impl Core {
+    fn drops(&self) -> bool {
+        let one_in = self.drop_one_in.load(Ordering::Relaxed);
+        let number = self.forwarded.fetch_add(1, Ordering::Relaxed);
+        one_in > 0 && number % one_in == one_in - 1
+    }
+
+    fn bind(&self, port: &Port, message: &Message) {
+        let bind = Bind::from_message(message).unwrap();
+        let conn_id = bind.conn_id;
+        let token = String::from_utf8_lossy(&bind.token).into_owned();
+        let mut parts = token.split('.');
+        let (kind, service) = (parts.next().unwrap().to_owned(), parts.next().unwrap().to_owned());
+        assert!(kind == "Bind" && bind.router_conn_ids && bind.listener_id.is_some());
+        let connected = StateConnected { conn_id, router_conn_ids: true, ..Default::default() };
+        let mut state = self.state.lock();
+        state.log.push(format!("bind {service} cost {}", bind.cost));
+        state.hosts.insert(service, (port.clone(), bind));
+        let _ = port.queue.send(connected.to_message().in_reply_to(message));
+        let _ = port.queue.send(BindSuccess { conn_id }.to_message());
+    }
+
+    async fn connect(&self, dialer: Port, message: Message) {
+        let connect = Connect::from_message(&message).unwrap();
+        let conn_id = connect.conn_id.unwrap();
+        if self.silent.load(Ordering::Relaxed) {
+            return;
+        }
+        let token = String::from_utf8_lossy(&connect.token).into_owned();
+        let parts: Vec<&str> = token.split('.').collect();
+        let refuse = |reply: Message| {
+            let _ = dialer.queue.send(reply.in_reply_to(&message));
+        };
+        if !self.controller.is_valid(parts[2].as_bytes()) {
+            let (code, hint) = (ErrorCode::INVALID_SESSION, RetryHint::DEFAULT);
+            return refuse(refused(conn_id, code, hint, "invalid session"));
+        }
+        let host = self.state.lock().hosts.get(parts[1]).cloned();
+        let Some((port, bind)) = host else {
+            let text = format!("service {} has no terminators", parts[1]);
+            return refuse(StateClosed::new(conn_id, text).to_message());
+        };
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (circuit, new_conn_id) = (format!("circuit{number}"), FIRST_ROUTER_CONN_ID + number);
+        let sides = [
+            Side { port: dialer.clone(), conn_id, held: Some(Vec::new()) },
+            Side { port: port.clone(), conn_id: new_conn_id, held: None },
+        ];
+        self.state.lock().circuits.insert(circuit.clone(), sides);
+        let own = self.grants.load(Ordering::Relaxed) && connect.use_xgress && bind.use_xgress;
+        let grant = |address: &str| {
+            own.then(|| XgressGrant { controller: "ctrl".into(), address: address.into() })
+        };
+        let dial = Dial {
+            conn_id: bind.conn_id,
+            token: bind.token.clone(),
+            caller_id: connect.caller_id.clone().unwrap_or_default(),
+            public_key: connect.public_key.clone(),
+            app_data: connect.app_data.clone(),
+            circuit_id: circuit.clone(),
+            dialer_id: Some(Bytes::from_static(b"i1")),
+            new_conn_id: Some(new_conn_id),
+            xgress: grant("host"),
+            ..Dial::default()
+        };
+        let answer = port.channel.request(dial.to_message(), Duration::from_secs(5)).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                return refuse(StateClosed::new(conn_id, error.to_string()).to_message());
+            }
+        };
+        if let Err(_problem) = DialSuccess::from_message(&answer) {
+            self.state.lock().circuits.remove(&circuit);
+            let reason = DialFailed::from_message(&answer).unwrap().reason;
+            return refuse(StateClosed::new(conn_id, reason).to_message());
+        }
+        let connected = StateConnected {
+            conn_id,
+            circuit_id: Some(circuit.clone()),
+            public_key: bind.public_key.clone(),
+            xgress: grant("dialer"),
+            ..StateConnected::default()
+        };
+        let _ = dialer.queue.send(connected.to_message().in_reply_to(&message));
+        let mut state = self.state.lock();
+        if let Some([side, _]) = state.circuits.get_mut(&circuit) {
+            for held in side.held.take().into_iter().flatten() {
+                let _ = side.port.queue.send(held);
+            }
+        }
+    }
+
+    fn circuit_of(&self, port: &Port, conn_id: u32) -> Option<String> {
+        let state = self.state.lock();
+        let is =
+            |side: &Side| side.conn_id == conn_id && side.port.channel.same_channel(&port.channel);
+        let found = state.circuits.iter().find(|(_, sides)| sides.iter().any(is));
+        found.map(|(id, _)| id.clone())
+    }
+
+    /// Which side of a circuit a message came from: dialers' ids are the low ones.
+    fn forward(&self, _: &Port, circuit: &str, mut message: Message) {
+        let mut state = self.state.lock();
+        let Some([dialer, host]) = state.circuits.get_mut(circuit) else { return };
+        let from = message.headers.get_u32(header::CONN_ID);
+        let from_dialer = from.expect("this SDK always says") == dialer.conn_id;
+        let to = if from_dialer { host } else { dialer };
+        message.headers.set_u32(header::CONN_ID, to.conn_id);
+        match &mut to.held {
+            Some(held) => held.push(message),
+            None => {
+                let _ = to.port.queue.send(message);
+            }
+        }
+    }
+
+    fn end(&self, from: &Port, circuit: &str) {
+        let Some(sides) = self.state.lock().circuits.remove(circuit) else { return };
+        for side in sides {
+            // Both may be on one channel; whoever said it ignores it.
+            let _ = from;
+            let closed = StateClosed::new(side.conn_id, "xgress unrouted");
+            let _ = side.port.queue.send(closed.to_message());
+        }
+    }
+}
+
+fn refused(conn_id: u32, code: ErrorCode, retry_hint: RetryHint, text: &str) -> Message {
+    let error =
+        StructuredError { message: text.to_owned(), code, retry_hint, ..Default::default() };
+    StateClosed { error: Some(error), ..StateClosed::new(conn_id, text) }.to_message()
+}
