@@ -146,7 +146,7 @@ impl ControlHalf {
             return;
         }
         core.access.begin(&core.runtime, &core.tasks, &core.stop);
-        core.spawn(terminators::run_removals(core.clone()));
+        core.spawn(terminators::removal::run(core.clone()));
         core.spawn(presence::run(core.clone()));
         core.spawn(presence::run_heartbeats(core.clone()));
         core.spawn(renewal::run(core.clone()));

@@ -24,13 +24,13 @@ use weft_wire::{
         update_token_success,
     },
     hello::underlay,
-    payload::{self, View},
+    payload::{self, Flags, View},
 };
 
 use super::{CONNECTION_BUDGET, EdgeBinding, bind::Hosted};
 use crate::{
     forwarder::{ConnOwner, LocalEnd, Outlet, SdkCircuit},
-    seam::{Grant, Refusal, Session, Use},
+    seam::{End, Grant, Refusal, Session, Use},
 };
 
 /// Requests of one SDK that are worked on at a time; more are refused.
@@ -59,8 +59,9 @@ pub(crate) struct SdkConnection {
 #[derive(Default)]
 struct Conns {
     by_id: HashMap<u32, Entry>,
-    /// Ends with flow control at the SDK, by circuit.
-    circuits: HashMap<Arc<str>, Arc<SdkCircuit>>,
+    /// Ends with flow control at the SDK, by circuit: where it dialed, then where it hosts. Both
+    /// ends of a circuit may be on one channel.
+    circuits: [HashMap<Arc<str>, Arc<SdkCircuit>>; 2],
     closed: bool,
 }
 
@@ -69,6 +70,16 @@ struct Entry {
     what: Conn,
     /// What allowed it; circuits that reach a host carry the host's.
     grant: Option<Grant>,
+}
+
+impl Conns {
+    fn circuits(&mut self, role: End) -> &mut HashMap<Arc<str>, Arc<SdkCircuit>> {
+        let [dialed, hosted] = &mut self.circuits;
+        match role {
+            End::Initiator => dialed,
+            End::Terminator => hosted,
+        }
+    }
 }
 
 /// What a connection id stands for.
@@ -185,7 +196,8 @@ impl SdkConnection {
             return false;
         }
         if let Conn::Sdk(circuit) = &what {
-            conns.circuits.insert(Arc::clone(&circuit.circuit().id), Arc::clone(circuit));
+            let id = Arc::clone(&circuit.circuit().id);
+            conns.circuits(circuit.role()).insert(id, Arc::clone(circuit));
         }
         conns.by_id.insert(id, Entry { what, grant });
         true
@@ -196,7 +208,7 @@ impl SdkConnection {
         let mut conns = self.conns.lock();
         let entry = conns.by_id.remove(&id)?;
         if let Conn::Sdk(circuit) = &entry.what {
-            conns.circuits.remove(&circuit.circuit().id);
+            conns.circuits(circuit.role()).remove(&circuit.circuit().id);
         }
         Some(entry.what)
     }
@@ -297,7 +309,14 @@ impl SdkConnection {
     /// A message of a circuit with flow control at the SDK.
     fn on_circuit(&self, message: Message) {
         let circuit = match View::of(&message) {
-            Ok(view) => self.conns.lock().circuits.get(view.circuit_id).cloned(),
+            Ok(view) => {
+                let hosts = view.flags.has(Flags::ORIGINATOR);
+                let role = if hosts { End::Terminator } else { End::Initiator };
+                let mut conns = self.conns.lock();
+                let circuit = conns.circuits(role).get(view.circuit_id).cloned();
+                // Control messages do not say which end they come from.
+                circuit.or_else(|| conns.circuits(End::Terminator).get(view.circuit_id).cloned())
+            }
             Err(problem) => return self.bad(&problem),
         };
         if let Some(circuit) = circuit {
@@ -308,8 +327,11 @@ impl SdkConnection {
     /// The SDK ends a circuit with flow control of its own.
     fn on_circuit_close(&self, message: &Message) {
         let Ok(id) = message.body_str() else { return };
-        let circuit = self.conns.lock().circuits.get(id).cloned();
-        if let Some(circuit) = circuit {
+        let ends = {
+            let mut conns = self.conns.lock();
+            [End::Initiator, End::Terminator].map(|role| conns.circuits(role).get(id).cloned())
+        };
+        for circuit in ends.into_iter().flatten() {
             self.release(circuit.conn_id());
             circuit.ended_by_sdk();
             // Told as with every unroute; SDKs ignore it.
@@ -460,7 +482,7 @@ impl Behaviour for SdkConnection {
         let entries: Vec<Conn> = {
             let mut conns = self.conns.lock();
             conns.closed = true;
-            conns.circuits.clear();
+            conns.circuits = Default::default();
             conns.by_id.drain().map(|(_, entry)| entry.what).collect()
         };
         for conn in entries {

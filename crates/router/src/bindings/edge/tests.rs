@@ -539,7 +539,8 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
         }
     });
     router.table.addresses.lock().insert("flood".to_owned(), address);
-    router.table.addresses.lock().insert("tcp".to_owned(), tcp_echo().await);
+    let echo = tcp_echo().await;
+    router.table.addresses.lock().insert("tcp".to_owned(), echo);
     let stalled = router.sdk("stalled").await;
     StateConnected::from_message(&stalled.connect(1, "flood").await).unwrap();
     // Nobody takes from its inbox: wait until nothing moves any more.
@@ -606,7 +607,8 @@ impl SdkEnd<'_> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_sdk_with_flow_control_of_its_own_reaches_a_tcp_server() {
     let router = router().await;
-    router.table.addresses.lock().insert("tcp".to_owned(), tcp_echo().await);
+    let echo = tcp_echo().await;
+    router.table.addresses.lock().insert("tcp".to_owned(), echo);
     let mut dialer = router.sdk("dialer").await;
     let connect =
         Connect { conn_id: Some(9), token: "tcp".into(), use_xgress: true, ..Connect::default() };

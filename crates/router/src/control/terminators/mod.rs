@@ -7,6 +7,10 @@
 //! does not happen; making it twice is harmless. Removals are gathered and repeated until a
 //! controller confirms them (protocol: edge-control-plane 14, 15; control-plane 15).
 
+mod answer;
+pub(crate) mod removal;
+mod request;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -17,23 +21,13 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
-use weft_channel::Lane;
 use weft_limits::{AdaptiveWindow, Outcome as Load, Ticket, WindowOptions};
-use weft_wire::{
-    Message, Outcome, ProtoBody,
-    ctrl::{RemoveTerminatorsRequest, TerminatorPrecedence},
-    edge_ctrl::{
-        CreateTerminatorResult, CreateTerminatorV2Request, CreateTerminatorV2Response,
-        CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2, EdgeError, ErrorCode,
-        HealthEventRequest, TunnelHealthEvent, UpdateTerminatorRequest,
-        UpdateTunnelTerminatorRequest, content_type,
-    },
-};
+use weft_wire::edge_ctrl::{EdgeError, ErrorCode, content_type};
 
-use super::{
-    Core,
-    circuits::{hint, refusal},
-};
+pub(crate) use answer::Answer;
+use answer::Verdict;
+
+use super::{Core, circuits::refusal};
 use crate::{
     controllers::Controller,
     seam::{
@@ -106,81 +100,6 @@ pub(crate) struct Seen {
     pub(crate) phase: Phase,
     pub(crate) created: SystemTime,
     pub(crate) last_attempt: Option<SystemTime>,
-}
-
-/// What a controller said about the making of a terminator.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    terminator: String,
-    result: CreateTerminatorResult,
-    text: String,
-    code: u32,
-    hint: u32,
-}
-
-impl From<CreateTerminatorV2Response> for Answer {
-    fn from(answer: CreateTerminatorV2Response) -> Self {
-        Self {
-            result: answer.result(),
-            terminator: answer.terminator_id,
-            text: answer.msg,
-            code: answer.error_code,
-            hint: answer.retry_hint,
-        }
-    }
-}
-
-impl From<CreateTunnelTerminatorResponseV2> for Answer {
-    fn from(answer: CreateTunnelTerminatorResponseV2) -> Self {
-        Self {
-            result: answer.result(),
-            terminator: answer.terminator_id,
-            text: answer.msg,
-            code: answer.error_code,
-            hint: answer.retry_hint,
-        }
-    }
-}
-
-/// What follows from an answer.
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Established,
-    /// Later.
-    Busy,
-    /// It may work another time.
-    Failed(Refusal),
-    /// It will not.
-    Refused(Refusal),
-}
-
-impl Answer {
-    fn verdict(self) -> Verdict {
-        let text = if self.text.is_empty() {
-            format!("the controller refused the terminator ({:?})", self.result)
-        } else {
-            self.text
-        };
-        let code = if self.code == 0 { ErrorCode::INTERNAL } else { ErrorCode(self.code) };
-        let refusal = refusal(code, hint(self.hint), text);
-        match (self.result, refusal.hint) {
-            (CreateTerminatorResult::Success, _) => Verdict::Established,
-            (CreateTerminatorResult::FailedBusy, _) | (_, RetryHint::TooBusy) => Verdict::Busy,
-            // Of 1.x controllers, which give no hint.
-            (CreateTerminatorResult::FailedInvalidSession, RetryHint::Default) => {
-                Verdict::Refused(Refusal {
-                    code: ErrorCode::INVALID_SESSION.0,
-                    hint: RetryHint::StartOver,
-                    ..refusal
-                })
-            }
-            (CreateTerminatorResult::FailedIdConflict, RetryHint::Default) => {
-                Verdict::Refused(Refusal { hint: RetryHint::NotRetriable, ..refusal })
-            }
-            (_, RetryHint::Default) => Verdict::Failed(refusal),
-            _ => Verdict::Refused(refusal),
-        }
-    }
 }
 
 impl Terminators {
@@ -488,7 +407,7 @@ async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
         state.answer = Some(sender);
         state.last_attempt = Some(SystemTime::now());
         let request = &state.request;
-        (creation(request), (request.cost, request.precedence))
+        (request::creation(request), (request.cost, request.precedence))
     };
     if let Err(problem) = controller.channel.send(message).await {
         tracing::debug!(controller = %controller.id, %problem, "terminator not asked for");
@@ -545,48 +464,6 @@ fn controller_now(core: &Core, entry: &Entry) -> Option<Arc<Controller>> {
     }
 }
 
-fn creation(request: &TerminatorRequest) -> Message {
-    let precedence = precedence(request.precedence).into();
-    match &request.host {
-        Host::Sdk { session, grant } => CreateTerminatorV2Request {
-            address: request.id.clone(),
-            session_token: grant.token.clone(),
-            fingerprints: session.fingerprints.clone(),
-            peer_data: request.peer_data.clone(),
-            cost: u32::from(request.cost),
-            precedence,
-            instance_id: request.instance.clone(),
-            instance_secret: request.instance_secret.clone(),
-            api_session_token: session.token.clone(),
-        }
-        .to_message(),
-        Host::Tunnel { service } => CreateTunnelTerminatorRequestV2 {
-            service_id: service.clone(),
-            address: request.id.clone(),
-            peer_data: request.peer_data.clone(),
-            cost: u32::from(request.cost),
-            precedence,
-            instance_id: request.instance.clone(),
-            instance_secret: request.instance_secret.clone(),
-            start_time: now_ms(),
-        }
-        .to_message(),
-    }
-}
-
-fn precedence(of: Precedence) -> TerminatorPrecedence {
-    match of {
-        Precedence::Default => TerminatorPrecedence::Default,
-        Precedence::Required => TerminatorPrecedence::Required,
-        Precedence::Failed => TerminatorPrecedence::Failed,
-    }
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
 /// Changes a terminator here, and at the controller if it is there already.
 pub(crate) fn update(core: &Arc<Core>, id: &str, update: TerminatorUpdate) {
     let Some(entry) = core.terminators.entry(id) else { return };
@@ -608,7 +485,7 @@ pub(crate) fn update(core: &Arc<Core>, id: &str, update: TerminatorUpdate) {
 async fn tell_change(core: Arc<Core>, entry: Arc<Entry>, which: TerminatorUpdate) {
     for attempt in 0..UPDATE_ATTEMPTS {
         let Some(controller) = controller_now(&core, &entry) else { return };
-        let message = change(&entry.state.lock().request, which);
+        let message = request::change(&entry.state.lock().request, which);
         match controller.channel.request(message, core.options.request_timeout).await {
             Ok(reply) if reply.content_type == content_type::ERROR => {
                 let problem = EdgeError::from_message(&reply).map(|error| error.text);
@@ -624,116 +501,12 @@ async fn tell_change(core: Arc<Core>, entry: Arc<Entry>, which: TerminatorUpdate
     }
 }
 
-fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Message {
-    let (cost, precedence) = (u32::from(request.cost), precedence(request.precedence).into());
-    let (update_cost, update_precedence) = (which.cost.is_some(), which.precedence.is_some());
-    match &request.host {
-        Host::Sdk { session, grant } => UpdateTerminatorRequest {
-            session_token: grant.token.clone(),
-            fingerprints: session.fingerprints.clone(),
-            terminator_id: request.id.clone(),
-            cost,
-            precedence,
-            update_precedence,
-            update_cost,
-            api_session_token: session.token.clone(),
-        }
-        .to_message(),
-        Host::Tunnel { .. } => UpdateTunnelTerminatorRequest {
-            terminator_id: request.id.clone(),
-            cost,
-            precedence,
-            update_precedence,
-            update_cost,
-        }
-        .to_message(),
-    }
-}
-
 /// Forwards the result of a health check.
 pub(crate) fn health(core: &Core, id: &str, healthy: bool) {
     let Some(entry) = core.terminators.entry(id) else { return };
     let Some(controller) = controller_now(core, &entry) else { return };
-    let message = match &entry.state.lock().request.host {
-        Host::Sdk { session, grant } => HealthEventRequest {
-            session_token: grant.token.clone(),
-            fingerprints: session.fingerprints.clone(),
-            terminator_id: id.to_owned(),
-            check_passed: healthy,
-            api_session_token: session.token.clone(),
-        }
-        .to_message(),
-        Host::Tunnel { .. } => {
-            TunnelHealthEvent { terminator_id: id.to_owned(), check_passed: healthy }.to_message()
-        }
-    };
+    let message = request::health(&entry.state.lock().request, healthy);
     if let Err(problem) = controller.channel.try_send(message) {
         tracing::debug!(controller = %controller.id, %problem, "health event not sent");
-    }
-}
-
-/// Removes terminators at controllers, in batches, until it is confirmed.
-pub(crate) async fn run_removals(core: Arc<Core>) {
-    let mut wait = WAITS.0;
-    loop {
-        let batch: Vec<String> =
-            core.terminators.removals.lock().iter().take(REMOVAL_BATCH).cloned().collect();
-        if batch.is_empty() {
-            core.terminators.removal.notified().await;
-            continue;
-        }
-        if remove_batch(&core, &batch).await {
-            let mut removals = core.terminators.removals.lock();
-            batch.iter().for_each(|id| {
-                removals.remove(id);
-            });
-            wait = WAITS.0;
-        } else {
-            tokio::time::sleep(wait.mul_f64(0.5 + rand::random::<f64>())).await;
-            wait = (wait * 2).min(WAITS.1);
-        }
-    }
-}
-
-async fn remove_batch(core: &Core, batch: &[String]) -> bool {
-    let Some(controller) = core.controllers.for_changes() else { return false };
-    let slot = core.terminators.slot().await;
-    let request = RemoveTerminatorsRequest { terminator_ids: batch.to_vec() };
-    let timeout = core.options.request_timeout;
-    let reply = controller.channel.request_on(Lane::Default, request.to_message(), timeout).await;
-    let outcome = match reply.map(|reply| Outcome::from_message(&reply)) {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(problem)) => Outcome::failure(problem.to_string()),
-        Err(problem) => Outcome::failure(problem.to_string()),
-    };
-    slot.finish(if outcome.busy { Load::Backoff } else { Load::Success });
-    if !outcome.success {
-        let problem = &outcome.text;
-        tracing::debug!(controller = %controller.id, %problem, "terminators not removed yet");
-    }
-    outcome.success
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn verdict(result: CreateTerminatorResult, code: u32, hint: u32) -> Verdict {
-        Answer { terminator: "t".into(), result, text: "said".into(), code, hint }.verdict()
-    }
-
-    #[test]
-    fn answers() {
-        use CreateTerminatorResult as R;
-        assert_eq!(verdict(R::Success, 0, 0), Verdict::Established);
-        assert_eq!(verdict(R::FailedBusy, 1, 1), Verdict::Busy);
-        assert_eq!(verdict(R::FailedOther, 1, 1), Verdict::Busy);
-        assert!(matches!(verdict(R::FailedOther, 1, 0), Verdict::Failed(_)));
-        let Verdict::Refused(refusal) = verdict(R::FailedOther, 3, 2) else { panic!() };
-        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
-        assert_eq!(refusal.message, "said");
-        let Verdict::Refused(refusal) = verdict(R::FailedInvalidSession, 0, 0) else { panic!() };
-        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
-        assert!(matches!(verdict(R::FailedIdConflict, 0, 0), Verdict::Refused(_)));
     }
 }

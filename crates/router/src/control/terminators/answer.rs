@@ -1,0 +1,110 @@
+//! What controllers answer to the making of a terminator, and what follows
+//! (protocol: edge-control-plane 14.3, 14.4).
+
+use weft_wire::edge_ctrl::{
+    CreateTerminatorResult, CreateTerminatorV2Response, CreateTunnelTerminatorResponseV2, ErrorCode,
+};
+
+use crate::{
+    control::circuits::{hint, refusal},
+    seam::{Refusal, RetryHint},
+};
+
+/// What a controller said about the making of a terminator.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(super) terminator: String,
+    result: CreateTerminatorResult,
+    text: String,
+    code: u32,
+    hint: u32,
+}
+
+impl From<CreateTerminatorV2Response> for Answer {
+    fn from(answer: CreateTerminatorV2Response) -> Self {
+        Self {
+            result: answer.result(),
+            terminator: answer.terminator_id,
+            text: answer.msg,
+            code: answer.error_code,
+            hint: answer.retry_hint,
+        }
+    }
+}
+
+impl From<CreateTunnelTerminatorResponseV2> for Answer {
+    fn from(answer: CreateTunnelTerminatorResponseV2) -> Self {
+        Self {
+            result: answer.result(),
+            terminator: answer.terminator_id,
+            text: answer.msg,
+            code: answer.error_code,
+            hint: answer.retry_hint,
+        }
+    }
+}
+
+/// What follows from an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Established,
+    /// Later.
+    Busy,
+    /// It may work another time.
+    Failed(Refusal),
+    /// It will not.
+    Refused(Refusal),
+}
+
+impl Answer {
+    pub(super) fn verdict(self) -> Verdict {
+        let text = if self.text.is_empty() {
+            format!("the controller refused the terminator ({:?})", self.result)
+        } else {
+            self.text
+        };
+        let code = if self.code == 0 { ErrorCode::INTERNAL } else { ErrorCode(self.code) };
+        let refusal = refusal(code, hint(self.hint), text);
+        match (self.result, refusal.hint) {
+            (CreateTerminatorResult::Success, _) => Verdict::Established,
+            (CreateTerminatorResult::FailedBusy, _) | (_, RetryHint::TooBusy) => Verdict::Busy,
+            // Of 1.x controllers, which give no hint.
+            (CreateTerminatorResult::FailedInvalidSession, RetryHint::Default) => {
+                Verdict::Refused(Refusal {
+                    code: ErrorCode::INVALID_SESSION.0,
+                    hint: RetryHint::StartOver,
+                    ..refusal
+                })
+            }
+            (CreateTerminatorResult::FailedIdConflict, RetryHint::Default) => {
+                Verdict::Refused(Refusal { hint: RetryHint::NotRetriable, ..refusal })
+            }
+            (_, RetryHint::Default) => Verdict::Failed(refusal),
+            _ => Verdict::Refused(refusal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(result: CreateTerminatorResult, code: u32, hint: u32) -> Verdict {
+        Answer { terminator: "t".into(), result, text: "said".into(), code, hint }.verdict()
+    }
+
+    #[test]
+    fn answers() {
+        use CreateTerminatorResult as R;
+        assert_eq!(verdict(R::Success, 0, 0), Verdict::Established);
+        assert_eq!(verdict(R::FailedBusy, 1, 1), Verdict::Busy);
+        assert_eq!(verdict(R::FailedOther, 1, 1), Verdict::Busy);
+        assert!(matches!(verdict(R::FailedOther, 1, 0), Verdict::Failed(_)));
+        let Verdict::Refused(refusal) = verdict(R::FailedOther, 3, 2) else { panic!() };
+        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
+        assert_eq!(refusal.message, "said");
+        let Verdict::Refused(refusal) = verdict(R::FailedInvalidSession, 0, 0) else { panic!() };
+        assert_eq!((refusal.code, refusal.hint), (3, RetryHint::StartOver));
+        assert!(matches!(verdict(R::FailedIdConflict, 0, 0), Verdict::Refused(_)));
+    }
+}

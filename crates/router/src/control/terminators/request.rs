@@ -1,0 +1,103 @@
+//! Requests about terminators, for SDKs and for the router itself
+//! (protocol: edge-control-plane 14, 15).
+
+use std::time::SystemTime;
+
+use weft_wire::{
+    Message, ProtoBody,
+    ctrl::TerminatorPrecedence,
+    edge_ctrl::{
+        CreateTerminatorV2Request, CreateTunnelTerminatorRequestV2, HealthEventRequest,
+        TunnelHealthEvent, UpdateTerminatorRequest, UpdateTunnelTerminatorRequest,
+    },
+};
+
+use crate::seam::{Host, Precedence, TerminatorRequest, TerminatorUpdate};
+
+/// Makes a terminator.
+pub(super) fn creation(request: &TerminatorRequest) -> Message {
+    let precedence = precedence(request.precedence).into();
+    match &request.host {
+        Host::Sdk { session, grant } => CreateTerminatorV2Request {
+            address: request.id.clone(),
+            session_token: grant.token.clone(),
+            fingerprints: session.fingerprints.clone(),
+            peer_data: request.peer_data.clone(),
+            cost: u32::from(request.cost),
+            precedence,
+            instance_id: request.instance.clone(),
+            instance_secret: request.instance_secret.clone(),
+            api_session_token: session.token.clone(),
+        }
+        .to_message(),
+        Host::Tunnel { service } => CreateTunnelTerminatorRequestV2 {
+            service_id: service.clone(),
+            address: request.id.clone(),
+            peer_data: request.peer_data.clone(),
+            cost: u32::from(request.cost),
+            precedence,
+            instance_id: request.instance.clone(),
+            instance_secret: request.instance_secret.clone(),
+            start_time: now_ms(),
+        }
+        .to_message(),
+    }
+}
+
+fn precedence(of: Precedence) -> TerminatorPrecedence {
+    match of {
+        Precedence::Default => TerminatorPrecedence::Default,
+        Precedence::Required => TerminatorPrecedence::Required,
+        Precedence::Failed => TerminatorPrecedence::Failed,
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Says cost and precedence as they are now; `which` says what of it.
+pub(super) fn change(request: &TerminatorRequest, which: TerminatorUpdate) -> Message {
+    let (cost, precedence) = (u32::from(request.cost), precedence(request.precedence).into());
+    let (update_cost, update_precedence) = (which.cost.is_some(), which.precedence.is_some());
+    match &request.host {
+        Host::Sdk { session, grant } => UpdateTerminatorRequest {
+            session_token: grant.token.clone(),
+            fingerprints: session.fingerprints.clone(),
+            terminator_id: request.id.clone(),
+            cost,
+            precedence,
+            update_precedence,
+            update_cost,
+            api_session_token: session.token.clone(),
+        }
+        .to_message(),
+        Host::Tunnel { .. } => UpdateTunnelTerminatorRequest {
+            terminator_id: request.id.clone(),
+            cost,
+            precedence,
+            update_precedence,
+            update_cost,
+        }
+        .to_message(),
+    }
+}
+
+/// Forwards the result of a health check.
+pub(super) fn health(request: &TerminatorRequest, healthy: bool) -> Message {
+    match &request.host {
+        Host::Sdk { session, grant } => HealthEventRequest {
+            session_token: grant.token.clone(),
+            fingerprints: session.fingerprints.clone(),
+            terminator_id: request.id.clone(),
+            check_passed: healthy,
+            api_session_token: session.token.clone(),
+        }
+        .to_message(),
+        Host::Tunnel { .. } => {
+            TunnelHealthEvent { terminator_id: request.id.clone(), check_passed: healthy }
+                .to_message()
+        }
+    }
+}
