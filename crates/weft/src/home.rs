@@ -1,10 +1,11 @@
 //! The folder in which a network of `weft quickstart` lives, and what lies where in it.
 //!
 //! ```text
-//! <home>/lock                    held while a process uses the home
-//! <home>/pki/                    authorities: root and edge signer, with their keys
-//! <home>/controller/             controller.yml, its certificate and key, the database
-//! <home>/router/                 router.yml, its certificates and key, what it remembers
+//! <home>/controller.yaml    the controller's configuration
+//! <home>/controller.db      the model of the network: who there is and who may reach what
+//! <home>/router.yaml        the edge router's configuration; what it remembers lies beside it
+//! <home>/pki/               certificates and keys: root, edge signer, controller, router
+//! <home>/lock               held while a process uses the home
 //! ```
 //!
 //! Paths are absolute, so that the files also work from another working directory.
@@ -17,8 +18,14 @@ use std::{
 
 use crate::failure::Failure;
 
-/// What lies in a home, and nothing else does.
-const OWN: &[&str] = &["lock", "pki", "controller", "router"];
+const CONTROLLER_FILE: &str = "controller.yaml";
+const DATABASE: &str = "controller.db";
+const ROUTER_FILE: &str = "router.yaml";
+const PKI: &str = "pki";
+const LOCK: &str = "lock";
+
+/// What a home may hold whose making was interrupted.
+const BEGINNINGS: &[&str] = &[LOCK, PKI, ROUTER_FILE, DATABASE];
 
 /// A home that this process holds.
 #[derive(Debug)]
@@ -52,15 +59,11 @@ impl Home {
         !self.controller_file().exists()
     }
 
-    /// Makes the folders.
-    pub(crate) fn make_folders(&self) -> Result<(), Failure> {
-        for name in ["pki", "controller", "router"] {
-            let path = self.root.join(name);
-            make_private(&path).map_err(|error| {
-                Failure::new(format!("cannot make {}: {error}", path.display()))
-            })?;
-        }
-        Ok(())
+    /// Makes the folder of certificates and keys.
+    pub(crate) fn make_pki_folder(&self) -> Result<(), Failure> {
+        let path = self.root.join(PKI);
+        make_private(&path)
+            .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
     }
 
     /// The folder itself.
@@ -68,29 +71,24 @@ impl Home {
         &self.root
     }
 
-    /// A file of the authorities.
+    /// A certificate or key.
     pub(crate) fn pki(&self, name: &str) -> PathBuf {
-        self.root.join("pki").join(name)
-    }
-
-    /// A file of the controller.
-    pub(crate) fn controller(&self, name: &str) -> PathBuf {
-        self.root.join("controller").join(name)
-    }
-
-    /// A file of the router.
-    pub(crate) fn router(&self, name: &str) -> PathBuf {
-        self.root.join("router").join(name)
+        self.root.join(PKI).join(name)
     }
 
     /// The controller's configuration.
     pub(crate) fn controller_file(&self) -> PathBuf {
-        self.controller("controller.yml")
+        self.root.join(CONTROLLER_FILE)
+    }
+
+    /// The model of the network.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.root.join(DATABASE)
     }
 
     /// The router's configuration.
     pub(crate) fn router_file(&self) -> PathBuf {
-        self.router("router.yml")
+        self.root.join(ROUTER_FILE)
     }
 
     /// A new network is made only where nothing else lies.
@@ -103,7 +101,7 @@ impl Home {
         let stranger = entries
             .filter_map(Result::ok)
             .map(|entry| entry.file_name())
-            .find(|name| !OWN.iter().any(|own| name == own));
+            .find(|name| !BEGINNINGS.iter().any(|own| name == own));
         match stranger {
             None => Ok(()),
             Some(name) => Err(Failure::usage(format!(
@@ -122,7 +120,7 @@ fn default_root() -> Result<PathBuf, Failure> {
 }
 
 fn lock(root: &Path) -> Result<File, Failure> {
-    let path = root.join("lock");
+    let path = root.join(LOCK);
     let failed =
         |error: io::Error| Failure::new(format!("cannot lock {}: {error}", path.display()));
     let mut options = File::options();
@@ -187,8 +185,7 @@ mod tests {
         fs::write(folder.path().join("letter.txt"), "").unwrap();
         let error = Home::open(Some(folder.path())).unwrap_err();
         assert!(error.to_string().contains("letter.txt"), "{error}");
-        fs::create_dir(folder.path().join("controller")).unwrap();
-        fs::write(folder.path().join("controller/controller.yml"), "").unwrap();
+        fs::write(folder.path().join(CONTROLLER_FILE), "").unwrap();
         assert!(!Home::open(Some(folder.path())).unwrap().is_new());
     }
 

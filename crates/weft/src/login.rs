@@ -143,7 +143,8 @@ async fn fetch_bundle(
     Err(Failure::new("not trusted; nothing was saved"))
 }
 
-fn ask_password(username: &str) -> Result<String, Failure> {
+/// Asks for a password at the terminal.
+pub(crate) fn ask_password(username: &str) -> Result<String, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage("a password is needed: give --password or set WEFT_PASSWORD"));
     }

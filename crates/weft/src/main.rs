@@ -5,6 +5,8 @@
 //! exit status. Results go to standard output, words about them and the log to standard error.
 
 mod cli;
+mod compose;
+mod controller;
 mod enroll;
 mod entity;
 mod failure;
@@ -12,7 +14,10 @@ mod home;
 mod login;
 mod output;
 mod pki;
+mod quickstart;
+mod router;
 mod signals;
+mod verify;
 
 use std::{future::Future, io, process::ExitCode};
 
@@ -49,7 +54,11 @@ async fn dispatch(asked: Asked) -> Result<(), Failure> {
         Asked::Fixed(Fixed::Login(args)) => until_interrupted(login::login(args)).await,
         Asked::Fixed(Fixed::Logout(home)) => until_interrupted(login::logout(home)).await,
         Asked::Fixed(Fixed::Enroll(args)) => until_interrupted(enroll::enroll(args)).await,
-        Asked::Fixed(_) => Err(Failure::usage("not a command")),
+        Asked::Fixed(Fixed::Controller(command)) => controller::controller(command).await,
+        Asked::Fixed(Fixed::Router(command)) => router::router(command).await,
+        Asked::Fixed(Fixed::Quickstart(args)) => quickstart::quickstart(args).await,
+        Asked::Fixed(Fixed::Verify(command)) => verify::verify(command).await,
+        Asked::Fixed(Fixed::Completions { shell }) => completions(shell),
     }
 }
 
@@ -82,6 +91,10 @@ fn runtime() -> Result<Runtime, Failure> {
 fn default_level(asked: &Asked) -> &'static str {
     match asked {
         Asked::Fixed(Fixed::Controller(_) | Fixed::Router(_)) => "info",
+        // What the files of a new network ask for and this release does not do is no news there.
+        Asked::Fixed(Fixed::Quickstart(_)) => {
+            "warn,weft_api::server=error,weft_router::start=error"
+        }
         _ => "warn",
     }
 }

@@ -17,7 +17,7 @@ use weft_identity::{
 
 use crate::{failure::Failure, home::Home};
 
-/// The files of the authorities, in the home's `pki` folder.
+/// Certificate of the root: what clients are told to trust.
 pub(crate) const ROOT_CERT: &str = "root.crt";
 /// Key of the root. Nothing here uses it after the beginning; it may be taken away and kept safe.
 pub(crate) const ROOT_KEY: &str = "root.key";
@@ -25,7 +25,7 @@ pub(crate) const ROOT_KEY: &str = "root.key";
 pub(crate) const SIGNER_CERT: &str = "signer.crt";
 /// Its key.
 pub(crate) const SIGNER_KEY: &str = "signer.key";
-/// Certificate and chain of the controller, in its own folder.
+/// Certificate and chain of the controller.
 pub(crate) const CONTROLLER_CERT: &str = "controller.crt";
 /// Its key.
 pub(crate) const CONTROLLER_KEY: &str = "controller.key";
@@ -58,14 +58,14 @@ pub(crate) fn make(
     let sans = names(trust_domain, controller, host);
     let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now)?;
     let certificate = signer.issue(&leaf)?;
-    key.write(&home.controller(CONTROLLER_KEY))?;
-    write_certificates(&home.controller(CONTROLLER_CERT), &[&certificate, signer.certificate()])
+    key.write(&home.pki(CONTROLLER_KEY))?;
+    write_certificates(&home.pki(CONTROLLER_CERT), &[&certificate, signer.certificate()])
 }
 
 /// Makes the controller's certificate anew, with the same key and names, if its end is near.
 /// Answers whether it did.
 pub(crate) fn renew_if_due(home: &Home) -> Result<bool, Failure> {
-    let path = home.controller(CONTROLLER_CERT);
+    let path = home.pki(CONTROLLER_CERT);
     let current = read_certificates(&path)?;
     let Some(current) = current.first() else {
         return Err(Failure::new(format!("{} holds no certificate", path.display())));
@@ -130,7 +130,7 @@ mod tests {
     fn network() -> (tempfile::TempDir, Home) {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path())).unwrap();
-        home.make_folders().unwrap();
+        home.make_pki_folder().unwrap();
         make(&home, "weft-test", "controller", "overlay.example").unwrap();
         (folder, home)
     }
@@ -139,7 +139,7 @@ mod tests {
     fn the_controller_leads_to_the_root_and_names_itself() {
         let (_folder, home) = network();
         let bundle = TrustBundle::from_pem(&fs::read(home.pki(ROOT_CERT)).unwrap()).unwrap();
-        let chain = read_certificates(&home.controller(CONTROLLER_CERT)).unwrap();
+        let chain = read_certificates(&home.pki(CONTROLLER_CERT)).unwrap();
         let ders: Vec<_> = chain.iter().map(|certificate| certificate.der().clone()).collect();
         for usage in [Usage::Server, Usage::Client] {
             let how = Verify { usage, ..Verify::default() };
@@ -161,7 +161,7 @@ mod tests {
     fn keys_are_for_their_owner() {
         use std::os::unix::fs::PermissionsExt as _;
         let (_folder, home) = network();
-        for path in [home.pki(ROOT_KEY), home.pki(SIGNER_KEY), home.controller(CONTROLLER_KEY)] {
+        for path in [home.pki(ROOT_KEY), home.pki(SIGNER_KEY), home.pki(CONTROLLER_KEY)] {
             let mode = fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{}", path.display());
         }
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn a_fresh_certificate_is_kept() {
         let (_folder, home) = network();
-        let before = fs::read(home.controller(CONTROLLER_CERT)).unwrap();
+        let before = fs::read(home.pki(CONTROLLER_CERT)).unwrap();
         assert!(!renew_if_due(&home).unwrap());
-        assert_eq!(fs::read(home.controller(CONTROLLER_CERT)).unwrap(), before);
+        assert_eq!(fs::read(home.pki(CONTROLLER_CERT)).unwrap(), before);
     }
 }

@@ -1,0 +1,278 @@
+//! From a controller's file to a running controller.
+//!
+//! It starts from the inside out: keys, store, model with its sessions, network, and only then the
+//! sockets; it stops the other way round. The APIs and the control plane may share one socket: the
+//! protocol of the TLS handshake tells them apart.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use weft_api::{ApiServer, Setup, base_urls};
+use weft_channel::{ListenerLimits, Listeners, Registration};
+use weft_config::{ControllerConfig, Loaded, WebApi, controller::Storage};
+use weft_controller::{
+    Addresses, Build, Controller, Durations, Settings,
+    control::{ControlOptions, ControlPlane},
+    network::{Network, NetworkOptions},
+};
+use weft_identity::LiveIdentity;
+use weft_store::{Embedded, Options, Store};
+
+use super::{identity_section, keys, warn};
+use crate::failure::{Failure, chain};
+
+/// How often identity files are looked at.
+const RELOAD: Duration = Duration::from_secs(1);
+/// How long requests that are worked on may take once the controller is to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// A controller without sockets: what `init` needs.
+pub(crate) struct Core {
+    config: ControllerConfig,
+    identity: Arc<LiveIdentity>,
+    store: Arc<dyn Store>,
+    controller: Controller,
+}
+
+impl Core {
+    /// Opens the store and loads the model.
+    pub(crate) async fn open(file: &Path) -> Result<Self, Failure> {
+        let loaded = ControllerConfig::from_path(file)?;
+        warn(&loaded);
+        let Loaded { config, .. } = loaded;
+        let section = identity_section(&config.identity).with_controller_defaults();
+        let identity = LiveIdentity::load(section)?;
+        let settings = settings(&config, &identity)?;
+        let store = Arc::clone(&settings.store);
+        let controller = Controller::start(settings)
+            .await
+            .map_err(|error| Failure::new(chain(&error)).during("the controller cannot start"))?;
+        Ok(Self { config, identity, store, controller })
+    }
+
+    /// The controller.
+    pub(crate) fn controller(&self) -> &Controller {
+        &self.controller
+    }
+
+    /// Waits until everything is on the disk.
+    pub(crate) async fn close(self) -> Result<(), Failure> {
+        self.store.live().flush().await.map_err(|error| Failure::new(chain(&error)))
+    }
+
+    /// Opens the sockets.
+    pub(crate) async fn serve(self) -> Result<RunningController, Failure> {
+        warn_not_acted_upon(&self.config);
+        let controller = self.controller.clone();
+        let network =
+            Network::start(controller.clone(), NetworkOptions::from(&self.config.network));
+        let control = ControlPlane::start(network.clone(), ControlOptions::from(&self.config))
+            .await
+            .map_err(|error| Failure::new(chain(&error)))?;
+        let listeners = Arc::new(Listeners::new());
+        let setup = Setup::new(controller, Arc::clone(&self.identity), Arc::clone(&listeners));
+        let api = ApiServer::start(&self.config.web, setup)
+            .await
+            .map_err(|error| Failure::new(chain(&error)))?;
+        let registration = listen(&control, &self, &listeners).await?;
+        let reload = reload(&self, &api);
+        Ok(RunningController { core: self, network, control, registration, api, reload })
+    }
+}
+
+/// A controller that clients and routers can reach.
+pub(crate) struct RunningController {
+    core: Core,
+    network: Network,
+    control: ControlPlane,
+    registration: Option<Registration>,
+    api: ApiServer,
+    reload: AbortOnDropHandle<()>,
+}
+
+impl RunningController {
+    /// The controller.
+    pub(crate) fn controller(&self) -> &Controller {
+        self.core.controller()
+    }
+
+    /// Where the first API is, as clients are told.
+    pub(crate) fn api_address(&self) -> &str {
+        &self.controller().settings().addresses.api
+    }
+
+    /// Stops in order: no new connections, requests finish, routers are let go, the rest reaches
+    /// the disk.
+    pub(crate) async fn shutdown(self) -> Result<(), Failure> {
+        let Self { core, network, control, registration, api, reload } = self;
+        drop(reload);
+        control.stop();
+        drop(registration);
+        api.shutdown(DRAIN).await;
+        network.stop().await;
+        core.close().await
+    }
+}
+
+/// Takes routers where the file says.
+async fn listen(
+    control: &ControlPlane,
+    core: &Core,
+    listeners: &Listeners,
+) -> Result<Option<Registration>, Failure> {
+    let Some(listener) = &core.config.ctrl.listener else { return Ok(None) };
+    let bind = listener.host_port().to_string();
+    let tls = ControlPlane::tls(&core.identity)?;
+    let registration = control
+        .listen(listeners, &bind, ListenerLimits::default(), tls)
+        .await
+        .map_err(|error| Failure::new(chain(&error)).during("ctrl.listener"))?;
+    tracing::info!(local = %registration.local_addr(), "control plane listens");
+    Ok(Some(registration))
+}
+
+/// Looks for changed certificates and keys every second.
+fn reload(core: &Core, api: &ApiServer) -> AbortOnDropHandle<()> {
+    let mut identities = vec![Arc::clone(&core.identity)];
+    identities.extend(api.identities().iter().cloned());
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        // The same complaint is made once, not every second.
+        let mut complaint = String::new();
+        loop {
+            tokio::time::sleep(RELOAD).await;
+            for identity in &identities {
+                let (again, section) = (Arc::clone(identity), identity.section().section());
+                let looked = tokio::task::spawn_blocking(move || again.reload_if_changed()).await;
+                match looked {
+                    Ok(Ok(true)) => {
+                        complaint.clear();
+                        tracing::info!(section, "changed identity files were loaded");
+                    }
+                    Ok(Err(error)) if error.to_string() != complaint => {
+                        complaint = error.to_string();
+                        tracing::warn!(section, %error, "changed identity files are not used yet");
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }))
+}
+
+fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settings, Failure> {
+    let current = identity.current();
+    let id = current.name().ok_or_else(|| {
+        Failure::new(
+            "the certificate of the section `identity` has no common name, which is the id of the \
+             controller",
+        )
+    })?;
+    let keys = keys::of(config, &current)?;
+    let settings = Settings::new(id, open_store(config)?, keys, addresses(config));
+    Ok(Settings { durations: durations(config), build: build(), ..settings })
+}
+
+fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {
+    let path = match &config.storage {
+        Storage::Database(path) => path,
+        Storage::Cluster(_) => {
+            return Err(Failure::new(
+                "the section `cluster` is not supported yet; name one file with `db`",
+            ));
+        }
+    };
+    let options =
+        Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() };
+    let store = Embedded::open(path, options)
+        .map_err(|error| Failure::new(chain(&error)).during(format!("db {}", path.display())))?;
+    Ok(Arc::new(store))
+}
+
+fn addresses(config: &ControllerConfig) -> Addresses {
+    let api = config.edge.as_ref().and_then(|edge| edge.api_address.as_ref());
+    // Routers enroll with what they are told; the socket's own address is the second best.
+    let ctrl = config.ctrl.advertise_address.as_ref().or(config.ctrl.listener.as_ref());
+    Addresses {
+        api: api.map(ToString::to_string).unwrap_or_default(),
+        ctrl: ctrl.iter().map(ToString::to_string).collect(),
+        apis: base_urls(&config.web),
+    }
+}
+
+fn durations(config: &ControllerConfig) -> Durations {
+    let Some(edge) = &config.edge else { return Durations::default() };
+    Durations {
+        session: edge.session_timeout,
+        identity_enrollment: edge.enrollment.identity_duration,
+        router_enrollment: edge.enrollment.router_duration,
+        activity_flush: edge.activity_update_interval,
+        longest_token: edge.oidc.refresh.max(edge.oidc.access),
+    }
+}
+
+fn build() -> Build {
+    Build { revision: format!("weft-{}", env!("CARGO_PKG_VERSION")), ..Build::default() }
+}
+
+/// Names once what the file asks for and this release does not do.
+fn warn_not_acted_upon(config: &ControllerConfig) {
+    for (key, why) in not_acted_upon(config) {
+        tracing::warn!(key, "not acted upon: {why}");
+    }
+}
+
+fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'static str)> {
+    let mut out = Vec::new();
+    let mut warn = |wanted: bool, key: &'static str, why: &'static str| {
+        if wanted {
+            out.push((key, why));
+        }
+    };
+    warn(!config.events.is_empty(), "events", "events are not written anywhere yet");
+    warn(config.ctrl.dialer.enabled, "ctrl.dialer", "routers dial, controllers do not");
+    warn(
+        !config.additional_trust_domains.is_empty(),
+        "additionalTrustDomains",
+        "certificates of former trust domains are not accepted yet",
+    );
+    if let Some(edge) = &config.edge {
+        warn(
+            edge.disable_posture_checks,
+            "edge.disablePostureChecks",
+            "posture checks take part in every decision",
+        );
+        let fetch = &edge.jwks_fetch;
+        let limited = fetch.block_private_addresses
+            || !fetch.denied_ips.is_empty()
+            || !fetch.denied_hostnames.is_empty()
+            || !fetch.allowed_hostnames.is_empty();
+        warn(limited, "edge.externalJwtSigners", "there are no external signers yet");
+    }
+    for api in config.web.iter().flat_map(|server| &server.apis) {
+        let why = match api {
+            WebApi::Metrics { .. } => "metrics are not served yet",
+            WebApi::Files { .. } => "files are not served yet",
+            // The server names the others itself.
+            _ => continue,
+        };
+        warn(true, "web.apis", why);
+    }
+    out
+}
+
+/// Runs a controller until it is told to stop.
+pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Failure> {
+    let core = Core::open(file).await?;
+    if !core.controller().has_default_admin() {
+        core.close().await?;
+        return Err(Failure::new(format!(
+            "the controller has no administrator yet: `weft controller init {}` makes one",
+            file.display()
+        )));
+    }
+    let running = core.serve().await?;
+    tracing::info!(id = %running.controller().settings().id, "controller runs");
+    stop.cancelled().await;
+    tracing::info!("controller stops");
+    running.shutdown().await
+}

@@ -1,0 +1,43 @@
+//! From a configuration file to a running program: which part gets what, in which order they start
+//! and stop.
+
+pub(crate) mod controller;
+mod keys;
+pub(crate) mod router;
+
+use std::path::Path;
+
+use weft_config::{KeyAt, Loaded};
+use weft_identity::{AltServerCert, IdentitySection};
+
+/// Says what is worth a word about a file, once, at start.
+fn warn<T>(loaded: &Loaded<T>) {
+    let file = file_name(&loaded.path);
+    for KeyAt { key, line, message } in &loaded.warnings {
+        tracing::warn!(%file, line, key, "{message}");
+    }
+    for KeyAt { key, line, message } in &loaded.not_acted_upon {
+        tracing::warn!(%file, line, key, "not acted upon: {message}");
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// An `identity:` section of a file as the identity crate takes it.
+fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
+    let alternative = |alternative: &weft_config::AltServerCert| AltServerCert {
+        server_cert: alternative.server_cert.clone(),
+        server_key: alternative.server_key.clone(),
+    };
+    IdentitySection {
+        section: section.section.clone(),
+        cert: section.cert.clone(),
+        server_cert: section.server_cert.clone(),
+        key: section.key.clone(),
+        server_key: section.server_key.clone(),
+        ca: section.ca.clone(),
+        alt_server_certs: section.alt_server_certs.iter().map(alternative).collect(),
+    }
+}

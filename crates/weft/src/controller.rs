@@ -1,0 +1,49 @@
+//! `weft controller`: a controller of one's own.
+
+use std::path::Path;
+
+use crate::{
+    cli::ControllerCommand, compose, compose::controller::Core, failure::Failure, login, signals,
+};
+
+/// Does what was asked for.
+pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure> {
+    match command {
+        ControllerCommand::Init { file, username, password, name } => {
+            let password = match password {
+                Some(password) => password,
+                None => login::ask_password(&username)?,
+            };
+            init(&file, &name, &username, &password).await
+        }
+        ControllerCommand::Run { file } => {
+            compose::controller::run(&file, &signals::first()?).await
+        }
+    }
+}
+
+async fn init(file: &Path, name: &str, username: &str, password: &str) -> Result<(), Failure> {
+    let core = Core::open(file).await?;
+    let made = make_admin(&core, name, username, password).await;
+    core.close().await?;
+    made?;
+    println!("the controller is ready; its administrator is `{username}`");
+    println!("run it: weft controller run {}", file.display());
+    Ok(())
+}
+
+/// Makes the administrator of a new controller.
+pub(crate) async fn make_admin(
+    core: &Core,
+    name: &str,
+    username: &str,
+    password: &str,
+) -> Result<(), Failure> {
+    if core.controller().has_default_admin() {
+        return Err(Failure::new(
+            "already initialized: there is an administrator, nothing changed",
+        ));
+    }
+    let made = core.controller().init_admin(name, username, password).await;
+    made.map(drop).map_err(|error| Failure::new(error).during("the administrator was not made"))
+}

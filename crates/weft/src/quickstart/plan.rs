@@ -1,0 +1,280 @@
+//! What a new network is to be like: options, ports, and the files made of them.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener},
+    path::Path,
+};
+
+use weft_config::{ControllerTemplate, HostPort, RouterTemplate, TunnelerMode};
+use weft_identity::write_private;
+
+use crate::{cli::QuickstartArgs, failure::Failure, home::Home, pki};
+
+const CONTROLLER_PORT: u16 = 1280;
+const ROUTER_PORT: u16 = 3022;
+const HOST: &str = "localhost";
+/// Id of the controller.
+const CONTROLLER: &str = "controller";
+
+/// One end that listens.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct End {
+    /// The socket.
+    pub(super) bind: HostPort,
+    /// What clients are told.
+    pub(super) advertise: HostPort,
+}
+
+/// A new network.
+#[derive(Debug)]
+pub(super) struct Plan {
+    controller: End,
+    router: End,
+    trust_domain: String,
+}
+
+impl Plan {
+    /// What the options ask for; ports are looked at, nothing is written.
+    pub(super) fn of(args: &QuickstartArgs) -> Result<Self, Failure> {
+        let ctrl_host = args.ctrl_address.as_deref().unwrap_or(HOST);
+        let router_host = args.router_address.as_deref().unwrap_or(HOST);
+        let controller =
+            Port { option: "--ctrl-port", wanted: args.ctrl_port.unwrap_or(CONTROLLER_PORT) };
+        let router =
+            Port { option: "--router-port", wanted: args.router_port.unwrap_or(ROUTER_PORT) };
+        if controller.wanted == router.wanted && controller.wanted != 0 {
+            return Err(Failure::usage(format!(
+                "controller and router cannot both listen at port {}",
+                controller.wanted
+            )));
+        }
+        // Both are held until both are known, so that 0 never picks the same twice.
+        let (controller, held) = controller.end("--ctrl-address", ctrl_host)?;
+        let (router, _) = router.end("--router-address", router_host)?;
+        drop(held);
+        let trust_domain = format!("weft-{:08x}", rand::random::<u32>());
+        Ok(Self { controller, router, trust_domain })
+    }
+
+    /// Writes keys, certificates and files. The controller's file comes last: with it there is a
+    /// network.
+    pub(super) fn carry_out(&self, home: &Home) -> Result<(), Failure> {
+        home.make_pki_folder()?;
+        let host = &self.controller.advertise.host;
+        pki::make(home, &self.trust_domain, CONTROLLER, host)?;
+        write(&home.router_file(), &self.router_text(home))?;
+        write(&home.controller_file(), &self.controller_text(home))
+    }
+
+    fn controller_text(&self, home: &Home) -> String {
+        let path = |name: &str| text(&home.pki(name));
+        ControllerTemplate {
+            db: &text(&home.database()),
+            cert: &path(pki::CONTROLLER_CERT),
+            server_cert: &path(pki::CONTROLLER_CERT),
+            key: &path(pki::CONTROLLER_KEY),
+            ca: &path(pki::ROOT_CERT),
+            signing_cert: &path(pki::SIGNER_CERT),
+            signing_key: &path(pki::SIGNER_KEY),
+            trust_domain: &self.trust_domain,
+            ctrl_bind: self.controller.bind.clone(),
+            ctrl_advertise: self.controller.advertise.clone(),
+            api_bind: self.controller.bind.clone(),
+            api_advertise: self.controller.advertise.clone(),
+        }
+        .to_text()
+    }
+
+    fn router_text(&self, home: &Home) -> String {
+        let path = |name: &str| text(&home.pki(name));
+        let host = self.router.advertise.host.as_str();
+        let (mut dns, mut ip) = (vec!["localhost"], vec!["127.0.0.1", "::1"]);
+        let names = if host.parse::<IpAddr>().is_ok() { &mut ip } else { &mut dns };
+        if !names.contains(&host) {
+            names.push(host);
+        }
+        RouterTemplate {
+            cert: &path("router.crt"),
+            server_cert: &path("router.server.crt"),
+            key: &path("router.key"),
+            ca: &path("router.ca.crt"),
+            ctrl: self.controller.advertise.clone(),
+            edge_bind: self.router.bind.clone(),
+            edge_advertise: self.router.advertise.clone(),
+            link: None,
+            tunneler: TunnelerMode::Host,
+            dns: &dns,
+            ip: &ip,
+        }
+        .to_text()
+    }
+}
+
+/// A port with the option it came from.
+struct Port {
+    option: &'static str,
+    wanted: u16,
+}
+
+impl Port {
+    /// Looks whether the port is free, or picks one for 0. The socket that was opened for that
+    /// comes along.
+    fn end(&self, host_option: &str, host: &str) -> Result<(End, TcpListener), Failure> {
+        let host = check_host(host_option, host)?;
+        let bind = bind_host(&host);
+        let socket = TcpListener::bind((bind, self.wanted)).map_err(|error| {
+            let hint = match error.kind() {
+                io::ErrorKind::AddrInUse => "another program uses it",
+                io::ErrorKind::PermissionDenied => {
+                    "it takes more rights; ports from 1024 on do not"
+                }
+                _ => return Failure::new(format!("cannot listen at {bind}: {error}")),
+            };
+            Failure::new(format!(
+                "port {} cannot be used: {hint}. Choose another with {}; 0 picks a free one",
+                self.wanted, self.option
+            ))
+        })?;
+        let port = socket.local_addr().map_err(Failure::new)?.port();
+        let end = End {
+            bind: HostPort { host: bind.to_string(), port },
+            advertise: HostPort { host, port },
+        };
+        Ok((end, socket))
+    }
+}
+
+fn check_host(option: &str, host: &str) -> Result<String, Failure> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_name = |text: &str| {
+        !text.is_empty()
+            && text.len() <= 253
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
+    match bare.parse::<IpAddr>() {
+        Ok(address) if address.is_unspecified() => Err(Failure::usage(format!(
+            "{option} {host}: name the address at which others reach this machine"
+        ))),
+        Ok(_) => Ok(bare.to_owned()),
+        Err(_) if is_name(bare) => Ok(bare.to_ascii_lowercase()),
+        Err(_) => {
+            Err(Failure::usage(format!("{option} {host}: neither a host name nor an IP address")))
+        }
+    }
+}
+
+/// What is only told to this machine is only opened to this machine.
+fn bind_host(host: &str) -> IpAddr {
+    match host.parse::<IpAddr>() {
+        Ok(address) if address.is_loopback() => address,
+        Ok(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+        Err(_) if host == HOST => Ipv4Addr::LOCALHOST.into(),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// Options that only count at creation, as they were given.
+pub(super) fn creation_options(args: &QuickstartArgs) -> Vec<&'static str> {
+    let given = [
+        ("--username", args.username.is_some()),
+        ("--password", args.password.is_some()),
+        ("--ctrl-port", args.ctrl_port.is_some()),
+        ("--router-port", args.router_port.is_some()),
+        ("--ctrl-address", args.ctrl_address.is_some()),
+        ("--router-address", args.router_address.is_some()),
+    ];
+    given.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect()
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    Ok(write_private(path, text.as_bytes())?)
+}
+
+/// A home's paths are text: it was refused otherwise.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_config::{ControllerConfig, RouterConfig};
+
+    use super::*;
+
+    fn args() -> QuickstartArgs {
+        QuickstartArgs {
+            home: None,
+            username: None,
+            password: None,
+            ctrl_port: Some(0),
+            router_port: Some(0),
+            ctrl_address: None,
+            router_address: None,
+        }
+    }
+
+    #[test]
+    fn files_read_back_without_a_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path())).unwrap();
+        let plan = Plan::of(&QuickstartArgs { router_address: Some("r.example".into()), ..args() })
+            .unwrap();
+        plan.carry_out(&home).unwrap();
+        assert!(!home.is_new());
+        let controller = ControllerConfig::from_path(&home.controller_file()).unwrap();
+        assert_eq!((controller.warnings, controller.not_acted_upon), (vec![], vec![]));
+        let listener = controller.config.ctrl.listener.unwrap().host_port();
+        assert_eq!(listener, plan.controller.bind, "one port for APIs and control plane");
+        let router = RouterConfig::from_path(&home.router_file()).unwrap();
+        assert_eq!((router.warnings, router.not_acted_upon), (vec![], vec![]));
+        assert_eq!(router.config.csr.unwrap().sans.dns, ["localhost", "r.example"]);
+    }
+
+    #[test]
+    fn two_free_ports_are_two() {
+        let plan = Plan::of(&args()).unwrap();
+        assert_ne!(plan.controller.bind.port, 0);
+        assert_ne!(plan.controller.bind.port, plan.router.bind.port);
+        assert_eq!(plan.controller.advertise.port, plan.controller.bind.port);
+    }
+
+    #[test]
+    fn a_port_in_use_is_named_with_its_option() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = Plan::of(&QuickstartArgs { ctrl_port: Some(port), ..args() }).unwrap_err();
+        assert!(error.to_string().contains("--ctrl-port"), "{error}");
+        let both = QuickstartArgs { ctrl_port: Some(7), router_port: Some(7), ..args() };
+        assert!(Plan::of(&both).unwrap_err().to_string().contains("both"));
+    }
+
+    #[test]
+    fn only_what_others_are_told_is_opened_to_them() {
+        for (host, bound) in [
+            ("localhost", "127.0.0.1"),
+            ("127.0.0.2", "127.0.0.2"),
+            ("::1", "::1"),
+            ("overlay.example", "0.0.0.0"),
+            ("192.0.2.1", "0.0.0.0"),
+            ("2001:db8::1", "::"),
+        ] {
+            assert_eq!(bind_host(host).to_string(), bound, "{host}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_names_or_addresses() {
+        assert_eq!(check_host("--x", "[::1]").unwrap(), "::1");
+        assert_eq!(check_host("--x", "Overlay.Example").unwrap(), "overlay.example");
+        for wrong in ["", "a b", "https://x", "0.0.0.0", "x:1"] {
+            assert!(check_host("--x", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_counts_only_once_is_listed() {
+        let given = QuickstartArgs { username: Some("x".into()), ..args() };
+        assert_eq!(creation_options(&given), ["--username", "--ctrl-port", "--router-port"]);
+    }
+}

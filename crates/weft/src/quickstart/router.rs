@@ -1,0 +1,127 @@
+//! The edge router of a quickstart network: its entity, its policies, its certificates.
+
+use std::time::SystemTime;
+
+use serde_json::Value;
+use weft_client::ManagementClient;
+use weft_config::RouterConfig;
+use weft_contract::{
+    Api, Body, Kind, Timestamp,
+    entity::Semantic,
+    resource::{
+        self,
+        edge_router::{self, EdgeRouterBody, EdgeRouterDetail},
+        edge_router_policy::{self, EdgeRouterPolicyBody},
+        service_edge_router_policy::{self, ServiceEdgeRouterPolicyBody},
+    },
+};
+use weft_identity::{Identity, IdentitySection};
+use weft_router::enroll::enroll;
+
+use crate::failure::{Failure, chain};
+
+/// Its name, and that of the identity that hosts services for it.
+pub(super) const NAME: &str = "quickstart-router";
+/// Names of the policies that let everybody and everything use public routers.
+const POLICY: &str = "quickstart";
+const ATTRIBUTE: &str = "public";
+
+/// Sees to it that the router is known to the controller and has its certificates. Answers whether
+/// something had to be done for that.
+pub(super) async fn ensure(
+    client: &ManagementClient,
+    config: &RouterConfig,
+) -> Result<bool, Failure> {
+    let known = match find(client).await? {
+        Some(known) => known,
+        None => make(client).await?,
+    };
+    if known.is_verified && has_certificates(config, &known) {
+        return Ok(false);
+    }
+    let token = token(client, &known).await?;
+    enroll(config, &token)
+        .await
+        .map_err(|error| Failure::new(chain(&error)).during("the router cannot enroll"))?;
+    Ok(true)
+}
+
+async fn find(client: &ManagementClient) -> Result<Option<EdgeRouterDetail>, Failure> {
+    let filter = format!("name = \"{NAME}\"");
+    let found: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, Some(&filter)).await?;
+    Ok(found.into_iter().next())
+}
+
+/// The router, and policies with which the first service of a newcomer works.
+async fn make(client: &ManagementClient) -> Result<EdgeRouterDetail, Failure> {
+    let one = |role: &str| Some(vec![role.to_owned()]);
+    let policy = EdgeRouterPolicyBody {
+        name: Some(POLICY.into()),
+        semantic: Some(Semantic::AllOf),
+        identity_roles: one("#all"),
+        edge_router_roles: one(&format!("#{ATTRIBUTE}")),
+        ..EdgeRouterPolicyBody::default()
+    };
+    make_once(client, &edge_router_policy::KIND, &policy).await?;
+    let policy = ServiceEdgeRouterPolicyBody {
+        name: Some(POLICY.into()),
+        semantic: Some(Semantic::AllOf),
+        service_roles: one("#all"),
+        edge_router_roles: one("#all"),
+        ..ServiceEdgeRouterPolicyBody::default()
+    };
+    make_once(client, &service_edge_router_policy::KIND, &policy).await?;
+    let router = EdgeRouterBody {
+        name: Some(NAME.into()),
+        is_tunneler_enabled: Some(true),
+        role_attributes: one(ATTRIBUTE),
+        ..EdgeRouterBody::default()
+    };
+    let id = client.create(&edge_router::KIND, &router).await?;
+    Ok(client.get(&edge_router::KIND, &id).await?)
+}
+
+/// An interrupted start may have made it already.
+async fn make_once<B: Body>(
+    client: &ManagementClient,
+    kind: &Kind,
+    body: &B,
+) -> Result<(), Failure> {
+    let there: Vec<Value> = client.list(kind, Some(&format!("name = \"{POLICY}\""))).await?;
+    if there.is_empty() {
+        client.create(kind, body).await?;
+    }
+    Ok(())
+}
+
+/// Whether the files of the router hold a certificate of this very router.
+fn has_certificates(config: &RouterConfig, router: &EdgeRouterDetail) -> bool {
+    let section = IdentitySection {
+        cert: config.identity.cert.clone(),
+        key: config.identity.key.clone(),
+        ..IdentitySection::default()
+    };
+    Identity::load(&section).is_ok_and(|identity| identity.name() == Some(&router.base.id))
+}
+
+/// An enrollment token that can be used now.
+async fn token(client: &ManagementClient, router: &EdgeRouterDetail) -> Result<String, Failure> {
+    let fresh = |router: &EdgeRouterDetail| {
+        let until = router.enrollment_expires_at?;
+        router.enrollment_jwt.clone().filter(|_| until > now())
+    };
+    if let Some(token) = fresh(router) {
+        return Ok(token);
+    }
+    let id = &router.base.id;
+    let again = resource::operation(Api::Management, "reEnrollEdgeRouter")
+        .ok_or_else(|| Failure::new("there is no operation to enroll a router again"))?;
+    let _: Value = client.call(again, &[id], &[], None).await?;
+    let router: EdgeRouterDetail = client.get(&edge_router::KIND, id).await?;
+    fresh(&router).ok_or_else(|| Failure::new("the controller gave the router no enrollment token"))
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,32 @@
+//! `weft router`: a router of one's own.
+
+use std::path::Path;
+
+use weft_router::enroll::enroll as enroll_router;
+
+use crate::{
+    cli::RouterCommand,
+    compose,
+    enroll::read_token,
+    failure::{Failure, chain},
+    signals, until_interrupted,
+};
+
+/// Does what was asked for.
+pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
+    match command {
+        RouterCommand::Enroll { file, jwt } => until_interrupted(enroll(&file, &jwt)).await,
+        RouterCommand::Run { file } => compose::router::run(&file, &signals::first()?).await,
+    }
+}
+
+async fn enroll(file: &Path, jwt: &Path) -> Result<(), Failure> {
+    let token = read_token(jwt)?;
+    let config = compose::router::load(file)?;
+    let enrolled =
+        enroll_router(&config, &token).await.map_err(|error| Failure::new(chain(&error)))?;
+    println!("enrolled router {}", enrolled.id);
+    println!("it will look for controllers at {}", enrolled.endpoints.join(", "));
+    println!("run it: weft router run {}", file.display());
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! `weft verify traffic`: proves that data gets through a network, and how fast.
+//!
+//! A [`scene`] of throw-away entities is made over the management API, two applications in this
+//! process play in it ([`traffic`]), and everything that was made is removed again, whatever
+//! happened. `weft quickstart` checks itself with the same code.
+
+mod scene;
+mod traffic;
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use weft_client::ManagementClient;
+use weft_contract::resource::edge_router::{self, EdgeRouterDetail};
+
+use crate::{
+    cli::{TrafficArgs, VerifyCommand},
+    failure::{Failure, chain},
+    login,
+    output::{self, bytes},
+    signals,
+};
+use scene::Scene;
+pub(crate) use traffic::{Amount, Measured};
+
+const MIB: u64 = 1 << 20;
+/// How long removing may take once everything else is over.
+const REMOVAL: Duration = Duration::from_secs(30);
+
+/// Does what was asked for.
+pub(crate) async fn verify(command: VerifyCommand) -> Result<(), Failure> {
+    let VerifyCommand::Traffic(args) = command;
+    let client = login::resume(args.home.config_dir.as_deref()).await?;
+    let amount = Amount {
+        bytes: u64::from(args.size) * MIB,
+        round_trips: args.pings,
+        patience: Duration::from_secs(args.timeout.into()),
+    };
+    let progress = progress(&args);
+    let measured = measure(&client, &amount, &progress, &signals::first()?).await;
+    progress.finish_and_clear();
+    let measured = measured?;
+    if args.json {
+        output::json(&as_json(&measured));
+    } else {
+        print(&measured);
+    }
+    Ok(())
+}
+
+/// Makes the scene, measures in it, and removes it, also after a failure or once `stop` is
+/// cancelled.
+pub(crate) async fn measure(
+    client: &ManagementClient,
+    amount: &Amount,
+    progress: &ProgressBar,
+    stop: &CancellationToken,
+) -> Result<Measured, Failure> {
+    progress.set_message("looking for edge routers");
+    require_router(client).await?;
+    let scene = Scene::new(client);
+    let measured = tokio::select! {
+        measured = play(&scene, amount, progress) => measured,
+        () = stop.cancelled() => Err(Failure::interrupted()),
+    };
+    progress.set_message("removing what was made");
+    let removed = tokio::time::timeout(REMOVAL, scene.remove()).await;
+    let removed = removed.unwrap_or_else(|_| {
+        Err(Failure::new(format!("not everything was removed in {} s", REMOVAL.as_secs())))
+    });
+    match (measured, removed) {
+        (measured, Ok(())) => measured,
+        (Ok(_), Err(left)) => Err(left),
+        (Err(failure), Err(left)) => {
+            eprintln!("weft: {left}");
+            Err(failure)
+        }
+    }
+}
+
+async fn play(
+    scene: &Scene<'_>,
+    amount: &Amount,
+    progress: &ProgressBar,
+) -> Result<Measured, Failure> {
+    progress.set_message("making a service and two identities");
+    let cast = scene.make().await?;
+    traffic::run(cast, amount, progress).await
+}
+
+/// Without a router nothing can work, and that is worth saying at once.
+async fn require_router(client: &ManagementClient) -> Result<(), Failure> {
+    let routers: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, None).await?;
+    if routers.iter().any(|router| router.is_online) {
+        return Ok(());
+    }
+    Err(Failure::new(match routers.len() {
+        0 => "there is no edge router; `weft create edge-router --help` says how to add one".into(),
+        count => format!("none of the {count} edge routers is online; start one"),
+    }))
+}
+
+fn progress(args: &TrafficArgs) -> ProgressBar {
+    if args.json {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1);
+    let style = ProgressStyle::with_template(
+        "{spinner} {msg:36!} {wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}",
+    );
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+fn print(measured: &Measured) {
+    let rate = |time: Duration| format!("{}/s", bytes(per_second(measured.bytes, time)));
+    let millis = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1000.0);
+    println!(
+        "to the host    {:>10}  {:>14}  checksum right",
+        bytes(measured.bytes),
+        rate(measured.up)
+    );
+    println!(
+        "to the dialer  {:>10}  {:>14}  checksum right",
+        bytes(measured.bytes),
+        rate(measured.down)
+    );
+    println!(
+        "round trips    {:>10}  p50 {}, p99 {}",
+        measured.round_trips,
+        millis(measured.p50),
+        millis(measured.p99)
+    );
+    println!("first dial     {:>10}", millis(measured.dial));
+    let sealed =
+        if measured.encrypted { "encrypted end to end" } else { "not encrypted end to end" };
+    println!("{sealed}; everything that was made for this is removed again");
+}
+
+fn as_json(measured: &Measured) -> Value {
+    let way = |time: Duration| {
+        json!({
+            "seconds": time.as_secs_f64(),
+            "bytesPerSecond": per_second(measured.bytes, time),
+        })
+    };
+    json!({
+        "bytesEachWay": measured.bytes,
+        "toHost": way(measured.up),
+        "toDialer": way(measured.down),
+        "roundTrips": {
+            "count": measured.round_trips,
+            "p50Micros": u64::try_from(measured.p50.as_micros()).unwrap_or(u64::MAX),
+            "p99Micros": u64::try_from(measured.p99.as_micros()).unwrap_or(u64::MAX),
+        },
+        "firstDialMicros": u64::try_from(measured.dial.as_micros()).unwrap_or(u64::MAX),
+        "encrypted": measured.encrypted,
+    })
+}
+
+fn per_second(bytes: u64, time: Duration) -> u64 {
+    (bytes as f64 / time.as_secs_f64().max(1e-9)) as u64
+}
+
+/// An error of an application as a failure.
+fn of(error: &dyn std::error::Error) -> Failure {
+    Failure::new(chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_shares_are_told_in_stable_names() {
+        let measured = Measured {
+            bytes: 2 * MIB,
+            up: Duration::from_secs(2),
+            down: Duration::from_secs(1),
+            round_trips: 3,
+            p50: Duration::from_micros(150),
+            p99: Duration::from_millis(2),
+            dial: Duration::from_millis(5),
+            encrypted: true,
+        };
+        let told = as_json(&measured);
+        assert_eq!(told["toHost"]["bytesPerSecond"], MIB);
+        assert_eq!(told["toDialer"]["bytesPerSecond"], 2 * MIB);
+        assert_eq!(told["roundTrips"], json!({"count": 3, "p50Micros": 150, "p99Micros": 2000}));
+        assert_eq!(told["encrypted"], true);
+    }
+}

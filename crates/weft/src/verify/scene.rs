@@ -1,0 +1,161 @@
+//! The entities of a check: made over the management API, and removed whatever happens.
+//!
+//! Names are chosen before anything is sent, and removal goes by name: what was made by a request
+//! whose answer never arrived is removed too.
+
+use serde_json::Value;
+use weft_client::ManagementClient;
+use weft_contract::{
+    Body, Kind,
+    entity::{DialBind, Semantic},
+    resource::{
+        edge_router_policy::{self, EdgeRouterPolicyBody},
+        identity::{self, IdentityBody, IdentityDetail, IdentityEnrollmentBody, IdentityType},
+        service::{self, ServiceBody},
+        service_edge_router_policy::{self, ServiceEdgeRouterPolicyBody},
+        service_policy::{self, ServicePolicyBody},
+    },
+};
+use weft_sdk::IdentityFile;
+
+use super::of;
+use crate::failure::Failure;
+
+/// Kinds of what is made, in the order of removal: what refers before what is referred to.
+const KINDS: [&Kind; 5] = [
+    &service_policy::KIND,
+    &edge_router_policy::KIND,
+    &service_edge_router_policy::KIND,
+    &service::KIND,
+    &identity::KIND,
+];
+
+/// Throw-away entities with a name of their own.
+pub(super) struct Scene<'a> {
+    client: &'a ManagementClient,
+    name: String,
+}
+
+/// Who plays, and where.
+pub(super) struct Cast {
+    /// Name of the service.
+    pub(super) service: String,
+    /// Hosts it.
+    pub(super) host: IdentityFile,
+    /// Dials it.
+    pub(super) dialer: IdentityFile,
+}
+
+impl<'a> Scene<'a> {
+    /// Nothing is made yet.
+    pub(super) fn new(client: &'a ManagementClient) -> Self {
+        Self { client, name: format!("weft-verify-{:08x}", rand::random::<u32>()) }
+    }
+
+    /// Makes everything and enrolls the two identities.
+    pub(super) async fn make(&self) -> Result<Cast, Failure> {
+        let body = ServiceBody {
+            name: Some(self.name.clone()),
+            encryption_required: Some(true),
+            ..ServiceBody::default()
+        };
+        let service = self.create(&service::KIND, &body).await?;
+        let (host, dialer) = (self.identity("host").await?, self.identity("dialer").await?);
+        self.allow(DialBind::Bind, &host, &service).await?;
+        self.allow(DialBind::Dial, &dialer, &service).await?;
+        self.open_routers(&[&host, &dialer], &service).await?;
+        let (host, dialer) = tokio::try_join!(self.enroll(&host), self.enroll(&dialer))?;
+        Ok(Cast { service: self.name.clone(), host, dialer })
+    }
+
+    /// Removes what was made. Goes on after a failure and reports the first.
+    pub(super) async fn remove(&self) -> Result<(), Failure> {
+        let mut failed = None;
+        for kind in KINDS {
+            if let Err(failure) = self.remove_kind(kind).await {
+                failed.get_or_insert(failure);
+            }
+        }
+        match failed {
+            None => Ok(()),
+            Some(failure) => Err(failure.during(format!(
+                "not everything was removed; what is left has a name that begins with {}",
+                self.name
+            ))),
+        }
+    }
+
+    async fn remove_kind(&self, kind: &Kind) -> Result<(), Failure> {
+        let filter = format!("name contains \"{}\" limit none", self.name);
+        let found: Vec<Value> = self.client.list(kind, Some(&filter)).await?;
+        for id in found.iter().filter_map(|entity| entity.get("id").and_then(Value::as_str)) {
+            match self.client.delete(kind, id).await {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn create<B: Body>(&self, kind: &Kind, body: &B) -> Result<String, Failure> {
+        let made = self.client.create(kind, body).await;
+        made.map_err(|error| Failure::from(error).during(format!("making a {}", kind.name)))
+    }
+
+    async fn identity(&self, part: &str) -> Result<String, Failure> {
+        let body = IdentityBody {
+            name: Some(format!("{}-{part}", self.name)),
+            identity_type: Some(IdentityType::Default),
+            is_admin: Some(false),
+            enrollment: Some(IdentityEnrollmentBody {
+                ott: Some(true),
+                ..IdentityEnrollmentBody::default()
+            }),
+            ..IdentityBody::default()
+        };
+        self.create(&identity::KIND, &body).await
+    }
+
+    async fn allow(&self, what: DialBind, identity: &str, service: &str) -> Result<(), Failure> {
+        let body = ServicePolicyBody {
+            name: Some(format!("{}-{}", self.name, what.as_str().to_lowercase())),
+            policy_type: Some(what),
+            semantic: Some(Semantic::AllOf),
+            identity_roles: Some(vec![format!("@{identity}")]),
+            service_roles: Some(vec![format!("@{service}")]),
+            ..ServicePolicyBody::default()
+        };
+        self.create(&service_policy::KIND, &body).await.map(drop)
+    }
+
+    /// Lets the two use any router, whatever else is allowed in the network.
+    async fn open_routers(&self, identities: &[&str], service: &str) -> Result<(), Failure> {
+        let all = Some(vec!["#all".to_owned()]);
+        let body = EdgeRouterPolicyBody {
+            name: Some(self.name.clone()),
+            semantic: Some(Semantic::AnyOf),
+            identity_roles: Some(identities.iter().map(|id| format!("@{id}")).collect()),
+            edge_router_roles: all.clone(),
+            ..EdgeRouterPolicyBody::default()
+        };
+        self.create(&edge_router_policy::KIND, &body).await?;
+        let body = ServiceEdgeRouterPolicyBody {
+            name: Some(self.name.clone()),
+            semantic: Some(Semantic::AnyOf),
+            service_roles: Some(vec![format!("@{service}")]),
+            edge_router_roles: all,
+            ..ServiceEdgeRouterPolicyBody::default()
+        };
+        self.create(&service_edge_router_policy::KIND, &body).await.map(drop)
+    }
+
+    async fn enroll(&self, id: &str) -> Result<IdentityFile, Failure> {
+        let made: IdentityDetail = self.client.get(&identity::KIND, id).await?;
+        let invitation = made
+            .enrollment
+            .ott
+            .ok_or_else(|| Failure::new("the controller made an identity without enrollment"))?;
+        let enrolled = weft_sdk::enroll(&invitation.jwt).await;
+        enrolled.map_err(|error| of(&error).during("enrolling an identity"))
+    }
+}
