@@ -98,6 +98,11 @@ impl SdkCircuit {
         &self.circuit
     }
 
+    /// Which end of the circuit it is.
+    pub(crate) fn role(&self) -> seam::End {
+        self.role
+    }
+
     /// The connection's name on the SDK's channel.
     pub(crate) fn conn_id(&self) -> u32 {
         self.conn_id
