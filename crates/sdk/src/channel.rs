@@ -138,20 +138,27 @@ impl RouterChannel {
         self.proved.load(Ordering::Relaxed)
     }
 
-    /// Waits until no circuit lives on the channel any more.
+    /// Waits until everything has been sent that applications have left behind.
     pub(crate) async fn drained(&self) {
         loop {
             let idle = self.idle.notified();
-            if !self.has_circuits() {
+            if !self.has_left_circuits() {
                 return;
             }
             idle.await;
         }
     }
 
-    fn has_circuits(&self) -> bool {
-        let conns = self.conns.lock();
-        conns.by_id.values().any(|entry| matches!(entry, Entry::Circuit(_)))
+    fn has_left_circuits(&self) -> bool {
+        let circuits: Vec<Arc<Circuit>> = {
+            let conns = self.conns.lock();
+            let circuits = conns.by_id.values().filter_map(|entry| match entry {
+                Entry::Circuit(circuit) => Some(Arc::clone(circuit)),
+                _ => None,
+            });
+            circuits.collect()
+        };
+        circuits.iter().any(|circuit| circuit.is_left())
     }
 
     /// Dials; the answer is matched by connection id. Given up when the future is dropped.

@@ -63,6 +63,8 @@ struct Inner {
     /// The router has been told that the circuit is over, or need not be.
     told: bool,
     released: bool,
+    /// The application is gone.
+    left: bool,
 }
 
 /// What follows from a change.
@@ -105,6 +107,7 @@ impl Circuit {
                 armed: None,
                 told: false,
                 released: false,
+                left: false,
             }),
             done: watch::Sender::new(false),
         })
@@ -176,10 +179,18 @@ impl Circuit {
 
     /// The application is gone; what it wrote is still sent.
     pub(crate) fn close(&self) {
-        self.change(|inner, now| match &mut inner.transport {
-            Transport::Own(end) => end.close(now),
-            Transport::Routed(routed) => routed.close(),
+        self.change(|inner, now| {
+            inner.left = true;
+            match &mut inner.transport {
+                Transport::Own(end) => end.close(now),
+                Transport::Routed(routed) => routed.close(),
+            }
         });
+    }
+
+    /// True if the application is gone and only what it wrote is still to be sent.
+    pub(crate) fn is_left(&self) -> bool {
+        self.inner.lock().left
     }
 
     /// Gives up at once and tells the router.

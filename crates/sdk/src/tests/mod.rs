@@ -200,6 +200,11 @@ async fn leaving_sends_what_was_written() {
         let mut read = Vec::new();
         accepted.read_to_end(&mut read).await.map(|_| read.len())
     });
+    // A connection that is still open is not waited for.
+    let (mut open, _accepted) = pair_of(&one, &mut listener).await;
+    let since = std::time::Instant::now();
     soon(one.close()).await;
+    assert!(since.elapsed() < Duration::from_secs(20));
     assert_eq!(soon(read).await.unwrap().unwrap(), 300_000);
+    assert!(soon(open.read(&mut [0])).await.is_err());
 }
