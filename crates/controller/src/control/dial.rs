@@ -166,10 +166,11 @@ pub(crate) fn own_identity(
     wanted: PolicyType,
 ) -> Result<Arc<Identity>, EdgeError> {
     let (snapshot, id) = (session.plane.controller.snapshot(), &session.router.id);
-    let enabled = session.entity().is_some_and(|router| router.is_edge && router.is_tunneler_enabled);
-    let identity = snapshot.get::<Identity>(id).filter(|it| {
-        enabled && it.identity_type == IdentityType::Router
-    });
+    let enabled =
+        session.entity().is_some_and(|router| router.is_edge && router.is_tunneler_enabled);
+    let identity = snapshot
+        .get::<Identity>(id)
+        .filter(|it| enabled && it.identity_type == IdentityType::Router);
     let identity = identity.ok_or_else(|| {
         error(ErrorCode::TUNNELING_NOT_ENABLED, "the router has no identity of its own")
     })?;
@@ -182,7 +183,8 @@ pub(crate) fn own_identity(
         return Err(error(ErrorCode::ACCESS_DENIED, text));
     }
     if !snapshot.is_router_usable(id, &service.base.id, id) {
-        let text = "no edge router policy lets the router's identity use the router for the service";
+        let text =
+            "no edge router policy lets the router's identity use the router for the service";
         return Err(error(ErrorCode::ACCESS_DENIED, text));
     }
     Ok(Arc::clone(identity))
@@ -210,11 +212,9 @@ impl Dial {
             "" => service.to_string(),
             instance => format!("{instance}@{service}"),
         };
-        let tags: StringMap = [
-            ("serviceId".to_owned(), target),
-            ("clientId".to_owned(), self.identity.to_string()),
-        ]
-        .into();
+        let tags: StringMap =
+            [("serviceId".to_owned(), target), ("clientId".to_owned(), self.identity.to_string())]
+                .into();
         let spec = CircuitSpec {
             router: session.router.id.clone(),
             service,

@@ -138,10 +138,10 @@ fn edge(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
 }
 
 fn queue(session: &Arc<Session>, message: &Message) {
-    if let Err(message) = session.queue_write(message.clone()) {
-        if let Some(reply) = edge_errors::busy(&message) {
-            session.answer(Lane::Default, &message, reply);
-        }
+    if let Err(message) = session.queue_write(message.clone())
+        && let Some(reply) = edge_errors::busy(&message)
+    {
+        session.answer(Lane::Default, &message, reply);
     }
 }
 

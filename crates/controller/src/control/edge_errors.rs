@@ -62,9 +62,7 @@ pub(crate) fn too_busy() -> EdgeError {
 pub(crate) fn result(done: &Result<(), EdgeError>) -> CreateTerminatorResult {
     match done {
         Ok(()) => CreateTerminatorResult::Success,
-        Err(error) if error.retry_hint == RetryHint::TOO_BUSY => {
-            CreateTerminatorResult::FailedBusy
-        }
+        Err(error) if error.retry_hint == RetryHint::TOO_BUSY => CreateTerminatorResult::FailedBusy,
         Err(_) => CreateTerminatorResult::FailedOther,
     }
 }
@@ -129,9 +127,7 @@ fn refusal(request: &Message, edge: &EdgeError, outcome: Outcome) -> Option<Mess
         | is::REMOVE_TERMINATOR_REQUEST
         | is::UPDATE_TUNNEL_TERMINATOR_REQUEST
         | is::REMOVE_TUNNEL_TERMINATOR_REQUEST => Some(edge.to_message()),
-        fabric::CIRCUIT_REQUEST => {
-            Some(ctrl::CircuitFailed { error: outcome.text }.to_message())
-        }
+        fabric::CIRCUIT_REQUEST => Some(ctrl::CircuitFailed { error: outcome.text }.to_message()),
         fabric::CREATE_TERMINATOR
         | fabric::REMOVE_TERMINATOR
         | fabric::REMOVE_TERMINATORS

@@ -250,10 +250,9 @@ impl Plane {
     }
 
     fn recheck(&self, router: &Router) {
-        if router.disabled || router.fingerprint.is_none() {
-            if let Some(live) = self.network.routers().get(router.base.id.as_str()) {
-                live.channel.close("the router was disabled or is to enroll again");
-            }
+        let may_stay = !router.disabled && router.fingerprint.is_some();
+        if !may_stay && let Some(live) = self.network.routers().get(router.base.id.as_str()) {
+            live.channel.close("the router was disabled or is to enroll again");
         }
     }
 

@@ -13,11 +13,11 @@ use tokio::sync::Notify;
 use weft_channel::Lane;
 use weft_model::Id;
 use weft_model::entity::Router;
+use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{
     CtrlDetail, CtrlEndpoint, PeerState, PeerStateChange, PeerStateChanges,
     SETTING_NEW_CTRL_ADDRESS, Settings, UpdateCtrlAddresses,
 };
-use weft_wire::ProtoBody as _;
 
 use super::Plane;
 use crate::network::routers::LiveRouter;

@@ -254,12 +254,16 @@ fn listeners(hello: &ClientHello) -> std::collections::BTreeMap<String, String> 
     if !hello.listeners.is_empty() {
         let advertised = hello.listeners.iter().filter_map(|listener| listener.advertise.as_ref());
         return advertised
-            .map(|at| (at.protocol.clone(), format!("{}://{}:{}", at.protocol, at.hostname, at.port)))
+            .map(|at| {
+                (at.protocol.clone(), format!("{}://{}:{}", at.protocol, at.hostname, at.port))
+            })
             .collect();
     }
     let old = hello.protocols.iter().zip(&hello.protocol_ports);
-    old.map(|(protocol, port)| (protocol.clone(), format!("{protocol}://{}:{port}", hello.hostname)))
-        .collect()
+    old.map(|(protocol, port)| {
+        (protocol.clone(), format!("{protocol}://{}:{port}", hello.hostname))
+    })
+    .collect()
 }
 
 /// Takes the messages of one router.

@@ -132,9 +132,7 @@ fn precedence(number: i32) -> Result<Precedence, EdgeError> {
         Ok(TerminatorPrecedence::Default) => Ok(Precedence::Default),
         Ok(TerminatorPrecedence::Required) => Ok(Precedence::Required),
         Ok(TerminatorPrecedence::Failed) => Ok(Precedence::Failed),
-        Err(_) => {
-            Err(error(ErrorCode::INVALID_PRECEDENCE, format!("invalid precedence {number}")))
-        }
+        Err(_) => Err(error(ErrorCode::INVALID_PRECEDENCE, format!("invalid precedence {number}"))),
     }
 }
 
@@ -298,9 +296,9 @@ async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<S
     let controller = &session.plane.controller;
     let snapshot = controller.snapshot();
     let service = snapshot.by_id_or_name::<Service>(&request.service_id);
-    let service = service.map(|service| service.base.id.clone()).ok_or_else(|| {
-        Refused::Gone(format!("service {} does not exist", request.service_id))
-    })?;
+    let service = service
+        .map(|service| service.base.id.clone())
+        .ok_or_else(|| Refused::Gone(format!("service {} does not exist", request.service_id)))?;
     let binding = match request.binding.as_str() {
         "" if request.address.starts_with("udp:") => "udp",
         "" => "transport",
@@ -416,10 +414,8 @@ async fn decommission(session: &Session) -> Result<String, Refused> {
     let system = Caller::system();
     let decided = session.plane.controller.decide(&system, move |decision| {
         // Its own identity, if it has one, goes with it.
-        let has_identity = decision
-            .tip()
-            .get::<Router>(&router)
-            .is_some_and(|router| router.is_tunneler_enabled);
+        let has_identity =
+            decision.tip().get::<Router>(&router).is_some_and(|router| router.is_tunneler_enabled);
         if has_identity {
             decision.delete_if_there(Kind::Identity, &router)?;
         }

@@ -1,1 +1,7 @@
+//! A router made by hand against a controller in memory.
 
+mod circuits;
+mod connecting;
+mod model;
+mod sessions;
+mod support;

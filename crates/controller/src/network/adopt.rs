@@ -18,9 +18,9 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_model::entity::Terminator;
 use weft_model::{Id, Snapshot};
+use weft_wire::StringMap;
 use weft_wire::ctrl::route::Egress;
 use weft_wire::ctrl::{CarriedCircuits, DestType, Route};
-use weft_wire::StringMap;
 
 use super::Network;
 use super::circuits::{Circuit, EndAddresses};
@@ -150,9 +150,8 @@ impl Network {
         let (instance, service) = target.split_once('@').unwrap_or(("", target));
         let service = Id::new(service);
         let terminator = told.dialed.as_ref();
-        let terminator = terminator.and_then(|(router, egress)| {
-            find_terminator(snapshot, &service, router, egress)
-        });
+        let terminator = terminator
+            .and_then(|(router, egress)| find_terminator(snapshot, &service, router, egress));
         let circuit = Arc::new(Circuit {
             id: id.to_owned(),
             client: told.tags.get(CLIENT_TAG).cloned().unwrap_or_default(),
@@ -215,12 +214,7 @@ impl Network {
 }
 
 /// The terminator that an end was dialed for, if it still exists.
-fn find_terminator(
-    snapshot: &Snapshot,
-    service: &Id,
-    router: &Id,
-    egress: &Egress,
-) -> Option<Id> {
+fn find_terminator(snapshot: &Snapshot, service: &Id, router: &Id, egress: &Egress) -> Option<Id> {
     let mut found = snapshot.referring::<Terminator>(Terminator::SERVICE, service);
     let same = |one: &&Arc<Terminator>| {
         one.router_id == *router
@@ -270,7 +264,11 @@ fn put_together(pieces: &BTreeMap<Id, Route>) -> Told {
 }
 
 fn tags(pieces: &BTreeMap<Id, Route>) -> StringMap {
-    pieces.values().find(|route| !route.tags.is_empty()).map(|it| it.tags.clone()).unwrap_or_default()
+    pieces
+        .values()
+        .find(|route| !route.tags.is_empty())
+        .map(|it| it.tags.clone())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -61,11 +61,7 @@ pub struct EndAddresses {
 impl Circuit {
     /// The same circuit on another path.
     pub fn moved(&self, path: Path) -> Self {
-        Self {
-            path,
-            moving: AtomicBool::new(self.moving.load(Ordering::Acquire)),
-            ..self.copy()
-        }
+        Self { path, moving: AtomicBool::new(self.moving.load(Ordering::Acquire)), ..self.copy() }
     }
 
     fn copy(&self) -> Self {

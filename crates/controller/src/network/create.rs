@@ -229,7 +229,9 @@ impl Making<'_> {
                     format!("no router with a terminator of service {service} can be reached")
                 }
                 FailureCause::NoOnlineTerminators => {
-                    format!("service {service} has no online terminators for instanceId [{instance}]")
+                    format!(
+                        "service {service} has no online terminators for instanceId [{instance}]"
+                    )
                 }
                 _ => format!("service {service} has no terminators for instanceId [{instance}]"),
             };

@@ -199,12 +199,7 @@ mod tests {
     const INITIAL: Duration = Duration::from_secs(65);
 
     fn reported(id: &str, to: &str, iteration: u32) -> RouterLink {
-        RouterLink {
-            id: id.into(),
-            dest_router_id: to.into(),
-            iteration,
-            ..RouterLink::default()
-        }
+        RouterLink { id: id.into(), dest_router_id: to.into(), iteration, ..RouterLink::default() }
     }
 
     #[test]

@@ -89,11 +89,7 @@ impl RouteSpec<'_> {
 }
 
 fn forward(from: &str, to: &str, dst_type: DestType) -> Forward {
-    Forward {
-        src_address: from.to_owned(),
-        dst_address: to.to_owned(),
-        dst_type: dst_type.into(),
-    }
+    Forward { src_address: from.to_owned(), dst_address: to.to_owned(), dst_type: dst_type.into() }
 }
 
 /// Those who make circuits and wait for answers, by circuit.
@@ -241,11 +237,8 @@ mod tests {
     fn only_those_asked_are_heard() {
         let waiting = Waiting::default();
         let (r1, r2) = (Id::new("r1"), Id::new("r2"));
-        let result = |attempt| RouteResult {
-            circuit_id: "c1".into(),
-            attempt,
-            result: Ok(PeerData::new()),
-        };
+        let result =
+            |attempt| RouteResult { circuit_id: "c1".into(), attempt, result: Ok(PeerData::new()) };
         assert_eq!(waiting.deliver(&r1, result(0)), Delivered::Nobody);
         let mut answers = waiting.begin("c1", 1, std::slice::from_ref(&r1));
         assert_eq!(waiting.deliver(&r1, result(0)), Delivered::Ignored);

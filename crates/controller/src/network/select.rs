@@ -73,9 +73,8 @@ fn weighted(related: &[Candidate], random: u64) -> usize {
     if related.len() < 2 {
         return 0;
     }
-    let own = |one: &Candidate| {
-        f64::from((one.biased() - band(one.terminator.precedence).0).max(1))
-    };
+    let own =
+        |one: &Candidate| f64::from((one.biased() - band(one.terminator.precedence).0).max(1));
     let total: f64 = related.iter().map(own).sum();
     let weights: Vec<f64> = related.iter().map(|one| 1.0 - own(one) / total).collect();
     let sum: f64 = weights.iter().sum();
@@ -106,7 +105,12 @@ mod tests {
         Candidate { terminator: Arc::new(terminator), path, dynamic_cost }
     }
 
-    fn chosen(strategy: TerminatorStrategy, all: &[Candidate], wanted: &str, random: u64) -> String {
+    fn chosen(
+        strategy: TerminatorStrategy,
+        all: &[Candidate],
+        wanted: &str,
+        random: u64,
+    ) -> String {
         let chosen = choose(strategy, all.to_vec(), Some(wanted), random).unwrap();
         chosen.terminator.base.id.to_string()
     }
@@ -129,10 +133,8 @@ mod tests {
 
     #[test]
     fn failures_move_the_choice() {
-        let all = [
-            candidate("a", Precedence::Default, 1, 20),
-            candidate("b", Precedence::Default, 5, 0),
-        ];
+        let all =
+            [candidate("a", Precedence::Default, 1, 20), candidate("b", Precedence::Default, 5, 0)];
         assert_eq!(chosen(TerminatorStrategy::SmartRouting, &all, "", 0), "b");
     }
 
@@ -151,10 +153,8 @@ mod tests {
 
     #[test]
     fn weights_favour_the_cheaper() {
-        let all = [
-            candidate("a", Precedence::Default, 0, 0),
-            candidate("b", Precedence::Default, 80, 0),
-        ];
+        let all =
+            [candidate("a", Precedence::Default, 0, 0), candidate("b", Precedence::Default, 80, 0)];
         let mut cheap = 0;
         for step in 0..100_u64 {
             let random = step * (u64::MAX / 100);

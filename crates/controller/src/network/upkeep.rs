@@ -11,10 +11,10 @@ use hashbrown::HashMap;
 use weft_channel::Lane;
 use weft_model::Id;
 use weft_model::entity::Service;
+use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{
     CircuitConfirmation, Fault, FaultSubject, REROUTE_ATTEMPT, RouteResult, RouterLinks, Unroute,
 };
-use weft_wire::ProtoBody as _;
 
 use super::Network;
 use super::circuits::Circuit;

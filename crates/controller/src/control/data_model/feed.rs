@@ -73,8 +73,7 @@ pub(crate) async fn run(
 /// A renewal of the running subscription keeps what we know of the router; anything else begins
 /// with what the router says.
 fn subscribe(position: &mut Option<Position>, request: SubscribeToDataModelRequest) {
-    let seconds =
-        request.subscription_duration_seconds.clamp(*DURATION.start(), *DURATION.end());
+    let seconds = request.subscription_duration_seconds.clamp(*DURATION.start(), *DURATION.end());
     let until = Instant::now() + Duration::from_secs(seconds.into());
     match position {
         Some(known) if request.renew && known.subscription == request.subscription_id => {

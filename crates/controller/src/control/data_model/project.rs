@@ -83,9 +83,10 @@ pub(crate) fn identity(it: &Identity, now: Timestamp) -> wire::Identity {
 }
 
 pub(crate) fn service(snapshot: &Snapshot, it: &Service) -> Option<wire::Service> {
-    let configs = it.configs.iter().filter(|id| {
-        snapshot.get::<Config>(id).is_some_and(|it| config(snapshot, it).is_some())
-    });
+    let configs = it
+        .configs
+        .iter()
+        .filter(|id| snapshot.get::<Config>(id).is_some_and(|it| config(snapshot, it).is_some()));
     (!it.is_fabric_only).then(|| wire::Service {
         id: it.base.id.to_string(),
         name: it.name.to_string(),

@@ -1,0 +1,147 @@
+//! The data model as a router gets it.
+
+use serde_json::{Value, json};
+use weft_contract::resource::edge_router::sync_status;
+use weft_wire::ProtoBody;
+use weft_wire::edge_ctrl::content_type as is;
+use weft_wire::edge_ctrl::data_model::{
+    Action, ChangeSet, DataState, RelatedEntityType, SubscribeToDataModelRequest, event::Model,
+    public_key::Usage, subscription_id,
+};
+
+use super::support::{Net, Peer, until};
+
+fn subscribe(index: u64, timeline: &str, subscription: &str) -> SubscribeToDataModelRequest {
+    SubscribeToDataModelRequest {
+        current_index: index,
+        subscription_duration_seconds: 300,
+        renew: false,
+        timeline_id: timeline.into(),
+        subscription_id: subscription.into(),
+    }
+}
+
+async fn full(peer: &mut Peer, subscription: &str) -> DataState {
+    peer.send(subscribe(0, "", subscription).to_message()).await;
+    let message = peer.expect(is::DATA_STATE).await;
+    assert_eq!(subscription_id(&message), Some(subscription));
+    DataState::from_message(&message).unwrap()
+}
+
+/// The next change that belongs to the chain.
+async fn change(peer: &mut Peer) -> ChangeSet {
+    loop {
+        let message = peer.expect(is::DATA_STATE_CHANGE_SET).await;
+        let set = ChangeSet::from_message(&message).unwrap();
+        if !set.is_synthetic {
+            return set;
+        }
+    }
+}
+
+fn position(state: &DataState, what: impl Fn(&Model) -> bool) -> usize {
+    let found =
+        |event: &weft_wire::edge_ctrl::data_model::Event| event.model.as_ref().is_some_and(&what);
+    state.events.iter().position(found).unwrap()
+}
+
+#[tokio::test]
+async fn a_router_gets_everything_and_then_changes() {
+    let net = Net::new().await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": true})).await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    let state = full(&mut peer, "s1").await;
+    assert_eq!(state.end_index, net.plane.model_index());
+    assert!(!state.timeline_id.is_empty());
+    let config_type = position(&state, |it| matches!(it, Model::ConfigType(_)));
+    let identity = position(&state, |it| matches!(it, Model::Identity(_)));
+    let own = position(&state, |it| matches!(it, Model::Service(it) if it.id == service.as_str()));
+    let routers = position(&state, |it| matches!(it, Model::Router(_)));
+    let policy = position(&state, |it| matches!(it, Model::ServicePolicy(_)));
+    let members = position(&state, |it| matches!(it, Model::ServicePolicyChange(_)));
+    let key = position(&state, |it| matches!(it, Model::PublicKey(_)));
+    assert!(config_type < identity && identity < own && own < routers);
+    assert!(routers < policy && policy < members && members < key);
+    let signing = net.bed.controller.settings().keys.session.leaf().fingerprint().to_owned();
+    let usages = state.events.iter().find_map(|event| match &event.model {
+        Some(Model::PublicKey(key)) if key.kid == signing => Some(key.usages.clone()),
+        _ => None,
+    });
+    let usages = usages.unwrap();
+    assert!(usages.contains(&(Usage::JwtValidation as i32)) && usages.len() == 2);
+    let status = || net.bed.controller.online().sync_status(router.id.as_str());
+    until(|| status() == sync_status::DONE).await;
+
+    let other =
+        net.create("createService", json!({"name": "db", "encryptionRequired": false})).await;
+    let set = change(&mut peer).await;
+    assert_eq!(set.previous_index, state.end_index);
+    assert!(set.index > state.end_index);
+    assert!(matches!(&set.changes[0].model, Some(Model::Service(it)) if it.id == other));
+    let joined = set.changes.iter().filter_map(|event| match &event.model {
+        Some(Model::ServicePolicyChange(it)) => Some(it),
+        _ => None,
+    });
+    let joined: Vec<_> = joined.collect();
+    assert_eq!(joined.len(), 2, "both policies mean all services");
+    assert!(joined.iter().all(|it| it.add && it.related_entity_ids == [other.clone()]));
+    assert_eq!(joined[0].related_entity_type(), RelatedEntityType::Service);
+
+    net.manage("deleteService", &[&other], Value::Null).await;
+    let gone = change(&mut peer).await;
+    assert_eq!(gone.previous_index, set.index);
+    let deleted = gone.changes.iter().position(|event| event.action() == Action::Delete).unwrap();
+    let left = gone
+        .changes
+        .iter()
+        .position(|event| matches!(&event.model, Some(Model::ServicePolicyChange(it)) if !it.add));
+    assert!(left.unwrap() < deleted);
+
+    // What routers do not see does not move the index.
+    let before = net.plane.model_index();
+    net.bed
+        .manage(&net.admin, "patchService", &[service.as_str()], json!({"tags": {"a": "b"}}))
+        .await
+        .unwrap();
+    peer.settled().await;
+    assert_eq!(net.plane.model_index(), before);
+}
+
+#[tokio::test]
+async fn a_router_resumes_by_index_also_after_a_restart() {
+    let net = Net::new().await;
+    net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    let state = full(&mut peer, "s1").await;
+    peer.leave();
+    net.create("createService", json!({"name": "one", "encryptionRequired": false})).await;
+    net.create("createService", json!({"name": "two", "encryptionRequired": false})).await;
+
+    let mut peer = net.connect(&router).await;
+    let resume = subscribe(state.end_index, &state.timeline_id, "s2");
+    peer.send(resume.to_message()).await;
+    let first = change(&mut peer).await;
+    assert_eq!(first.previous_index, state.end_index);
+    let second = change(&mut peer).await;
+    assert_eq!(second.previous_index, first.index);
+    assert!(!peer.has(is::DATA_STATE));
+
+    let index = net.plane.model_index();
+    let net = net.restarted().await;
+    assert_eq!(net.plane.model_index(), index, "logins do not move it");
+    let mut peer = net.connect(&router).await;
+    peer.send(subscribe(first.index, &state.timeline_id, "s3").to_message()).await;
+    let again = change(&mut peer).await;
+    assert_eq!((again.index, again.previous_index), (second.index, first.index));
+    peer.settled().await;
+    assert!(!peer.has(is::DATA_STATE));
+
+    // Another timeline, or a future that does not exist, is everything anew.
+    peer.send(subscribe(first.index, "elsewhere", "s4").to_message()).await;
+    let all = DataState::from_message(&peer.expect(is::DATA_STATE).await).unwrap();
+    assert_eq!(all.end_index, index);
+    peer.send(subscribe(index + 1000, &state.timeline_id, "s5").to_message()).await;
+    peer.expect(is::DATA_STATE).await;
+}

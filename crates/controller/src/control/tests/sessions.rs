@@ -1,0 +1,95 @@
+//! Opaque sessions, connected identities.
+
+use serde_json::Value;
+use weft_contract::resource::identity::ConnectionStatus;
+use weft_wire::ProtoBody;
+use weft_wire::edge_ctrl::content_type as is;
+use weft_wire::edge_ctrl::{
+    ApiSessionAdded, ApiSessionHeartbeat, ApiSessionRemoved, ConnectEvents, IdentityConnectEvents,
+    RequestClientReSync, SessionRemoved, SyncState, ValidateSessionsRequest,
+};
+
+use super::support::{Net, Peer};
+
+async fn added(peer: &mut Peer) -> (ApiSessionAdded, SyncState) {
+    let message = peer.expect(is::API_SESSION_ADDED).await;
+    let state = SyncState::from_message(&message).unwrap();
+    (ApiSessionAdded::from_message(&message).unwrap(), state)
+}
+
+#[tokio::test]
+async fn a_router_is_told_of_sessions() {
+    let net = Net::new().await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    let (all, state) = added(&mut peer).await;
+    assert!(all.is_full_state && state.is_last && state.sequence == 0);
+    assert_eq!(all.api_sessions.len(), 1, "that of the administrator");
+
+    let (identity, chain) = net.bed.enroll(&net.admin, "laptop").await;
+    let token = net.bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    let (new, later) = added(&mut peer).await;
+    assert!(!new.is_full_state && later.id > state.id);
+    let session = &new.api_sessions[0];
+    assert_eq!(
+        (session.token.as_str(), &*session.identity_id),
+        (token.as_str().unwrap(), &*identity)
+    );
+    assert_eq!(session.cert_fingerprints, [chain[0].fingerprint()]);
+
+    let heartbeat = ApiSessionHeartbeat { tokens: vec![session.token.clone(), "gone".into()] };
+    peer.send(heartbeat.to_message()).await;
+    let gone = peer.expect(is::API_SESSION_REMOVED).await;
+    assert_eq!(ApiSessionRemoved::from_message(&gone).unwrap().tokens, ["gone"]);
+    let status = || {
+        let controller = &net.bed.controller;
+        controller.online().identity(&identity, controller.now())
+    };
+    assert_eq!(status(), ConnectionStatus::Online);
+
+    let nobody = ConnectEvents { events: Vec::new(), full_state: true };
+    peer.send(nobody.to_message()).await;
+    peer.settled().await;
+    assert_eq!(status(), ConnectionStatus::Offline);
+    let one = IdentityConnectEvents {
+        identity_id: identity.clone(),
+        is_connected: true,
+        connect_times: Vec::new(),
+    };
+    let stranger = IdentityConnectEvents { identity_id: "nobody".into(), ..one.clone() };
+    peer.send(ConnectEvents { events: vec![one, stranger], full_state: false }.to_message()).await;
+    peer.settled().await;
+    assert_eq!(status(), ConnectionStatus::Online);
+    assert_eq!(
+        net.bed.controller.online().identity("nobody", net.bed.controller.now()),
+        ConnectionStatus::Offline
+    );
+
+    net.manage("deleteIdentity", &[&identity], Value::Null).await;
+    let gone = peer.expect(is::API_SESSION_REMOVED).await;
+    let gone = ApiSessionRemoved::from_message(&gone).unwrap();
+    assert_eq!((gone.tokens, gone.ids), (vec![session.token.clone()], vec![session.id.clone()]));
+
+    peer.send(RequestClientReSync { reason: "test".into() }.to_message()).await;
+    let (again, last) = added(&mut peer).await;
+    assert!(again.is_full_state && last.id > later.id && again.api_sessions.len() == 1);
+    peer.send(ValidateSessionsRequest { session_tokens: vec!["x".into()] }.to_message()).await;
+    let ended = peer.expect(is::SESSION_REMOVED).await;
+    let ended = SessionRemoved::from_message(&ended).unwrap();
+    assert_eq!((ended.tokens, ended.ids), (vec!["x".to_owned()], vec!["x".to_owned()]));
+}
+
+#[tokio::test]
+async fn many_sessions_come_in_parts() {
+    let net = Net::new().await;
+    for _ in 0..100 {
+        net.bed.admin().await;
+    }
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    let (first, at) = added(&mut peer).await;
+    assert_eq!((first.api_sessions.len(), at.is_last, at.sequence), (100, false, 0));
+    let (second, last) = added(&mut peer).await;
+    assert_eq!((second.api_sessions.len(), last.is_last, last.sequence), (1, true, 1));
+    assert_eq!(at.id, last.id);
+}
