@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weft_channel::Lane;
 use weft_model::Id;
+use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Service};
 use weft_wire::ctrl::{self, CircuitFailed, CircuitRequest, CircuitSuccess};
 use weft_wire::edge_ctrl::{
@@ -174,14 +175,11 @@ pub(crate) fn own_identity(
     let identity = identity.ok_or_else(|| {
         error(ErrorCode::TUNNELING_NOT_ENABLED, "the router has no identity of its own")
     })?;
-    if identity.is_disabled(session.plane.controller.now()) {
-        return Err(error(ErrorCode::ACCESS_DENIED, "the router's identity is disabled"));
-    }
-    let mut between = snapshot.service_policies_between(id, &service.base.id).into_iter();
-    if !between.any(|(_, policy)| policy.policy_type == wanted) {
-        let text = format!("no policy lets the router {wanted} service {}", service.name);
-        return Err(error(ErrorCode::ACCESS_DENIED, text));
-    }
+    let now = session.plane.controller.now();
+    // A router has no device that could pass posture checks.
+    decide(&*snapshot, id.as_str(), service.base.id.as_str(), wanted, Posture::Unknown, now)
+        .granted()
+        .map_err(|denial| error(ErrorCode::ACCESS_DENIED, denial.to_string()))?;
     if !snapshot.is_router_usable(id, &service.base.id, id) {
         let text =
             "no edge router policy lets the router's identity use the router for the service";

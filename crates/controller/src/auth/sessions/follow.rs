@@ -1,12 +1,14 @@
 //! What a change of the model means for sessions.
 
+use std::collections::HashSet;
 use std::sync::Weak;
 
+use weft_model::access::{Posture, decide};
 use weft_model::entity::{Authenticator, Identity, Service};
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions};
-use crate::{Core, Notice};
+use crate::{Core, Notice, Published};
 
 /// Ends sessions when the model says so: identities deleted or disabled, services deleted; and
 /// tells of certificates that came or went.
@@ -31,6 +33,7 @@ pub(crate) async fn follow_model(core: Weak<Core>) {
                         core.online.forget(id.as_str());
                     }
                 }
+                end_ungranted(sessions, &published, now);
             }
         }
     }
@@ -42,6 +45,31 @@ fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
     });
     sessions.remove_services_where(|it| snapshot.get::<Service>(&it.service_id).is_none());
     sessions.tell(SessionNotice::Resync);
+}
+
+/// Ends service sessions that are granted no more. Routers leave those of opaque logins to the
+/// controller (protocol: edge-control-plane 12.1).
+fn end_ungranted(sessions: &Sessions, published: &Published, now: Timestamp) {
+    let changes = || published.changes.iter().flat_map(|set| &set.changes);
+    let of_kind = |kind: Kind| -> HashSet<&Id> {
+        changes().filter(|change| change.kind() == kind).map(Change::id).collect()
+    };
+    let (identities, services) = (of_kind(Kind::Identity), of_kind(Kind::Service));
+    let everybody =
+        changes().any(|change| matches!(change.kind(), Kind::ServicePolicy | Kind::PostureCheck));
+    if !everybody && identities.is_empty() && services.is_empty() {
+        return;
+    }
+    sessions.remove_services_where(|session| {
+        let (identity, service) = (&session.identity_id, &session.service_id);
+        let concerned = everybody || identities.contains(identity) || services.contains(service);
+        let granted = || {
+            let (identity, service) = (identity.as_str(), service.as_str());
+            let wanted = session.session_type;
+            decide(&*published.after, identity, service, wanted, Posture::Unknown, now).is_granted()
+        };
+        concerned && !granted()
+    });
 }
 
 fn follow(

@@ -1,6 +1,6 @@
 //! Opaque sessions, connected identities.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use weft_contract::resource::identity::ConnectionStatus;
 use weft_wire::ProtoBody;
 use weft_wire::edge_ctrl::content_type as is;
@@ -92,4 +92,31 @@ async fn many_sessions_come_in_parts() {
     let (second, last) = added(&mut peer).await;
     assert_eq!((second.api_sessions.len(), last.is_last, last.sequence), (1, true, 1));
     assert_eq!(at.id, last.id);
+}
+
+#[tokio::test]
+async fn service_sessions_end_with_what_granted_them() {
+    let net = Net::new().await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    let (_, chain) = net.bed.enroll(&net.admin, "laptop").await;
+    let token = net.bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    let client = net.bed.with_token(token.as_str().unwrap());
+    let session = async |kind: &str| {
+        let ask = json!({"serviceId": service.as_str(), "type": kind});
+        let made = net.bed.client(&client, "createSession", &[], ask).await.unwrap();
+        made["id"].as_str().unwrap().to_owned()
+    };
+    let (dial, bind) = (session("Dial").await, session("Bind").await);
+    let policy = net.bed.list(&net.admin, "listServicePolicies", r#"name="Dial""#).await;
+    let policy = policy[0]["id"].as_str().unwrap().to_owned();
+    net.manage("deleteServicePolicy", &[&policy], Value::Null).await;
+    let ended = peer.expect(is::SESSION_REMOVED).await;
+    let ended = SessionRemoved::from_message(&ended).unwrap();
+    assert_eq!((ended.tokens, ended.ids), (vec![dial.clone()], vec![dial.clone()]));
+    peer.send(ValidateSessionsRequest { session_tokens: vec![dial.clone(), bind] }.to_message())
+        .await;
+    let ended = SessionRemoved::from_message(&peer.expect(is::SESSION_REMOVED).await).unwrap();
+    assert_eq!(ended.ids, [dial]);
 }
