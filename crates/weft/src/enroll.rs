@@ -21,13 +21,25 @@ pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
     // Before the token is spent: it works only once.
     check_target(&out, args.force)?;
     let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-    let identity = enroll_ott(&token, &key).await?;
+    let identity = enroll_ott(&token, &key).await.map_err(refused)?;
     identity.write(&out).map_err(|error| {
         Failure::new(chain(&error)).during("the token is spent, but the identity cannot be written")
     })?;
     println!("enrolled identity {} at {}", invited.sub, invited.iss);
     println!("identity file: {}", out.display());
     Ok(())
+}
+
+/// The controller does not say why it does not know a token; people want to.
+fn refused(error: weft_client::Error) -> Failure {
+    let spent = error.api().is_some_and(|api| api.code() == "INVALID_ENROLLMENT_TOKEN");
+    let failure = Failure::new(chain(&error));
+    if !spent {
+        return failure;
+    }
+    failure.during(
+        "the controller does not know this token: it was used already, or withdrawn; make a new one",
+    )
 }
 
 /// The text of a token file.

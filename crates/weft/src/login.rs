@@ -30,7 +30,8 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     let credentials = Credentials::password(args.username.clone(), password)?;
     let session = client.login(&credentials).await.map_err(|error| {
         // Wrong credentials are not the end of a login.
-        Failure::new(chain(&error)).during(format!("{address} refused the login"))
+        let hint = if error.is_unauthorized() { " (wrong user name or password?)" } else { "" };
+        Failure::new(chain(&error)).during(format!("{address} refused the login{hint}"))
     })?;
     save(&client, &session, &bundle, &args.username, &directory)?;
     println!("logged in to {address} as {}", session.identity.name);

@@ -1,7 +1,9 @@
 //! The certificates of a new network.
 //!
 //! A root that everybody believes, below it the edge signer that issues the certificates of
-//! controller, routers and identities. All keys are P-256 and readable by their owner alone.
+//! controller, routers and identities. Keys are P-256 and readable by their owner alone; only the
+//! controller's own is RSA: native SDKs of the 0.x line check the signature of an enrollment token
+//! with the key of the certificate that the controller presents, and they read RSA signatures only.
 
 use std::{
     fs,
@@ -53,7 +55,7 @@ pub(crate) fn make(
     signer.key().write(&home.pki(SIGNER_KEY))?;
     write_certificates(&home.pki(SIGNER_CERT), &[signer.certificate()])?;
 
-    let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+    let key = PrivateKey::generate(KeyAlgorithm::Rsa { bits: 2048 })?;
     let subject = Subject { organization: "weft".into(), ..Subject::common_name(controller) };
     let sans = names(trust_domain, controller, host);
     let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now)?;

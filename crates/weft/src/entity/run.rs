@@ -102,6 +102,10 @@ async fn list(
 ) -> Result<(), Failure> {
     let operation = kind.list().ok_or_else(|| unsupported(kind, "listed"))?;
     let mut found: Vec<Value> = client.list_all(operation, &[], filter.as_deref()).await?;
+    if filter.is_none() {
+        // Who asks for no order reads names.
+        found.sort_by(|one, other| name_of(one).cmp(name_of(other)));
+    }
     if let Some(limit) = limit {
         found.truncate(limit);
     }
@@ -113,6 +117,10 @@ async fn list(
         }
     }
     Ok(())
+}
+
+fn name_of(entity: &Value) -> &str {
+    entity.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
 async fn show(

@@ -19,6 +19,7 @@ use rand::RngExt as _;
 use tokio_util::sync::CancellationToken;
 use weft_client::{ManagementClient, Tls};
 use weft_config::{RouterConfig, router::Listener};
+use weft_model::entity::{Authenticator, Identity};
 use weft_router::Router;
 
 use crate::{
@@ -58,7 +59,7 @@ pub(crate) async fn quickstart(args: QuickstartArgs) -> Result<(), Failure> {
     ));
     prepare(&home, &args)?;
     let mut network = Network::default();
-    let up = network.bring_up(&home, &args, is_new, &stop);
+    let up = Box::pin(network.bring_up(&home, &args, is_new, &stop));
     let up = unless_stopped(&stop, up).await;
     if let Ok(Up { username, router, controller }) = &up {
         let taken = begun.elapsed();
@@ -112,7 +113,8 @@ impl Network {
         stop: &CancellationToken,
     ) -> Result<Up, Failure> {
         let core = Core::open(&home.controller_file()).await?;
-        let username = ensure_admin(&core, args).await?;
+        ensure_admin(&core, args).await?;
+        let username = username(&core);
         let controller = self.controller.insert(core.serve().await?);
         let controller_address = controller.api_address().to_owned();
         step(&format!("controller runs at https://{controller_address}"));
@@ -148,26 +150,34 @@ impl Network {
     }
 }
 
-/// Makes the administrator if there is none. Answers the login name if this start made it.
-async fn ensure_admin(core: &Core, args: &QuickstartArgs) -> Result<Option<String>, Failure> {
+/// Makes the administrator if there is none.
+async fn ensure_admin(core: &Core, args: &QuickstartArgs) -> Result<(), Failure> {
     if core.controller().has_default_admin() {
-        return Ok(None);
+        return Ok(());
     }
-    let username = args.username.clone().unwrap_or_else(|| USERNAME.to_owned());
+    let username = args.username.as_deref().unwrap_or(USERNAME);
     match &args.password {
         Some(password) => {
-            make_admin(core, ADMIN_NAME, &username, password).await?;
+            make_admin(core, ADMIN_NAME, username, password).await?;
             step(&format!("administrator `{username}` made, with the password that was given"));
         }
         None => {
             let password = new_password();
-            make_admin(core, ADMIN_NAME, &username, &password).await?;
+            make_admin(core, ADMIN_NAME, username, &password).await?;
             step(&format!(
                 "administrator `{username}` made; password (shown only now): {password}"
             ));
         }
     }
-    Ok(Some(username))
+    Ok(())
+}
+
+/// The login name of the administrator.
+fn username(core: &Core) -> Option<String> {
+    let snapshot = core.controller().snapshot();
+    let admin = snapshot.list::<Identity>().find(|identity| identity.is_default_admin)?;
+    let mut own = snapshot.list::<Authenticator>().filter(|it| it.identity_id == admin.base.id);
+    own.find_map(|authenticator| authenticator.updb.as_ref().map(|updb| updb.username.to_string()))
 }
 
 /// A client of the management API for this process itself: nobody remembers the password.
