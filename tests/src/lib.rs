@@ -6,5 +6,13 @@
 //!
 //! Nothing here sleeps for luck: every wait names a condition and has a deadline.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
 #[cfg(test)]
 mod floors;
+#[cfg(test)]
+mod network;
+#[cfg(test)]
+mod quickstart;
+#[cfg(test)]
+mod sdk;
