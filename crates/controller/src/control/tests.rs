@@ -2,6 +2,7 @@
 
 mod circuits;
 mod connecting;
+mod mesh;
 mod model;
 mod sessions;
 mod support;

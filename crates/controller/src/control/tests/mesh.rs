@@ -1,0 +1,86 @@
+//! Circuits over more than one router.
+
+use serde_json::json;
+use weft_wire::ctrl::{
+    self, Fault, REROUTE_ATTEMPT, Route, RouteResult, RouterLink, RouterLinks, Unroute,
+};
+use weft_wire::edge_ctrl::{
+    CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response, CreateTunnelTerminatorRequestV2,
+};
+use weft_wire::{PeerData, ProtoBody};
+
+use super::support::{LONG, Net, Peer, TestRouter, until};
+
+fn link(id: &str, to: &TestRouter) -> RouterLink {
+    RouterLink {
+        id: id.into(),
+        dest_router_id: to.id.to_string(),
+        iteration: 1,
+        ..RouterLink::default()
+    }
+}
+
+/// Sets up the next route as if it worked.
+async fn route(peer: &mut Peer) -> Route {
+    let message = peer.expect(ctrl::content_type::ROUTE).await;
+    let route = Route::from_message(&message).unwrap();
+    let (circuit_id, attempt) = (route.circuit_id.clone(), route.attempt);
+    let result = RouteResult { circuit_id, attempt, result: Ok(PeerData::new()) };
+    peer.send(result.to_message().in_reply_to(&message)).await;
+    route
+}
+
+fn destinations(route: &Route) -> Vec<&str> {
+    route.forwards.iter().map(|forward| forward.dst_address.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_circuit_takes_another_link_and_ends_without_one() {
+    let net = Net::new().await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let (one, two) = (net.router("er1").await, net.router("er2").await);
+    let (mut dialer, mut host) = (net.connect(&one).await, net.connect(&two).await);
+    let terminator = CreateTunnelTerminatorRequestV2 {
+        service_id: service.to_string(),
+        address: "t1".into(),
+        ..CreateTunnelTerminatorRequestV2::default()
+    };
+    host.ask(terminator.to_message()).await;
+    let links = RouterLinks { links: vec![link("l1", &two)], full_refresh: true };
+    dialer.send(links.to_message()).await;
+    dialer.settled().await;
+
+    let ask = CreateTunnelCircuitV2Request {
+        service_name: "web".into(),
+        ..CreateTunnelCircuitV2Request::default()
+    };
+    let channel = dialer.channel.clone();
+    let asked = tokio::spawn(async move { channel.request(ask.to_message(), LONG).await.unwrap() });
+    let (first, last) = (route(&mut dialer).await, route(&mut host).await);
+    let circuit = CreateTunnelCircuitV2Response::from_message(&asked.await.unwrap()).unwrap();
+    assert_eq!(destinations(&first), ["l1", circuit.address.as_str()]);
+    assert!(first.egress.is_none() && last.egress.is_some());
+    assert_eq!(destinations(&last)[0], "l1");
+
+    // The link breaks while there is another one.
+    let more = RouterLinks { links: vec![link("l2", &two)], full_refresh: false };
+    dialer.send(more.to_message()).await;
+    dialer.send(Fault::link("l1", 1).to_message()).await;
+    let moved = route(&mut dialer).await;
+    assert_eq!((moved.attempt, destinations(&moved)[0]), (REROUTE_ATTEMPT, "l2"));
+    let moved = route(&mut host).await;
+    assert!(moved.egress.is_none());
+    let path = || net.network.circuits().get(&circuit.circuit_id).map(|it| it.path.links.clone());
+    until(|| path() == Some(vec!["l2".to_owned()])).await;
+    let fault = Fault::from_message(&host.expect(ctrl::content_type::FAULT).await).unwrap();
+    assert_eq!(fault.id, "l1", "the other end hears of it");
+
+    // A full report without it is a break too, and now there is no way.
+    dialer.send(RouterLinks { links: Vec::new(), full_refresh: true }.to_message()).await;
+    for peer in [&mut dialer, &mut host] {
+        let end = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+        assert_eq!((end.circuit_id.as_str(), end.now), (circuit.circuit_id.as_str(), true));
+    }
+    assert!(net.network.circuits().is_empty());
+    assert!(net.network.links().all().is_empty());
+}
