@@ -1,0 +1,270 @@
+//! A whole network in this process: a controller with its APIs and its control plane, an edge
+//! router enrolled with it, identities that are enrolled by token.
+
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use weft_api::{ApiServer, Setup, base_urls};
+use weft_channel::{ListenerLimits, Listeners, Registration};
+use weft_client::{Credentials, ManagementClient, Tls};
+use weft_config::web::WebOptions;
+use weft_config::{BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer};
+use weft_contract::{Kind, resource};
+use weft_controller::control::{ControlOptions, ControlPlane};
+use weft_controller::network::{Network as Circuits, NetworkOptions};
+use weft_controller::{Addresses, Controller, Keys, Settings};
+use weft_identity::{
+    Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
+    Purpose, San, SpiffeId, Subject, TrustBundle,
+};
+use weft_router::{Router, Runtimes};
+use weft_sdk::Context;
+use weft_store::{Memory, Store};
+
+/// Longer than anything here should take.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+const PASSWORD: &str = "geheimnis";
+const TRUST_DOMAIN: &str = "weft.test";
+
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, work).await.expect("took too long")
+}
+
+/// Tries until it works.
+pub(crate) async fn until_some<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    soon(async {
+        loop {
+            if let Some(done) = attempt().await {
+                return done;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+/// A network that is up.
+pub(crate) struct Network {
+    pub(crate) admin: ManagementClient,
+    router: Option<Router>,
+    router_config: RouterConfig,
+    controller: Option<Running>,
+    seed: Seed,
+    _home: TempDir,
+}
+
+/// What a controller is made of, to be started again.
+struct Seed {
+    keys: Keys,
+    identity: Arc<LiveIdentity>,
+    store: Arc<dyn Store>,
+    /// Where APIs and control plane are, together.
+    port: u16,
+}
+
+/// A controller that is up.
+struct Running {
+    circuits: Circuits,
+    control: ControlPlane,
+    _registration: Registration,
+    api: ApiServer,
+    controller: Controller,
+}
+
+impl Network {
+    /// Controller and router, the router online; everybody may use every router.
+    pub(crate) async fn start() -> Self {
+        let seed = Seed::new();
+        let running = seed.start().await;
+        running.controller.init_admin("Default Admin", "admin", PASSWORD).await.unwrap();
+        let address = format!("localhost:{}", seed.port).parse().unwrap();
+        let admin =
+            ManagementClient::new(address, &Tls::Anonymous(seed.keys.bundle.clone())).unwrap();
+        admin.login(&Credentials::password("admin", PASSWORD).unwrap()).await.unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let router_config = router_config(home.path(), seed.port, free_port());
+        let mut network = Self {
+            admin,
+            router: None,
+            router_config,
+            controller: Some(running),
+            seed,
+            _home: home,
+        };
+        network.enroll_router().await;
+        network.start_router().await;
+        network
+    }
+
+    async fn enroll_router(&self) {
+        for (kind, roles) in [
+            (&resource::edge_router_policy::KIND, "identityRoles"),
+            (&resource::service_edge_router_policy::KIND, "serviceRoles"),
+        ] {
+            let all = json!({"name": "all", "semantic": "AnyOf",
+                roles: ["#all"], "edgeRouterRoles": ["#all"]});
+            self.create(kind, &all).await;
+        }
+        let body = json!({"name": "router1", "isTunnelerEnabled": true});
+        let id = self.create(&resource::edge_router::KIND, &body).await;
+        let router: Value = self.admin.get(&resource::edge_router::KIND, &id).await.unwrap();
+        let token = router["enrollmentJwt"].as_str().unwrap();
+        weft_router::enroll::enroll(&self.router_config, token).await.unwrap();
+    }
+
+    pub(crate) async fn start_router(&mut self) {
+        let handle = tokio::runtime::Handle::current();
+        // The socket of a router that was stopped is free a moment later.
+        let router = until_some(async || {
+            let runtimes = Runtimes::given(handle.clone(), handle.clone());
+            Router::start(&self.router_config, runtimes).await.ok()
+        })
+        .await;
+        soon(router.online()).await;
+        self.router = Some(router);
+    }
+
+    pub(crate) async fn stop_router(&mut self) {
+        if let Some(router) = self.router.take() {
+            soon(router.shutdown()).await;
+        }
+    }
+
+    /// Stops the controller and starts it again on what it has stored.
+    pub(crate) async fn restart_controller(&mut self) {
+        if let Some(running) = self.controller.take() {
+            running.control.stop();
+            running.api.shutdown(Duration::from_secs(5)).await;
+            running.circuits.stop().await;
+        }
+        self.controller = Some(self.seed.start().await);
+    }
+
+    /// Makes an entity and tells its id.
+    pub(crate) async fn create(&self, kind: &Kind, body: &Value) -> String {
+        let made: Value =
+            self.admin.call(kind.create().unwrap(), &[], &[], Some(body)).await.unwrap();
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A service that everybody may dial and host.
+    pub(crate) async fn service(&self, name: &str, encrypted: bool) {
+        let service = json!({"name": name, "encryptionRequired": encrypted});
+        let id = self.create(&resource::service::KIND, &service).await;
+        for kind in ["Dial", "Bind"] {
+            let policy = json!({"name": format!("{name} {kind}"), "type": kind,
+                "semantic": "AnyOf", "identityRoles": ["#all"],
+                "serviceRoles": [format!("@{id}")]});
+            self.create(&resource::service_policy::KIND, &policy).await;
+        }
+    }
+
+    /// A new identity, enrolled and logged in.
+    pub(crate) async fn context(&self, name: &str) -> Context {
+        let body = json!({"name": name, "type": "Default", "isAdmin": false,
+            "enrollment": {"ott": true}});
+        let id = self.create(&resource::identity::KIND, &body).await;
+        let identity: Value = self.admin.get(&resource::identity::KIND, &id).await.unwrap();
+        let token = identity.pointer("/enrollment/ott/jwt").and_then(Value::as_str).unwrap();
+        let file = soon(weft_sdk::enroll(token)).await.unwrap();
+        soon(Context::from_identity(file)).await.unwrap()
+    }
+}
+
+impl Seed {
+    fn new() -> Self {
+        let now = SystemTime::now();
+        let spec = |name: &str| AuthoritySpec {
+            trust_domain: Some(TRUST_DOMAIN.to_owned()),
+            ..AuthoritySpec::new(name)
+        };
+        let root = Authority::make_root(&spec("root"), now).unwrap();
+        let signer = root.make_intermediate(&spec("signer"), now).unwrap();
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let sans = vec![
+            San::Uri(SpiffeId::controller(TRUST_DOMAIN, "ctrl1").to_string()),
+            San::Dns("localhost".into()),
+            San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        ];
+        let subject = Subject::common_name("ctrl1");
+        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap();
+        let chain = vec![signer.issue(&leaf).unwrap(), signer.certificate().clone()];
+        let chain = KeyedChain::new(chain, key).unwrap();
+        let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
+        let identity = Identity::new(Some(chain.clone()), vec![chain.clone()], bundle.clone());
+        let keys = Keys {
+            session: chain.clone(),
+            enrollment: chain,
+            authority: signer,
+            bundle,
+            trust_domain: TRUST_DOMAIN.into(),
+        };
+        let store = Arc::new(Memory::new());
+        Self { keys, identity: LiveIdentity::fixed(identity), store, port: free_port() }
+    }
+
+    fn web(&self) -> WebServer {
+        WebServer {
+            name: "all".into(),
+            bind_points: vec![BindPoint::Underlay {
+                interface: HostPort { host: "127.0.0.1".into(), port: self.port },
+                address: HostPort { host: "localhost".into(), port: self.port },
+                new_address: None,
+            }],
+            apis: vec![WebApi::EdgeManagement, WebApi::EdgeClient],
+            identity: None,
+            options: WebOptions::default(),
+        }
+    }
+
+    async fn start(&self) -> Running {
+        let web = self.web();
+        let addresses = Addresses {
+            api: format!("localhost:{}", self.port),
+            ctrl: vec![format!("tls:localhost:{}", self.port)],
+            apis: base_urls(std::slice::from_ref(&web)),
+        };
+        let settings =
+            Settings::new("ctrl1", Arc::clone(&self.store), self.keys.clone(), addresses);
+        let controller = Controller::start(settings).await.unwrap();
+        let circuits = Circuits::start(controller.clone(), NetworkOptions::default());
+        let control =
+            ControlPlane::start(circuits.clone(), ControlOptions::default()).await.unwrap();
+        let listeners = Arc::new(Listeners::new());
+        let tls = ControlPlane::tls(&self.identity).unwrap();
+        let bind = format!("127.0.0.1:{}", self.port);
+        let registration = until_some(async || {
+            let limits = ListenerLimits::default();
+            control.listen(&listeners, &bind, limits, Arc::clone(&tls)).await.ok()
+        })
+        .await;
+        let setup =
+            Setup::new(controller.clone(), Arc::clone(&self.identity), Arc::clone(&listeners));
+        let api = ApiServer::start(&[web], setup).await.unwrap();
+        Running { circuits, control, _registration: registration, api, controller }
+    }
+}
+
+fn router_config(home: &Path, controller: u16, port: u16) -> RouterConfig {
+    let text = format!(
+        "v: 3\nidentity: {{cert: {0}/client.pem, server_cert: {0}/server.pem, key: {0}/key.pem, \
+         ca: {0}/ca.pem}}\nctrl: {{endpoint: 'tls:localhost:{controller}'}}\n\
+         edge: {{csr: {{sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
+         dialers: [{{binding: transport}}]\nlisteners:\n\
+         - {{binding: edge, address: 'tls:127.0.0.1:{port}', options: {{advertise: 'localhost:{port}'}}}}\n\
+         - {{binding: tunnel, options: {{mode: host}}}}\n",
+        home.display()
+    );
+    let loaded = RouterConfig::from_str(&text, &home.join("router.yml"), &ProcessEnvironment);
+    loaded.unwrap().config
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
