@@ -115,15 +115,16 @@ impl TlsPump {
 
     /// Reads the socket once. Must only be called without ciphertext left to decrypt.
     pub(crate) fn receive(&mut self) -> Result<Received, CloseReason> {
-        if self.input.len() != self.wanted {
-            self.input = vec![0; self.wanted];
-        }
-        let (input, stream) = (&mut self.input, &self.stream);
+        let (input, wanted, stream) = (&mut self.input, self.wanted, &self.stream);
         let socket = SockRef::from(stream);
         let mut received = None;
         // A read that does not fill the buffer has emptied the socket: saying "would block" clears
         // its readiness and saves the read that would have found nothing.
         let outcome = stream.try_io(Interest::READABLE, || {
+            // Only now: a socket with nothing to read must not get back the buffer it gave back.
+            if input.len() != wanted {
+                *input = vec![0; wanted];
+            }
             let mut socket: &Socket = &socket;
             let bytes = socket.read(input)?;
             received = Some(bytes);

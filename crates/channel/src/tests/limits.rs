@@ -1,10 +1,11 @@
 //! What peers may not do.
 
 use super::support::*;
+use crate::pump::{Received, TlsPump};
 use crate::*;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use weft_wire::hello::Hello;
 use weft_wire::{FrameError, FrameLimits, frame};
@@ -230,4 +231,22 @@ async fn protocols_share_a_socket_by_alpn() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_socket_with_nothing_to_read_gets_no_buffer_back() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut far, _) = listener.accept().await.unwrap();
+    let name = "localhost".try_into().unwrap();
+    let tls = rustls::ClientConnection::new(Authority::new().client(), name).unwrap();
+    let mut pump = TlsPump::new(near, tls.into());
+    far.write_all(&[22]).await.unwrap();
+    pump.ready(Interest::READABLE).await.unwrap();
+    assert_eq!(pump.receive().unwrap(), Received::Bytes(1));
+    pump.decrypt().unwrap();
+    let idle_at = pump.idle_at().unwrap();
+    assert!(pump.give_back(idle_at));
+    assert_eq!(pump.receive().unwrap(), Received::Blocked);
+    assert_eq!(pump.idle_at(), None, "or the connection would wake up again at once, for ever");
 }
