@@ -49,6 +49,7 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
             None => return Err(Failure::field("method", "method in query is required", "")),
         };
         let session = open(&controller, &caller, &body, &shown);
+        controller.sessions().kept().await?;
         let detail = super::current::shown(&controller, &session, true);
         let mut reply =
             Reply::detail(&detail)?.with_header(headers::SESSION, session.token.to_string());

@@ -103,6 +103,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
         let session = record(&controller, &login, &service.base.id, session_type);
+        controller.sessions().kept().await?;
         Reply::created_with(&Created {
             links: None,
             created_at: None,

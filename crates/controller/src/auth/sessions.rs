@@ -2,7 +2,8 @@
 //! edge-control-plane 10).
 //!
 //! Class Local: bound to this controller, kept in memory, written behind, loaded before routers
-//! are answered. Routers follow them through [`Sessions::subscribe`]: an SDK that connects with an
+//! are answered. A client learns of its session only once it is on the disk: a controller that is
+//! killed and comes back would end the circuits of a session that it does not know. Routers follow them through [`Sessions::subscribe`]: an SDK that connects with an
 //! opaque token is known to a router only because it was told.
 
 mod follow;
@@ -24,7 +25,7 @@ use weft_store::{ReadError, Space, Store};
 pub(crate) use follow::follow_model;
 pub use routers::LegacySession;
 
-use crate::Durations;
+use crate::{Durations, Failure};
 
 /// Notices a subscriber may be behind before it has to start over.
 const BACKLOG: usize = 4096;
@@ -232,6 +233,14 @@ impl Sessions {
             self.tell(SessionNotice::Added(Arc::clone(&session)));
         }
         session
+    }
+
+    /// Waits until the sessions opened so far outlive this process.
+    pub(crate) async fn kept(&self) -> Result<(), Failure> {
+        self.0.store.live().flush().await.map_err(|error| {
+            tracing::error!(%error, "sessions cannot be kept");
+            Failure::unhandled("sessions cannot be kept").with_status(503)
+        })
     }
 
     /// The session of a token, if it has not expired.
