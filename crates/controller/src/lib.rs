@@ -19,10 +19,10 @@ pub mod failure;
 pub mod network;
 pub mod online;
 pub mod random;
-#[cfg(test)]
-mod testing;
 mod settings;
 mod start;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 

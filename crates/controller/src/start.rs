@@ -58,11 +58,7 @@ impl Controller {
         let now = settings.clock.now();
         let sessions = Sessions::load(Arc::clone(&settings.store), &settings.durations, now)?;
         let controller = Self(Arc::new(Core {
-            writer: Writer::start(
-                Arc::clone(&settings.store),
-                snapshot,
-                Deadlines::default(),
-            ),
+            writer: Writer::start(Arc::clone(&settings.store), snapshot, Deadlines::default()),
             registry: Registry::new(),
             ids: Ids::new(Arc::clone(&settings.random)),
             online: Online::default(),
