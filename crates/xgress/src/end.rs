@@ -135,6 +135,8 @@ pub struct End {
     next_delivery: Option<Delivery>,
     /// The end of the peer's data was delivered.
     fin_read: bool,
+    /// The peer said the end of its data in an SDK's way, whatever flags followed.
+    fin_said: bool,
     /// The whole circuit is being closed by this side.
     closing: bool,
     closed: Option<CloseReason>,
@@ -175,6 +177,7 @@ impl End {
             chunks: None,
             next_delivery: None,
             fin_read: false,
+            fin_said: false,
             closing: false,
             closed: None,
             closed_read: false,
@@ -528,6 +531,7 @@ impl End {
         let over = Flags::EOF | Flags::CIRCUIT_END;
         let ends = flags.without(over) != flags;
         let fin = has_fin(&headers);
+        self.fin_said |= fin;
         let control = flags.without(Flags::CIRCUIT_START | Flags::WRITE_FAILED) != flags;
         let before = headers.len();
         headers.retain(|(key, _)| *key != payload_header::CAPABILITIES);
@@ -554,10 +558,12 @@ impl End {
         if !end_of_circuit && !flags.has(Flags::EOF) {
             return self.settle();
         }
-        self.receiving = Receiving::Done;
-        // A peer that knows the milder flag and does not use it has closed the circuit; one that
-        // does not know it may mean one direction only.
-        if end_of_circuit && self.peer_knows_eof && self.closed.is_none() {
+        let first = std::mem::replace(&mut self.receiving, Receiving::Done) != Receiving::Done;
+        // A peer that knows the milder flag and does not use it has closed the circuit. One that
+        // does not know it may mean one direction only; so may one that has said the end of its
+        // data, because it did not know yet whether this end knows the flag.
+        let one_direction = !self.peer_knows_eof || (first && self.fin_said);
+        if end_of_circuit && !one_direction && self.closed.is_none() {
             self.end(CloseReason::PeerClosed);
             self.goodbye = false;
         }

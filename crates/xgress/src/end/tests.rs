@@ -313,6 +313,37 @@ fn an_old_peer_half_closes_with_the_end_of_the_circuit() {
     assert!(b.poll_transmit(now).is_some());
 }
 
+/// A peer that ends its data before it has heard what this end knows falls back to the old flag.
+#[test]
+fn an_early_end_of_data_closes_one_direction_only() {
+    let now = Instant::now();
+    let (mut a, mut b) = (end(Role::Initiator, now), end(Role::Terminator, now));
+    b.on_segment(a.poll_transmit(now).unwrap(), now);
+    let fin = Segment { sequence: 1, headers: vec![fin_header()], ..Segment::default() };
+    b.on_segment(fin, now);
+    let over = |sequence| Segment { sequence, flags: Flags::CIRCUIT_END, ..Segment::default() };
+    b.on_segment(over(2), now);
+    assert_eq!((b.read(), b.read(), b.closed()), (Some(FIN), None, None));
+    write(&mut b, b"the answer");
+    assert!(b.poll_transmit(now).is_some());
+    b.on_segment(over(3), now);
+    assert_eq!(
+        b.read(),
+        Some(Delivery::Closed(CloseReason::PeerClosed)),
+        "said twice, it is meant"
+    );
+}
+
+#[test]
+fn the_end_of_the_circuit_alone_closes_it() {
+    let now = Instant::now();
+    let (mut a, mut b) = (end(Role::Initiator, now), end(Role::Terminator, now));
+    b.on_segment(a.poll_transmit(now).unwrap(), now);
+    b.on_segment(Segment { sequence: 1, flags: Flags::CIRCUIT_END, ..Segment::default() }, now);
+    b.read();
+    assert_eq!(b.closed(), Some(CloseReason::PeerClosed));
+}
+
 #[test]
 fn an_end_in_one_process_never_waits() {
     let now = Instant::now();
