@@ -135,8 +135,6 @@ pub struct End {
     next_delivery: Option<Delivery>,
     /// The end of the peer's data was delivered.
     fin_read: bool,
-    /// The peer said the end of its data in an SDK's way, whatever flags followed.
-    fin_said: bool,
     /// The whole circuit is being closed by this side.
     closing: bool,
     closed: Option<CloseReason>,
@@ -177,7 +175,6 @@ impl End {
             chunks: None,
             next_delivery: None,
             fin_read: false,
-            fin_said: false,
             closing: false,
             closed: None,
             closed_read: false,
@@ -531,7 +528,6 @@ impl End {
         let over = Flags::EOF | Flags::CIRCUIT_END;
         let ends = flags.without(over) != flags;
         let fin = has_fin(&headers);
-        self.fin_said |= fin;
         let control = flags.without(Flags::CIRCUIT_START | Flags::WRITE_FAILED) != flags;
         let before = headers.len();
         headers.retain(|(key, _)| *key != payload_header::CAPABILITIES);
@@ -558,12 +554,12 @@ impl End {
         if !end_of_circuit && !flags.has(Flags::EOF) {
             return self.settle();
         }
-        let first = std::mem::replace(&mut self.receiving, Receiving::Done) != Receiving::Done;
-        // A peer that knows the milder flag and does not use it has closed the circuit. One that
-        // does not know it may mean one direction only; so may one that has said the end of its
-        // data, because it did not know yet whether this end knows the flag.
-        let one_direction = !self.peer_knows_eof || (first && self.fin_said);
-        if end_of_circuit && !one_direction && self.closed.is_none() {
+        // The end of the circuit may mean one direction only: a peer falls back to it when it does
+        // not know, or does not know yet, whether this end understands the milder flag
+        // (protocol: data-plane 7.3). Said again, or with a refusal of data, it is meant.
+        let again = std::mem::replace(&mut self.receiving, Receiving::Done) == Receiving::Done;
+        let meant = again || flags.has(Flags::WRITE_FAILED);
+        if end_of_circuit && meant && self.closed.is_none() {
             self.end(CloseReason::PeerClosed);
             self.goodbye = false;
         }
@@ -606,11 +602,14 @@ impl End {
         self.start_by = None;
     }
 
-    /// The payload that ends the circuit: the next in order, never repeated.
+    /// The payload that ends the circuit: the next in order, never repeated. An end that gave up
+    /// also refuses data, so that nobody takes it for the end of one direction.
     fn goodbye(&self) -> Segment {
+        let gave_up = self.closed != Some(CloseReason::Finished);
+        let refusal = if gave_up { Flags::WRITE_FAILED } else { Flags::NONE };
         Segment {
             sequence: self.sender.next_sequence(),
-            flags: self.role.flag() | Flags::CIRCUIT_END,
+            flags: self.role.flag() | Flags::CIRCUIT_END | refusal,
             ..Segment::default()
         }
     }

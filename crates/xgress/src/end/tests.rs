@@ -256,7 +256,7 @@ fn an_aborted_end_says_goodbye_and_gives_everything_back() {
     a.abort();
     assert_eq!(budget.used(), 0);
     let last = a.poll_transmit(now).unwrap();
-    assert_eq!((last.sequence, last.flags), (2, Flags::CIRCUIT_END));
+    assert_eq!((last.sequence, last.flags), (2, Flags::CIRCUIT_END | Flags::WRITE_FAILED));
     assert_eq!(a.poll_transmit(now), None);
     assert_eq!(a.read(), Some(Delivery::Closed(CloseReason::Aborted)));
 }
@@ -319,14 +319,12 @@ fn an_early_end_of_data_closes_one_direction_only() {
     let now = Instant::now();
     let (mut a, mut b) = (end(Role::Initiator, now), end(Role::Terminator, now));
     b.on_segment(a.poll_transmit(now).unwrap(), now);
-    let fin = Segment { sequence: 1, headers: vec![fin_header()], ..Segment::default() };
-    b.on_segment(fin, now);
     let over = |sequence| Segment { sequence, flags: Flags::CIRCUIT_END, ..Segment::default() };
-    b.on_segment(over(2), now);
+    b.on_segment(over(1), now);
     assert_eq!((b.read(), b.read(), b.closed()), (Some(FIN), None, None));
     write(&mut b, b"the answer");
     assert!(b.poll_transmit(now).is_some());
-    b.on_segment(over(3), now);
+    b.on_segment(over(2), now);
     assert_eq!(
         b.read(),
         Some(Delivery::Closed(CloseReason::PeerClosed)),
@@ -335,13 +333,14 @@ fn an_early_end_of_data_closes_one_direction_only() {
 }
 
 #[test]
-fn the_end_of_the_circuit_alone_closes_it() {
+fn an_end_that_gives_up_closes_both_directions() {
     let now = Instant::now();
-    let (mut a, mut b) = (end(Role::Initiator, now), end(Role::Terminator, now));
+    let (mut a, mut b) = started(now);
+    a.abort();
     b.on_segment(a.poll_transmit(now).unwrap(), now);
-    b.on_segment(Segment { sequence: 1, flags: Flags::CIRCUIT_END, ..Segment::default() }, now);
     b.read();
     assert_eq!(b.closed(), Some(CloseReason::PeerClosed));
+    assert_eq!(b.write(Bytes::new()), Err(WriteError::Ended));
 }
 
 #[test]
