@@ -74,9 +74,11 @@ pub(crate) struct Sender {
     probe: bool,
     /// The peer's buffer is full and nothing is in flight since then.
     blocked_since: Option<Instant>,
-    /// One payload goes in spite of the peer's buffer, to learn whether it still is full.
+    /// The first payload of all goes once more, empty, to learn whether the peer's buffer still is
+    /// full: a copy of what arrived long ago is acknowledged and dropped, so that asking, however
+    /// often, fills no buffer.
     knock: bool,
-    /// The last ack that acknowledged something.
+    /// The last ack that acknowledged something, or said that a full buffer still is full.
     progress: Instant,
     /// Sequences have run out.
     exhausted: bool,
@@ -146,6 +148,10 @@ impl Sender {
 
     /// The next payload to send.
     pub(crate) fn transmit(&mut self, role: Flags, stamp: u16, now: Instant) -> Option<Segment> {
+        if std::mem::take(&mut self.knock) {
+            self.blocked_since = Some(now);
+            return Some(knock_of(role, stamp));
+        }
         if let Some(sequence) = self.next_copy() {
             return self.send_again(sequence, role, stamp, now);
         }
@@ -169,7 +175,7 @@ impl Sender {
 
     /// True if [`transmit`](Self::transmit) has something to do.
     pub(crate) fn is_ready(&self) -> bool {
-        if self.probe || !self.lost.is_empty() {
+        if self.knock || self.probe || !self.lost.is_empty() {
             return true;
         }
         self.waiting.front().is_some_and(|next| {
@@ -201,7 +207,11 @@ impl Sender {
             }
         }
         self.reported = ack.recv_buffer_size;
-        self.blocked_since = None;
+        if self.knock || self.blocked_since.is_some() {
+            // A peer that says how full its buffer is lives, however slowly it reads.
+            self.progress = now;
+        }
+        (self.knock, self.blocked_since) = (false, None);
         let Some(newest) = newest else { return false };
         if newest.sends == 1 {
             self.rtt.sample(now.saturating_duration_since(newest.first_sent), now);
@@ -312,9 +322,9 @@ impl Sender {
     /// that its buffer is full.
     fn may_send(&self, len: usize) -> bool {
         let reported = u64::from(self.reported);
-        let peer_full =
-            reported > 0 && self.unacked_data + reported + len as u64 > self.options.tx_max;
-        if peer_full && !(self.knock && self.unacked == 0) {
+        // A peer that has got nothing yet has nothing buffered, whatever it says.
+        let may_be_full = reported > 0 && self.next_sequence() > 0;
+        if may_be_full && self.unacked_data + reported + len as u64 > self.options.tx_max {
             return false;
         }
         self.unacked == 0 || self.unacked + cost(len) <= self.window.size()
@@ -352,7 +362,7 @@ impl Sender {
         if self.options.resends {
             self.order.push_back((now, sequence, 1));
         }
-        (self.knock, self.blocked_since) = (false, None);
+        self.blocked_since = None;
         Some(segment)
     }
 
@@ -462,6 +472,18 @@ fn segment_of(payload: &Outgoing, sequence: i32, flags: Flags, stamp: u16) -> Se
         stamp,
         headers: payload.headers.clone(),
         data: payload.data.clone(),
+    }
+}
+
+/// Asks for an ack. The first payload has left the buffer of every receiver for its application's
+/// queue (protocol: data-plane 7.6), so that this cannot take its place.
+fn knock_of(role: Flags, stamp: u16) -> Segment {
+    Segment {
+        sequence: 0,
+        flags: role | Flags::RETRANSMIT,
+        stamp,
+        headers: PayloadHeaders::new(),
+        data: Bytes::new(),
     }
 }
 

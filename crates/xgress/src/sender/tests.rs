@@ -142,9 +142,58 @@ fn a_full_peer_is_left_alone_and_asked_now_and_then() {
     assert!(!bench.sender.is_ready());
     let deadline = bench.sender.deadline().unwrap();
     bench.sender.on_timeout(deadline);
-    assert_eq!(bench.send(300), [4], "one to learn whether it still is full");
-    bench.report(310, 0, &[4]);
-    assert_eq!(bench.send(310), [5]);
+    let knock = bench.sender.transmit(Flags::NONE, 0, deadline).unwrap();
+    assert!(knock.sequence == 0 && knock.data.is_empty() && knock.flags.has(Flags::RETRANSMIT));
+    assert_eq!(bench.send(300), [0; 0]);
+    assert_eq!(bench.sender.unacked(), 0);
+
+    bench.report(310, 4 << 20, &[0]);
+    assert_eq!(bench.sender.last_progress(), bench.at(310), "it lives");
+    assert_eq!(bench.send(310), [0; 0]);
+    let later = bench.sender.deadline().unwrap();
+    assert!(later - bench.at(310) > deadline - bench.at(10), "asked less and less often");
+    bench.sender.on_timeout(later);
+    assert_eq!(bench.send(2000), [0]);
+    bench.report(2010, 0, &[0]);
+    assert_eq!(bench.send(2010), [4, 5]);
+}
+
+#[test]
+fn a_peer_that_got_nothing_yet_is_not_full() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    bench.report(0, u32::MAX, &[]);
+    bench.give(1, 1000);
+    assert_eq!(bench.send(1), [0]);
+}
+
+#[test]
+fn a_reader_that_has_stopped_is_given_no_more_however_long_it_takes() {
+    let options = fixed(1 << 20);
+    let mut bench = Bench::new(&options);
+    let mut receiver = crate::receiver::Receiver::new(&options, &Budget::unlimited());
+    bench.give(300, 32 << 10);
+    let mut now = bench.start;
+    let mut buffered = 0;
+    for round in 0..200 {
+        while let Some(segment) = bench.sender.transmit(Flags::NONE, 0, now) {
+            receiver.take(segment);
+            if let Some(ack) = receiver.ack(Flags::ORIGINATOR) {
+                bench.sender.on_ack(&ack, now);
+            }
+        }
+        if round == 0 {
+            buffered = receiver.buffered();
+        }
+        now = bench.sender.deadline().unwrap();
+        bench.sender.on_timeout(now);
+    }
+    assert!(buffered > options.tx_max_size / 2, "{buffered}");
+    assert_eq!(receiver.buffered(), buffered);
+    // The first that is read again opens the window.
+    while receiver.pop().is_some() {}
+    let ack = receiver.ack(Flags::ORIGINATOR).unwrap();
+    bench.sender.on_ack(&ack, now);
+    assert!(bench.sender.transmit(Flags::NONE, 0, now).is_some_and(|it| it.data.len() > 1));
 }
 
 #[test]
