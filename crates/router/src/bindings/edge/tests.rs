@@ -716,3 +716,43 @@ async fn tcp_reader_unused_bytes_do_not_matter() {
     }
     router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_short_connections_on_one_channel_all_end() {
+    const COUNT: u32 = 150;
+    let router = router().await;
+    router.table.addresses.lock().insert("tcp".to_owned(), tcp_echo().await);
+    let mut dialer = router.sdk("dialer").await;
+    let channel = dialer.channel.clone();
+    for conn_id in 0..COUNT {
+        let channel = channel.clone();
+        tokio::spawn(async move {
+            let connect =
+                Connect { conn_id: Some(conn_id), token: "tcp".into(), ..Connect::default() };
+            let answer = channel.request(connect.to_message(), PATIENCE).await.unwrap();
+            StateConnected::from_message(&answer).unwrap();
+            for (data, flags) in [(vec![conn_id as u8; 4145], 0), (Vec::new(), data_flags::FIN)] {
+                let data = Data { conn_id, flags, uuid: None, data: data.into() };
+                channel
+                    .send_timeout(weft_channel::Lane::Default, data.to_message(), PATIENCE)
+                    .await
+                    .unwrap();
+            }
+        });
+    }
+    let mut got: HashMap<u32, usize> = HashMap::new();
+    let mut closed = 0;
+    while closed < COUNT {
+        let message = tokio::time::timeout(PATIENCE, dialer.inbox.recv()).await;
+        let Ok(Some(message)) = message else {
+            panic!("{closed} of {COUNT} ended, {} with data", got.len());
+        };
+        if message.content_type == content_type::STATE_CLOSED {
+            closed += 1;
+        } else {
+            let data = Data::from_message(&message).unwrap();
+            *got.entry(data.conn_id).or_default() += data.data.len();
+        }
+    }
+    assert!(got.values().all(|bytes| *bytes == 4145 + 7), "{got:?}");
+}
