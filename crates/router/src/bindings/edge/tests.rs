@@ -721,7 +721,8 @@ async fn tcp_reader_unused_bytes_do_not_matter() {
 async fn many_short_connections_on_one_channel_all_end() {
     const COUNT: u32 = 150;
     let router = router().await;
-    router.table.addresses.lock().insert("tcp".to_owned(), tcp_echo().await);
+    let address = tcp_echo().await;
+    router.table.addresses.lock().insert("tcp".to_owned(), address);
     let mut dialer = router.sdk("dialer").await;
     let channel = dialer.channel.clone();
     for conn_id in 0..COUNT {
