@@ -171,9 +171,6 @@ pub(crate) struct LoginArgs {
         hide_env_values = true
     )]
     pub(crate) password: Option<String>,
-    /// Identity file to log in with instead of a password
-    #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "password")]
-    pub(crate) file: Option<PathBuf>,
     /// Certificates to trust; without them they are fetched from the controller and shown
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
