@@ -229,7 +229,11 @@ where
         }
         let own = match source {
             Some(source) => self.by_source.get(source),
-            None => self.by_source.values().max_by_key(|own| own.len()),
+            // Of those with equally many, the one with the oldest entry.
+            None => self
+                .by_source
+                .values()
+                .max_by_key(|own| (own.len(), std::cmp::Reverse(own.keys().next().copied()))),
         };
         let key = own.and_then(|own| own.values().next()).cloned().ok_or(refusal)?;
         let value = self.remove(&key).ok_or(refusal)?;
