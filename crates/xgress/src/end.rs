@@ -77,8 +77,8 @@ pub enum Delivery {
 /// Why a write was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The send buffer is full, or the circuit has not begun: again when [`End::can_write`].
-    #[error("the send buffer of the circuit is full")]
+    /// The circuit has not begun, or there is no room: again when [`End::can_write`].
+    #[error("the circuit takes no data yet")]
     Full,
     /// This direction has ended.
     #[error("the circuit takes no more data in this direction")]
@@ -194,6 +194,10 @@ impl End {
     }
 
     /// Takes one payload of the application's data. Payloads keep their borders.
+    ///
+    /// To be asked for with [`can_write`](Self::can_write) each time. Room that was there then may
+    /// be gone again, for the window shrinks and others use up the budget: the one payload is
+    /// taken nevertheless, because its data has left the application already.
     pub fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
         self.write_with(Vec::new(), data)
     }
@@ -204,7 +208,7 @@ impl End {
         if self.sending != Sending::Open {
             return Err(WriteError::Ended);
         }
-        if !self.can_write() {
+        if !self.started {
             return Err(WriteError::Full);
         }
         self.fin_written |= has_fin(&headers);

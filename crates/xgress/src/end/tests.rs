@@ -46,6 +46,23 @@ fn write(end: &mut End, bytes: &'static [u8]) {
 
 const FIN: Delivery = Delivery::Fin { headers: Vec::new() };
 
+/// Between the question and the answer others may use up the budget, or the window may shrink.
+#[test]
+fn what_was_asked_for_is_taken_though_the_room_is_gone() {
+    let now = Instant::now();
+    let budget = Budget::new(100_000);
+    let mut end = End::new(Role::Initiator, &Options::default(), &budget, now);
+    end.write(Bytes::from_static(b"first")).unwrap();
+    assert!(end.can_write());
+    let mut others = budget.empty();
+    others.grow_anyway(budget.free());
+    assert!(!end.can_write());
+    end.write(Bytes::from_static(b"on its way already")).unwrap();
+    let sent = std::iter::from_fn(|| end.poll_transmit(now));
+    let sent: Vec<_> = sent.filter(|it| !it.data.is_empty()).map(|it| it.data).collect();
+    assert_eq!(sent, ["first", "on its way already"]);
+}
+
 /// Protocol: data-plane 7.3 and 7.4.
 #[test]
 fn the_initiator_starts_and_the_terminator_answers_with_its_capabilities() {
