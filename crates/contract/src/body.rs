@@ -48,6 +48,8 @@ pub enum Need {
     Replace,
     /// Create and replace.
     Both,
+    /// Create and patch.
+    NotReplace,
     /// All three.
     Always,
 }
@@ -61,6 +63,7 @@ impl Need {
             Self::Create => matches!(verb, Verb::Create),
             Self::Replace => matches!(verb, Verb::Replace),
             Self::Both => matches!(verb, Verb::Create | Verb::Replace),
+            Self::NotReplace => matches!(verb, Verb::Create | Verb::Patch),
             Self::Always => true,
         }
     }
@@ -152,6 +155,25 @@ pub trait Body: Serialize + DeserializeOwned + Default {
 
     /// The names of the members that are there.
     fn members(&self) -> Vec<&'static str>;
+}
+
+/// A part of a body with required members of its own: an object, or a list of them.
+pub trait Nested {
+    /// The names of required members that are not there, behind the name of the part.
+    fn missing_in(&self, name: &str, verb: Verb) -> Vec<String>;
+}
+
+impl<B: Body> Nested for B {
+    fn missing_in(&self, name: &str, verb: Verb) -> Vec<String> {
+        self.missing(verb).into_iter().map(|field| format!("{name}.{field}")).collect()
+    }
+}
+
+impl<B: Body> Nested for Vec<B> {
+    fn missing_in(&self, name: &str, verb: Verb) -> Vec<String> {
+        let parts = self.iter().enumerate();
+        parts.flat_map(|(at, part)| part.missing_in(&format!("{name}[{at}]"), verb)).collect()
+    }
 }
 
 /// Why a body was refused.
@@ -291,10 +313,9 @@ macro_rules! body {
                 )*
                 $($(
                     if let Some(part) = &self.$nested {
-                        let part = $crate::body::Body::missing(part, verb);
                         let names = Self::FIELDS.iter().map(|field| field.name);
                         let name = $crate::body::json_name(names, stringify!($nested));
-                        missing.extend(part.into_iter().map(|field| format!("{name}.{field}")));
+                        missing.extend($crate::body::Nested::missing_in(part, name, verb));
                     }
                 )*)?
                 missing
@@ -310,6 +331,11 @@ macro_rules! body {
         impl $crate::body::Shape for $name {
             const SHAPE: $crate::body::FieldType =
                 $crate::body::FieldType::Object(<$name as $crate::body::Body>::FIELDS);
+        }
+
+        impl $crate::schema::HasSchema for $name {
+            const SCHEMA: $crate::schema::Schema =
+                $crate::schema::Schema::Plain(<$name as $crate::body::Shape>::SHAPE);
         }
     };
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{Tags, null_default};
+use crate::schema::members;
 use crate::timestamp::Timestamp;
 
 /// Links of an entity by name; `self` is always there.
@@ -22,6 +23,13 @@ pub struct Link {
     /// A word to the reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
+}
+
+members! {
+    Link: "Where something is found.", includes [],
+    ["Relative to the base path of the API: `./<collection>/<id>[/<sub>]`."] [] href: String,
+    ["The HTTP method to use, if not GET."] [skip_serializing_if] method: String,
+    ["A word to the reader."] [skip_serializing_if] comment: String,
 }
 
 impl Link {
@@ -64,6 +72,15 @@ pub struct Base {
     pub updated_at: Timestamp,
 }
 
+members! {
+    Base: "Fields that every stored entity has.", includes [],
+    ["Links by name."] [rename = "_links"] links: Links,
+    ["When it was made."] [] created_at: Timestamp,
+    ["Opaque id."] [] id: String,
+    ["User-defined labels; `{}` when there are none."] [] tags: Tags,
+    ["When it last changed."] [] updated_at: Timestamp,
+}
+
 /// A mention of another entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -84,6 +101,16 @@ pub struct EntityRef {
     /// identity's service configs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url_name: Option<String>,
+}
+
+members! {
+    EntityRef: "A mention of another entity.", includes [],
+    ["Links of the entity mentioned."] [rename = "_links"] links: Links,
+    ["Name of its collection."] [] entity: String,
+    ["Its id."] [] id: String,
+    ["Its name."] [] name: String,
+    ["The name of the collection once more, in short references."] [skip_serializing_if]
+    url_name: String,
 }
 
 impl EntityRef {
@@ -116,18 +143,29 @@ pub struct NamedRole {
     pub role: String,
 }
 
+members! {
+    NamedRole: "A role of a policy and how to show it.", includes [],
+    ["What to show: `@id` as `@name`, attributes as they are."] [] name: String,
+    ["The role as it was given."] [] role: String,
+}
+
 /// Declares the detail of a resource: what an answer holds.
 ///
 /// Every member may be missing or null when read (older and other controllers leave some out) and
-/// is then its default. `with Base` adds the fields of [`Base`].
+/// is then its default. `with Base` adds the fields of [`Base`]. The comment of a member, its type
+/// and its `serde` attribute (behind the comment) also describe it: see [`crate::schema`].
 macro_rules! detail {
     (
-        $(#[$meta:meta])*
+        $(#[doc = $about:literal])+
         pub struct $name:ident with Base {
-            $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)*
+            $(
+                $(#[doc = $doc:literal])+
+                $(#[serde($($serde:tt)*)])?
+                pub $field:ident: $type:ty,
+            )*
         }
     ) => {
-        $(#[$meta])*
+        $(#[doc = $about])+
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
@@ -135,27 +173,43 @@ macro_rules! detail {
             #[serde(flatten)]
             pub base: $crate::entity::Base,
             $(
-                $(#[$field_meta])*
+                $(#[doc = $doc])+
+                $(#[serde($($serde)*)])?
                 #[serde(deserialize_with = "crate::json::null_default")]
                 pub $field: $type,
             )*
         }
+
+        $crate::schema::members! {
+            $name: concat!($($about),+), includes [$crate::entity::Base],
+            $([$($doc)+] [$($($serde)*)?] $field: $type,)*
+        }
     };
     (
-        $(#[$meta:meta])*
+        $(#[doc = $about:literal])+
         pub struct $name:ident {
-            $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)*
+            $(
+                $(#[doc = $doc:literal])+
+                $(#[serde($($serde:tt)*)])?
+                pub $field:ident: $type:ty,
+            )*
         }
     ) => {
-        $(#[$meta])*
+        $(#[doc = $about])+
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
             $(
-                $(#[$field_meta])*
+                $(#[doc = $doc])+
+                $(#[serde($($serde)*)])?
                 #[serde(deserialize_with = "crate::json::null_default")]
                 pub $field: $type,
             )*
+        }
+
+        $crate::schema::members! {
+            $name: concat!($($about),+), includes [],
+            $([$($doc)+] [$($($serde)*)?] $field: $type,)*
         }
     };
 }
@@ -219,6 +273,11 @@ macro_rules! words {
 
         impl $crate::body::Shape for $name {
             const SHAPE: $crate::body::FieldType = $crate::body::FieldType::Choice(Self::WORDS);
+        }
+
+        impl $crate::schema::HasSchema for $name {
+            const SCHEMA: $crate::schema::Schema =
+                $crate::schema::Schema::Plain(<Self as $crate::body::Shape>::SHAPE);
         }
     };
 }

@@ -8,6 +8,7 @@
 //! - [`operation`]: one row per operation: id, method, path, access, bodies, statuses;
 //! - [`resource`]: the rows, the bodies and the [`Kind`] of every resource, a file each;
 //! - [`body`]: how a request body is described, decoded and checked;
+//! - [`schema`]: how an answer is described;
 //! - [`entity`], [`envelope`], [`error`]: what every answer has in common;
 //! - [`permission`], [`headers`]: names.
 //!
@@ -25,6 +26,7 @@ pub mod operation;
 pub mod paths;
 pub mod permission;
 pub mod resource;
+pub mod schema;
 pub mod timestamp;
 
 pub use body::{Body, BodyError, Field, FieldType, Need, Verb};

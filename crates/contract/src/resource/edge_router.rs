@@ -14,6 +14,7 @@ use crate::operation::{
 };
 use crate::permission::{Action, Subject};
 use crate::resource::identity::Interface;
+use crate::schema::members;
 use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
@@ -267,4 +268,9 @@ pub struct OwnEdgeRouterDetail {
     /// What everybody may know of it.
     #[serde(flatten)]
     pub router: EdgeRouterCommon,
+}
+
+members! {
+    OwnEdgeRouterDetail: "An edge router that the caller may connect to.",
+    includes [Base, EdgeRouterCommon],
 }

@@ -9,10 +9,11 @@ use crate::entity::{DialBind, EntityRef, Precedence, detail, words};
 use crate::json::JsonMap;
 use crate::kind::{Column, Kind};
 use crate::operation::{
-    Access, BY_ROLE, CHANGE_STATUSES, DELETE_STATUSES, Operation, Request, Response, action,
-    create, delete, detail as get, list, nested, patch, replace,
+    Access, BY_ROLE, CHANGE_STATUSES, DELETE_STATUSES, Operation, Request,
+    Response, action, create, delete, detail as get, list, nested, patch, replace,
 };
 use crate::permission::{Action, Subject};
+use crate::schema::members;
 use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
@@ -251,6 +252,32 @@ body! {
     }
 }
 
+body! {
+    /// Says what of an identity's circuits is written to the log.
+    pub struct TraceBody {
+        /// `selectPath`, `establishPath` or `all`; none is all.
+        Optional "channels" channels: Vec<String>,
+        /// For how long, such as `5m` or `1h30m`.
+        Optional "duration" duration: String,
+        /// Whether it begins or ends.
+        Optional "enabled" enabled: bool,
+        /// A name for the trace; made up when empty.
+        Optional "traceId" trace_id: String,
+    }
+}
+
+detail! {
+    /// What of an identity's circuits is written to the log.
+    pub struct TraceDetail {
+        /// Whether anything is.
+        pub enabled: bool,
+        /// The name of the trace.
+        pub trace_id: String,
+        /// Until when.
+        pub until: Timestamp,
+    }
+}
+
 /// About the machine of a client (protocol: auth 9.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -294,6 +321,26 @@ pub struct SdkInfo {
 }
 
 use crate::json::short_text as text;
+
+members! {
+    EnvInfo: "About the machine of a client.", includes [],
+    ["Processor."] [skip_serializing_if] arch: String,
+    ["Windows domain."] [skip_serializing_if] domain: String,
+    ["Name of the machine."] [skip_serializing_if] hostname: String,
+    ["Operating system."] [skip_serializing_if] os: String,
+    ["Release of the operating system."] [skip_serializing_if] os_release: String,
+    ["Version of the operating system."] [skip_serializing_if] os_version: String,
+}
+
+members! {
+    SdkInfo: "About the program of a client.", includes [],
+    ["Id of the application."] [skip_serializing_if] app_id: String,
+    ["Version of the application."] [skip_serializing_if] app_version: String,
+    ["Branch the SDK was built from."] [skip_serializing_if] branch: String,
+    ["Revision the SDK was built from."] [skip_serializing_if] revision: String,
+    ["Name of the SDK."] [skip_serializing_if] r#type: String,
+    ["Version of the SDK."] [skip_serializing_if] version: String,
+}
 
 impl Shape for EnvInfo {
     const SHAPE: FieldType = FieldType::Json;
@@ -498,6 +545,11 @@ pub struct RouterRef {
     pub entity: EntityRef,
     /// Whether it is connected to a controller.
     pub is_online: bool,
+}
+
+members! {
+    RouterRef: "A mention of a router.", includes [EntityRef],
+    ["Whether it is connected to a controller."] [] is_online: bool,
 }
 
 detail! {

@@ -7,13 +7,55 @@ use serde::{Deserialize, Serialize};
 use crate::body::body;
 use crate::entity::{DialBind, EntityRef, detail};
 use crate::json::{Tags, null_default};
-use crate::operation::{Access, Operation, Response, create, delete, detail as get, list};
+use crate::kind::{Column, Kind};
+use crate::operation::{
+    Access, DELETE_STATUSES, Operation, Response, create, delete, detail as get, list,
+};
+use crate::permission::{Action, Subject};
 use crate::resource::edge_router::EdgeRouterCommon;
+use crate::schema::members;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "sessions";
 
 const AUTH: Access = Access::Authenticated;
+
+const READ: Access = Access::Permission(Subject::Ops, Action::Read);
+
+/// Operations of the management API.
+pub const MANAGEMENT: &[Operation] = &[
+    list("listSessions", "/sessions", READ, "sessionManagementDetail"),
+    get("detailSession", "/sessions/{id}", READ, "sessionManagementDetail"),
+    delete("deleteSession", "/sessions/{id}", Access::Permission(Subject::Ops, Action::Delete))
+        .statuses(DELETE_STATUSES),
+    get(
+        "detailSessionRoutePath",
+        "/sessions/{id}/route-path",
+        READ,
+        "sessionRoutePathDetail",
+    ),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "session",
+    plural: COLLECTION,
+    aliases: &[],
+    about: "leave to dial or host a service within a login",
+    operations: MANAGEMENT,
+    fields: &[],
+    links: &["route-path"],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "TYPE", pointer: "/type" },
+        Column { title: "SERVICE", pointer: "/service/name" },
+        Column { title: "IDENTITY", pointer: "/identityId" },
+        Column { title: "LOGIN", pointer: "/apiSessionId" },
+        Column { title: "SINCE", pointer: "/createdAt" },
+    ],
+};
 
 /// Operations of the client API.
 pub const CLIENT: &[Operation] = &[
@@ -59,6 +101,32 @@ detail! {
     }
 }
 
+/// A service session, as administrators see it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SessionManagementDetail {
+    /// What its owner sees too.
+    #[serde(flatten)]
+    pub session: SessionDetail,
+    /// The policies that grant it.
+    #[serde(deserialize_with = "null_default")]
+    pub service_policies: Vec<EntityRef>,
+}
+
+members! {
+    SessionManagementDetail: "A service session, as administrators see it.",
+    includes [SessionDetail],
+    ["The policies that grant it."] [] service_policies: Vec<EntityRef>,
+}
+
+detail! {
+    /// The way of the data of a service session.
+    pub struct SessionRoutePath {
+        /// The ids of the routers of its first circuit, in order; none without a circuit.
+        pub route_path: Vec<String>,
+    }
+}
+
 /// A router of a service session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -69,6 +137,12 @@ pub struct SessionEdgeRouter {
     /// Where it listens, by protocol, once more: old SDKs look here.
     #[serde(deserialize_with = "null_default")]
     pub urls: BTreeMap<String, String>,
+}
+
+members! {
+    SessionEdgeRouter: "A router of a service session.", includes [EdgeRouterCommon],
+    ["Where it listens, by protocol, once more: old SDKs look here."] []
+    urls: BTreeMap<String, String>,
 }
 
 impl SessionEdgeRouter {
