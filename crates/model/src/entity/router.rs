@@ -48,6 +48,8 @@ row! {
         15 => pub configs: Vec<Id>,
         /// Addresses where it can be reached by controllers, with the groups of each.
         16 => pub ctrl_chan_listeners: BTreeMap<String, CtrlListener>,
+        /// Whether the fabric API made it; the edge shows it and leaves it as it is.
+        17 => pub is_fabric_only: bool,
     }
 }
 
