@@ -28,6 +28,9 @@ pub(crate) use traffic::{Amount, Measured};
 const MIB: u64 = 1 << 20;
 /// How long removing may take once everything else is over.
 const REMOVAL: Duration = Duration::from_secs(30);
+/// How long the request that is under way at an interruption may take. Given up earlier, what it
+/// makes could come after the removal.
+const LAST_REQUEST: Duration = Duration::from_secs(10);
 
 /// Does what was asked for.
 pub(crate) async fn verify(command: VerifyCommand) -> Result<(), Failure> {
@@ -60,11 +63,8 @@ pub(crate) async fn measure(
 ) -> Result<Measured, Failure> {
     progress.set_message("looking for edge routers");
     require_router(client).await?;
-    let scene = Scene::new(client);
-    let measured = tokio::select! {
-        measured = play(&scene, amount, progress) => measured,
-        () = stop.cancelled() => Err(Failure::interrupted()),
-    };
+    let scene = Scene::new(client, stop);
+    let measured = play(&scene, amount, progress, stop).await;
     progress.set_message("removing what was made");
     let removed = tokio::time::timeout(REMOVAL, scene.remove()).await;
     let removed = removed.unwrap_or_else(|_| {
@@ -84,10 +84,21 @@ async fn play(
     scene: &Scene<'_>,
     amount: &Amount,
     progress: &ProgressBar,
+    stop: &CancellationToken,
 ) -> Result<Measured, Failure> {
     progress.set_message("making a service and two identities");
-    let cast = scene.make().await?;
-    traffic::run(cast, amount, progress).await
+    let patience_is_over = async {
+        stop.cancelled().await;
+        tokio::time::sleep(LAST_REQUEST).await;
+    };
+    let cast = tokio::select! {
+        cast = scene.make() => cast?,
+        () = patience_is_over => return Err(Failure::interrupted()),
+    };
+    tokio::select! {
+        measured = traffic::run(cast, amount, progress) => measured,
+        () = stop.cancelled() => Err(Failure::interrupted()),
+    }
 }
 
 /// Without a router nothing can work, and that is worth saying at once.

@@ -1,9 +1,11 @@
 //! The entities of a check: made over the management API, and removed whatever happens.
 //!
 //! Names are chosen before anything is sent, and removal goes by name: what was made by a request
-//! whose answer never arrived is removed too.
+//! whose answer never arrived is removed too. An interruption is noticed between requests: one
+//! that is under way is not given up, for what it makes would come after the removal.
 
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use weft_client::ManagementClient;
 use weft_contract::{
     Body, Kind,
@@ -34,6 +36,8 @@ const KINDS: [&Kind; 5] = [
 pub(super) struct Scene<'a> {
     client: &'a ManagementClient,
     name: String,
+    /// Nothing more is made once this is cancelled.
+    stop: &'a CancellationToken,
 }
 
 /// Who plays, and where.
@@ -48,8 +52,8 @@ pub(super) struct Cast {
 
 impl<'a> Scene<'a> {
     /// Nothing is made yet.
-    pub(super) fn new(client: &'a ManagementClient) -> Self {
-        Self { client, name: format!("weft-verify-{:08x}", rand::random::<u32>()) }
+    pub(super) fn new(client: &'a ManagementClient, stop: &'a CancellationToken) -> Self {
+        Self { client, name: format!("weft-verify-{:08x}", rand::random::<u32>()), stop }
     }
 
     /// Makes everything and enrolls the two identities.
@@ -98,8 +102,13 @@ impl<'a> Scene<'a> {
     }
 
     async fn create<B: Body>(&self, kind: &Kind, body: &B) -> Result<String, Failure> {
+        self.go_on()?;
         let made = self.client.create(kind, body).await;
         made.map_err(|error| Failure::from(error).during(format!("making a {}", kind.name)))
+    }
+
+    fn go_on(&self) -> Result<(), Failure> {
+        if self.stop.is_cancelled() { Err(Failure::interrupted()) } else { Ok(()) }
     }
 
     async fn identity(&self, part: &str) -> Result<String, Failure> {
@@ -150,6 +159,7 @@ impl<'a> Scene<'a> {
     }
 
     async fn enroll(&self, id: &str) -> Result<IdentityFile, Failure> {
+        self.go_on()?;
         let made: IdentityDetail = self.client.get(&identity::KIND, id).await?;
         let invitation = made
             .enrollment
