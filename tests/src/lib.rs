@@ -13,6 +13,4 @@ mod floors;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
-mod quickstart;
-#[cfg(test)]
 mod sdk;

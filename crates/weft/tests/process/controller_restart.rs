@@ -1,0 +1,126 @@
+//! A controller that was killed: no circuit notices, idle ones included, and everything goes on
+//! where it was.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+use weft_sdk::{Connection, ContextBuilder};
+
+use crate::{
+    network::Network,
+    streams::{Manner, Server, dial, round_trip},
+    wait::{PATIENCE, until, within},
+};
+
+/// Idle circuits are reported twice a second. A controller that does not know one unroutes it.
+const SOON_IDLE: &str = "\nforwarder:\n  idleCircuitTimeout: 500\n  idleTxInterval: 500\n";
+/// Silence that holds several reports.
+const SILENCE: Duration = Duration::from_secs(4);
+/// What a router says when it takes the whole model.
+const TAKEN_WHOLE: &str = "data model taken";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn circuits_outlive_a_kill_of_the_controller() {
+    let mut network = Network::start_with(SOON_IDLE).await;
+    let operator = &network.operator;
+    operator.allow_everybody().await;
+    operator.service("by-sdk", true).await;
+    let server = Server::tcp(Manner::Echo).await;
+    operator.tunneled("by-tunnel", server.port(), true).await;
+    let serving = operator.context("host").await;
+    let _hosted = Server::sdk(&serving, "by-sdk", Manner::Echo).await;
+    let own = operator.context("dialer").await;
+    let legacy = ContextBuilder::new().router_flow_control();
+    let legacy = operator.context_with("legacy-dialer", legacy).await;
+
+    let mut idle = Vec::new();
+    let mut busy = Vec::new();
+    for context in [&own, &legacy] {
+        for service in ["by-sdk", "by-tunnel"] {
+            let mut stream = dial(context, service).await;
+            round_trip(&mut stream, "before").await.unwrap();
+            idle.push((format!("{service} of {}", context.identity_name()), stream));
+            busy.push(Busy::start(dial(context, service).await));
+        }
+    }
+    let taken = models_taken(&network);
+
+    network.kill_controller();
+    // Without a controller, data flows.
+    for busy in &busy {
+        busy.goes_on().await;
+    }
+    network.start_controller().await;
+    network.router_online(true, PATIENCE).await;
+    tokio::time::sleep(SILENCE).await;
+    for (name, stream) in &mut idle {
+        let again = round_trip(stream, "an idle circuit is still there");
+        let again = within("an idle circuit answers", PATIENCE, again).await;
+        again.unwrap_or_else(|error| panic!("idle circuit to {name}: {error}"));
+    }
+    for busy in busy {
+        busy.goes_on().await;
+        busy.end().await;
+    }
+
+    // Sessions hold, news arrive, and the model was not sent anew.
+    network.operator.tunneled("news", server.port(), true).await;
+    for context in [&own, &legacy] {
+        for service in ["by-sdk", "by-tunnel", "news"] {
+            let mut stream = dial(context, service).await;
+            round_trip(&mut stream, "a new circuit").await.unwrap();
+        }
+    }
+    assert_eq!(models_taken(&network), taken, "the router resumes by index");
+}
+
+/// How often the router took the whole model.
+fn models_taken(network: &Network) -> usize {
+    let log = fs::read_to_string(network.place.folder().join("router.log")).unwrap();
+    log.matches(TAKEN_WHOLE).count()
+}
+
+/// A circuit that is never idle.
+struct Busy {
+    trips: Arc<AtomicU64>,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Busy {
+    fn start(mut stream: Connection) -> Self {
+        let (trips, stop) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
+        let (count, stopped) = (Arc::clone(&trips), stop.clone());
+        let task = tokio::spawn(async move {
+            while !stopped.is_cancelled() {
+                round_trip(&mut stream, "busy").await?;
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Ok(())
+        });
+        Self { trips, stop, task }
+    }
+
+    /// Waits for some more round trips.
+    async fn goes_on(&self) {
+        let wanted = self.trips.load(Ordering::Relaxed) + 20;
+        let look = async || match self.trips.load(Ordering::Relaxed) {
+            trips if trips >= wanted => Ok(()),
+            trips => Err(format!("{trips} of {wanted}, finished: {}", self.task.is_finished())),
+        };
+        until("a busy circuit goes on", PATIENCE, look).await;
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,25 @@
+//! weft as processes: what only shows when the real program is started, killed and started again.
+//!
+//! Every test makes a network of its own in a temporary folder with `weft quickstart`, on ports of
+//! its own, and then either leaves it running as that one process or starts controller and router
+//! from the files that were written, so that they can be killed one by one. Clients are the Rust
+//! SDK and plain TCP in this process; the operator is the management client or `weft` itself.
+//!
+//! [`program`] is a running `weft`, [`network`] a network of them, [`operator`] who administers it,
+//! [`streams`] what flows through it, [`wait`] how long anything may take.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod network;
+mod operator;
+mod program;
+mod streams;
+mod wait;
+
+mod controller_restart;
+mod durable;
+mod half_close;
+mod router_restart;
+mod slow_readers;
+mod tour;
+mod traffic;

@@ -1,0 +1,183 @@
+//! A network of processes in a folder of its own.
+
+use std::{
+    fs,
+    io::Write as _,
+    net::{Ipv4Addr, TcpListener},
+    path::PathBuf,
+    sync::atomic::{AtomicU16, Ordering},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    operator::Operator,
+    program::Program,
+    wait::{PATIENCE, until},
+};
+
+pub(crate) const USER: &str = "admin";
+pub(crate) const PASSWORD: &str = "weft-process";
+
+/// Ports below those that the kernel gives to clients: a listener that is down for a moment finds
+/// its port free again, and nobody connects to himself.
+const PORTS: std::ops::Range<u16> = 15_000..32_000;
+
+/// A port that nobody uses.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let span = PORTS.end - PORTS.start;
+    // Runs at the same time begin at different places.
+    let first = (std::process::id() as u16).wrapping_mul(97) % span;
+    for _ in 0..span {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = PORTS.start + (first + step % span) % span;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free");
+}
+
+/// A folder for a network: its home, its logs, its ports.
+pub(crate) struct Place {
+    folder: TempDir,
+    pub(crate) control: u16,
+    pub(crate) router: u16,
+}
+
+impl Place {
+    /// Nothing is there yet.
+    pub(crate) fn empty() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder, control: free_port(), router: free_port() }
+    }
+
+    /// A network was made there and stopped.
+    pub(crate) async fn made() -> Self {
+        let place = Self::empty();
+        let mut quickstart = place.quickstart();
+        quickstart.says("The network is up", PATIENCE).await;
+        assert!(quickstart.stop().await.success());
+        place
+    }
+
+    /// Where everything lies.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// The home of the network.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// Adds to the router's file.
+    pub(crate) fn append_to_router_file(&self, text: &str) {
+        let mut file =
+            fs::File::options().append(true).open(self.home().join("router.yaml")).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Controller and router in one process.
+    pub(crate) fn quickstart(&self) -> Program {
+        let (home, ctrl, router) = (self.home(), self.control.to_string(), self.router.to_string());
+        self.start(
+            "quickstart",
+            &[
+                "quickstart",
+                "--home",
+                home.to_str().unwrap(),
+                "--username",
+                USER,
+                "--password",
+                PASSWORD,
+                "--ctrl-port",
+                &ctrl,
+                "--router-port",
+                &router,
+            ],
+        )
+    }
+
+    /// The controller alone.
+    pub(crate) fn start_controller(&self) -> Program {
+        let file = self.home().join("controller.yaml");
+        self.start("controller", &["controller", "run", file.to_str().unwrap()])
+    }
+
+    /// The router alone.
+    pub(crate) fn start_router(&self) -> Program {
+        let file = self.home().join("router.yaml");
+        self.start("router", &["router", "run", file.to_str().unwrap()])
+    }
+
+    /// Any command that stays.
+    pub(crate) fn start(&self, name: &str, args: &[&str]) -> Program {
+        Program::start(&self.folder.path().join(format!("{name}.log")), args)
+    }
+}
+
+/// Controller and router as processes of their own, and somebody who is logged in.
+pub(crate) struct Network {
+    // Dropped first to last: who depends on others goes first.
+    pub(crate) operator: Operator,
+    router: Option<Program>,
+    controller: Option<Program>,
+    pub(crate) place: Place,
+}
+
+impl Network {
+    /// A new one.
+    pub(crate) async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// A new one whose router's file says more.
+    pub(crate) async fn start_with(router_file: &str) -> Self {
+        let place = Place::made().await;
+        place.append_to_router_file(router_file);
+        let controller = place.start_controller();
+        let operator = Operator::log_in(place.control).await;
+        let router = place.start_router();
+        let network = Self { place, controller: Some(controller), router: Some(router), operator };
+        network.router_online(true, PATIENCE).await;
+        network
+    }
+
+    /// Waits until the controller says so of the router, and tells how long it took.
+    pub(crate) async fn router_online(&self, wanted: bool, limit: Duration) -> Duration {
+        let look = async || {
+            let online = self.operator.router_online().await?;
+            if online == wanted { Ok(()) } else { Err(format!("isOnline is {online}")) }
+        };
+        until(&format!("isOnline becomes {wanted}"), limit, look).await.1
+    }
+
+    /// The router's process.
+    pub(crate) fn router(&self) -> &Program {
+        self.router.as_ref().unwrap()
+    }
+
+    /// `kill -9` of the router.
+    pub(crate) fn kill_router(&mut self) {
+        self.router.take().unwrap().kill();
+    }
+
+    /// Starts it again.
+    pub(crate) fn start_router(&mut self) {
+        self.router = Some(self.place.start_router());
+    }
+
+    /// `kill -9` of the controller.
+    pub(crate) fn kill_controller(&mut self) {
+        self.controller.take().unwrap().kill();
+    }
+
+    /// Starts it again and logs in anew.
+    pub(crate) async fn start_controller(&mut self) {
+        self.controller = Some(self.place.start_controller());
+        self.operator = Operator::log_in(self.place.control).await;
+    }
+}

@@ -1,0 +1,114 @@
+//! Who administers a network: a client of the management API.
+
+use serde_json::{Value, json};
+use weft_client::{Address, Credentials, ManagementClient, Tls, trust};
+use weft_contract::{Kind, resource};
+use weft_sdk::{Context, ContextBuilder, IdentityFile};
+
+use crate::{
+    network::{PASSWORD, USER},
+    wait::{PATIENCE, until},
+};
+
+/// Logged in as the administrator.
+pub(crate) struct Operator {
+    pub(crate) client: ManagementClient,
+}
+
+impl Operator {
+    /// Waits until the controller lets the administrator in.
+    pub(crate) async fn log_in(port: u16) -> Self {
+        let address: Address = format!("localhost:{port}").parse().unwrap();
+        let credentials = Credentials::password(USER, PASSWORD).unwrap();
+        let attempt = async || {
+            let stranger = trust::meet(&address).await?;
+            let client = ManagementClient::new(address.clone(), &Tls::Anonymous(stranger.bundle))?;
+            client.login(&credentials).await?;
+            Ok::<_, weft_client::Error>(client)
+        };
+        let (client, _) = until("the controller lets the operator in", PATIENCE, attempt).await;
+        Self { client }
+    }
+
+    /// Makes an entity and tells its id.
+    pub(crate) async fn create(&self, kind: &Kind, body: &Value) -> String {
+        create(&self.client, kind, body).await.unwrap()
+    }
+
+    /// Everything of a kind.
+    pub(crate) async fn list(&self, kind: &Kind) -> Vec<Value> {
+        self.client.list(kind, None).await.unwrap()
+    }
+
+    /// Whether there is a router that is online.
+    pub(crate) async fn router_online(&self) -> Result<bool, String> {
+        let routers: Result<Vec<Value>, _> =
+            self.client.list(&resource::edge_router::KIND, None).await;
+        let routers = routers.map_err(|error| error.to_string())?;
+        Ok(routers.iter().any(|router| router["isOnline"] == json!(true)))
+    }
+
+    /// Lets every identity use every service, one way or the other.
+    pub(crate) async fn allow_everybody(&self) {
+        for kind in ["Dial", "Bind"] {
+            let policy = json!({
+                "name": kind, "type": kind, "semantic": "AnyOf",
+                "identityRoles": ["#all"], "serviceRoles": ["#all"],
+            });
+            self.create(&resource::service_policy::KIND, &policy).await;
+        }
+    }
+
+    /// A service for SDKs to host.
+    pub(crate) async fn service(&self, name: &str, encrypted: bool) {
+        let service = json!({
+            "name": name, "encryptionRequired": encrypted, "roleAttributes": ["sdk"],
+        });
+        self.create(&resource::service::KIND, &service).await;
+    }
+
+    /// A service that the router's tunneler hosts: a TCP server at a port of this machine.
+    pub(crate) async fn tunneled(&self, name: &str, port: u16, encrypted: bool) {
+        let filter = Some("name = \"host.v1\"");
+        let types: Vec<Value> =
+            self.client.list(&resource::config::CONFIG_TYPE_KIND, filter).await.unwrap();
+        let config = json!({
+            "name": name, "configTypeId": types[0]["id"],
+            "data": {"protocol": "tcp", "address": "127.0.0.1", "port": port},
+        });
+        let config = self.create(&resource::config::CONFIG_KIND, &config).await;
+        let service = json!({"name": name, "encryptionRequired": encrypted, "configs": [config]});
+        self.create(&resource::service::KIND, &service).await;
+    }
+
+    /// Makes an identity and enrolls it.
+    pub(crate) async fn identity(&self, name: &str) -> IdentityFile {
+        let body = json!({
+            "name": name, "type": "Default", "isAdmin": false, "enrollment": {"ott": true},
+        });
+        let id = self.create(&resource::identity::KIND, &body).await;
+        let made: Value = self.client.get(&resource::identity::KIND, &id).await.unwrap();
+        let token = made.pointer("/enrollment/ott/jwt").and_then(Value::as_str).unwrap();
+        weft_sdk::enroll(token).await.unwrap()
+    }
+
+    /// Makes an identity, enrolls it and logs it in as a usual context.
+    pub(crate) async fn context(&self, name: &str) -> Context {
+        self.context_with(name, ContextBuilder::new()).await
+    }
+
+    /// The same in a particular way.
+    pub(crate) async fn context_with(&self, name: &str, how: ContextBuilder) -> Context {
+        how.build(self.identity(name).await).await.unwrap()
+    }
+}
+
+/// Makes an entity and tells its id: the controller has answered 201.
+pub(crate) async fn create(
+    client: &ManagementClient,
+    kind: &Kind,
+    body: &Value,
+) -> Result<String, weft_client::Error> {
+    let made: Value = client.call(kind.create().unwrap(), &[], &[], Some(body)).await?;
+    Ok(made["id"].as_str().unwrap().to_owned())
+}

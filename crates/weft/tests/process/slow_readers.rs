@@ -1,0 +1,195 @@
+//! Dialers that stop reading: what they asked for waits at its source, not in the router.
+
+use std::{fmt, io, time::Duration};
+
+use futures::future::join_all;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use weft_sdk::{Connection, Context, ContextBuilder};
+
+use crate::{
+    network::Network,
+    streams::{Manner, Server, dial, round_trip},
+    wait::{PATIENCE, until, within},
+};
+
+const MIB: u64 = 1 << 20;
+/// What each of them asks for.
+const STREAM: u64 = 1 << 30;
+/// How many there are when there are many.
+const MANY: usize = 50;
+/// What the router may need for one and for many.
+const GROWTH_OF_ONE: u64 = 32 * MIB;
+const GROWTH_OF_MANY: u64 = 96 * MIB;
+/// Nothing flows any more once nothing has flowed for so long.
+const STILL: Duration = Duration::from_secs(1);
+/// Read once they read again: more than any window, by one of them or by each.
+const READ_BY_ONE: u64 = 32 * MIB;
+const READ_BY_EACH: u64 = 3 * MIB;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_readers_with_their_own_flow_control_cost_little_memory() {
+    let scene = Scene::start().await;
+    let context = scene.network.operator.context("slow").await;
+    let one = async || dial(&context, "flood").await;
+    scene.hold("one with its own flow control", 1, GROWTH_OF_ONE, Awake::One, one).await;
+    let what = "many with their own flow control";
+    scene.hold(what, MANY, GROWTH_OF_MANY, Awake::One, one).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_readers_with_the_routers_flow_control_cost_little_memory() {
+    let scene = Scene::start().await;
+    let identity = scene.network.operator.identity("slow").await;
+    // One that does not read holds up all that shares its connection: each has its own.
+    let legacy = async || {
+        let how = ContextBuilder::new().router_flow_control();
+        let context: Context = how.build(identity.clone()).await.unwrap();
+        dial(&context, "flood").await
+    };
+    scene.hold("one with the router's flow control", 1, GROWTH_OF_ONE, Awake::One, legacy).await;
+    let what = "many with the router's flow control";
+    scene.hold(what, MANY, GROWTH_OF_MANY, Awake::One, legacy).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_readers_that_share_an_old_connection_cost_little_memory() {
+    let scene = Scene::start().await;
+    let how = ContextBuilder::new().router_flow_control();
+    let context = scene.network.operator.context_with("slow", how).await;
+    // All are dialed before the first has said a word: later answers would wait behind it.
+    let shared = async || dial(&context, "flood-when-asked").await;
+    scene.hold("many on one connection", MANY, GROWTH_OF_MANY, Awake::All, shared).await;
+}
+
+/// Who reads again.
+#[derive(Clone, Copy, PartialEq)]
+enum Awake {
+    /// One of them, while the others still do not.
+    One,
+    /// All of them, for those who share a connection can only go on together.
+    All,
+}
+
+/// A network with a source of much data and with somebody whose circuit must go on.
+struct Scene {
+    network: Network,
+    flood: Server,
+    when_asked: Server,
+    _echo: Server,
+    bystander: Context,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let network = Network::start().await;
+        let operator = &network.operator;
+        operator.allow_everybody().await;
+        let flood = Server::tcp(Manner::Pour(STREAM)).await;
+        operator.tunneled("flood", flood.port(), true).await;
+        let when_asked = Server::tcp(Manner::PourWhenAsked(STREAM)).await;
+        operator.tunneled("flood-when-asked", when_asked.port(), true).await;
+        let echo = Server::tcp(Manner::Echo).await;
+        operator.tunneled("echo", echo.port(), true).await;
+        let bystander = operator.context("bystander").await;
+        let scene = Self { network, flood, when_asked, _echo: echo, bystander };
+        // What any work needs is no growth.
+        let mut first = dial(&scene.bystander, "flood").await;
+        within("it flows", PATIENCE, discard(&mut first, READ_BY_ONE)).await.unwrap();
+        drop(first);
+        round_trips(&mut dial(&scene.bystander, "echo").await, 100).await;
+        scene
+    }
+
+    /// Lets so many dial and not read, and looks at the router meanwhile.
+    async fn hold(
+        &self,
+        what: &str,
+        count: usize,
+        limit: u64,
+        awake: Awake,
+        dial_one: impl AsyncFn() -> Connection,
+    ) {
+        let mut bystander = dial(&self.bystander, "echo").await;
+        self.still().await;
+        let before = self.network.router().resident();
+        let mut slow = Vec::new();
+        for _ in 0..count {
+            slow.push(dial_one().await);
+        }
+        for stream in &mut slow {
+            stream.write_all(b"now").await.unwrap();
+        }
+        self.still().await;
+        let growth = Bytes(self.network.router().resident().saturating_sub(before));
+        println!("slow readers, {what}: the router grew by {growth}");
+        assert!(
+            growth.0 < limit,
+            "{what}: the router grew by {growth}, more than {}",
+            Bytes(limit)
+        );
+
+        // Others go on, those who wait go on once they want to, and memory is still bounded.
+        round_trips(&mut bystander, 100).await;
+        let (count, length) = match awake {
+            Awake::One => (1, READ_BY_ONE),
+            Awake::All => (count, READ_BY_EACH),
+        };
+        let read = slow.iter_mut().take(count).map(|stream| discard(stream, length));
+        let read = within(&format!("{what}: it flows again"), PATIENCE, join_all(read)).await;
+        read.into_iter().for_each(Result::unwrap);
+        self.still().await;
+        let growth = Bytes(self.network.router().resident().saturating_sub(before));
+        println!("slow readers, {what}: after reading again {growth}");
+        assert!(
+            growth.0 < limit,
+            "{what}: the router grew by {growth}, more than {}",
+            Bytes(limit)
+        );
+    }
+
+    /// Waits until the sources have not got rid of anything for a while.
+    async fn still(&self) {
+        let poured = || self.flood.poured() + self.when_asked.poured();
+        let look = async || {
+            let before = poured();
+            tokio::time::sleep(STILL).await;
+            let after = poured();
+            if before == after { Ok(()) } else { Err(format!("{} flowed", Bytes(after - before))) }
+        };
+        until("the sources are held up", PATIENCE, look).await;
+    }
+}
+
+async fn round_trips(stream: &mut Connection, count: usize) {
+    let trips = async {
+        for _ in 0..count {
+            round_trip(stream, "an innocent bystander").await.unwrap();
+        }
+    };
+    within("others go on", PATIENCE, trips).await;
+}
+
+/// Reads so much and looks at nothing.
+async fn discard(stream: &mut Connection, length: u64) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut left = length;
+    while left > 0 {
+        let most = left.min(buffer.len() as u64) as usize;
+        let read = stream.read(&mut buffer[..most]).await?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        left -= read as u64;
+    }
+    Ok(())
+}
+
+/// Bytes for people.
+#[derive(Clone, Copy)]
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} MiB", self.0 as f64 / MIB as f64)
+    }
+}

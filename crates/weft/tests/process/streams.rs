@@ -1,0 +1,206 @@
+//! What flows through a network, and who answers it.
+
+use std::{
+    io::{self, ErrorKind},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
+    net::TcpListener,
+    sync::mpsc,
+};
+use tokio_util::task::AbortOnDropHandle;
+use weft_sdk::{Connection, Context, Listener};
+
+use crate::wait::{PATIENCE, until, within};
+
+/// Written at once: one payload.
+const PIECE: usize = 32 * 1024;
+
+/// Any stream of bytes.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Bytes that are recognized wherever they begin.
+fn pattern(from: u64, length: usize) -> Vec<u8> {
+    (from..from + length as u64)
+        .map(|at| (at ^ (at >> 8) ^ (at >> 16).wrapping_mul(31)) as u8)
+        .collect()
+}
+
+/// Writes so many bytes of the pattern.
+pub(crate) async fn send(writer: &mut (impl AsyncWrite + Unpin), length: u64) -> io::Result<()> {
+    let mut at = 0;
+    while at < length {
+        let piece = pattern(at, PIECE.min((length - at) as usize));
+        writer.write_all(&piece).await?;
+        at += piece.len() as u64;
+    }
+    writer.flush().await
+}
+
+/// Reads to the end and compares with the pattern; tells how much there was.
+pub(crate) async fn check(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<u64> {
+    let mut buffer = vec![0; PIECE];
+    let mut at = 0;
+    loop {
+        let read = reader.read(&mut buffer).await?;
+        if read == 0 {
+            return Ok(at);
+        }
+        if buffer[..read] != pattern(at, read)[..] {
+            return Err(io::Error::new(
+                ErrorKind::InvalidData,
+                format!("wrong data after {at} bytes"),
+            ));
+        }
+        at += read as u64;
+    }
+}
+
+/// A word goes there and comes back.
+pub(crate) async fn round_trip(stream: &mut (impl Stream + ?Sized), word: &str) -> io::Result<()> {
+    stream.write_all(word.as_bytes()).await?;
+    stream.flush().await?;
+    let mut answer = vec![0; word.len()];
+    stream.read_exact(&mut answer).await?;
+    assert_eq!(String::from_utf8_lossy(&answer), word);
+    Ok(())
+}
+
+/// How somebody who is connected to answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Manner {
+    /// Gives back what comes, at once.
+    Echo,
+    /// Says so many bytes of the pattern after the other has said all it has to say; checks that,
+    /// too.
+    Last(u64),
+    /// Says so many bytes of the pattern, ends, and only then listens; what comes is the pattern.
+    First(u64),
+    /// Pours out so many bytes and looks at nothing.
+    Pour(u64),
+    /// Pours out so many bytes once it has heard something.
+    PourWhenAsked(u64),
+}
+
+/// Answers one stream; what was read is told.
+async fn answer(mut stream: impl Stream, manner: Manner, poured: &AtomicU64) -> io::Result<u64> {
+    match manner {
+        Manner::Echo => {
+            let (mut reader, mut writer) = split(stream);
+            let copied = tokio::io::copy(&mut reader, &mut writer).await?;
+            writer.shutdown().await?;
+            Ok(copied)
+        }
+        Manner::Last(length) => {
+            let heard = check(&mut stream).await?;
+            send(&mut stream, length).await?;
+            stream.shutdown().await?;
+            Ok(heard)
+        }
+        Manner::First(length) => {
+            send(&mut stream, length).await?;
+            stream.shutdown().await?;
+            check(&mut stream).await
+        }
+        Manner::Pour(length) => pour(stream, length, poured).await,
+        Manner::PourWhenAsked(length) => {
+            stream.read_u8().await?;
+            pour(stream, length, poured).await
+        }
+    }
+}
+
+async fn pour(mut stream: impl Stream, length: u64, poured: &AtomicU64) -> io::Result<u64> {
+    let piece = vec![0; 64 * 1024];
+    let mut left = length;
+    while left > 0 {
+        let most = left.min(piece.len() as u64) as usize;
+        let written = stream.write(&piece[..most]).await? as u64;
+        poured.fetch_add(written, Ordering::Relaxed);
+        left -= written;
+    }
+    stream.shutdown().await?;
+    Ok(0)
+}
+
+/// Somebody who answers, until dropped.
+pub(crate) struct Server {
+    heard: mpsc::UnboundedReceiver<io::Result<u64>>,
+    poured: Arc<AtomicU64>,
+    port: u16,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Server {
+    /// A TCP server at loopback.
+    pub(crate) async fn tcp(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (tell, heard) = mpsc::unbounded_channel();
+        let poured = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&poured);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (tell, poured) = (tell.clone(), Arc::clone(&counter));
+                tokio::spawn(async move {
+                    let _ = tell.send(answer(stream, manner, &poured).await);
+                });
+            }
+        });
+        Self { heard, poured, port, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Whoever hosts this service.
+    pub(crate) async fn sdk(context: &Context, service: &str, manner: Manner) -> Self {
+        let bind = async || context.bind(service).await;
+        let (listener, _) = until(&format!("{service} is hosted"), PATIENCE, bind).await;
+        Self::accept(listener, manner)
+    }
+
+    fn accept(mut listener: Listener, manner: Manner) -> Self {
+        let (tell, heard) = mpsc::unbounded_channel();
+        let poured = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&poured);
+        let task = tokio::spawn(async move {
+            while let Ok(incoming) = listener.accept().await {
+                let (tell, poured) = (tell.clone(), Arc::clone(&counter));
+                tokio::spawn(async move {
+                    let answered = async {
+                        let stream = incoming.accept().await.map_err(io::Error::other)?;
+                        answer(stream, manner, &poured).await
+                    };
+                    let _ = tell.send(answered.await);
+                });
+            }
+        });
+        Self { heard, poured, port: 0, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Where the TCP server is.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How much it has got rid of by pouring.
+    pub(crate) fn poured(&self) -> u64 {
+        self.poured.load(Ordering::Relaxed)
+    }
+
+    /// How much the next stream brought that is over.
+    pub(crate) async fn heard(&mut self) -> u64 {
+        within("a stream is over", PATIENCE, self.heard.recv()).await.unwrap().unwrap()
+    }
+}
+
+/// Dials until it works: a new service takes a moment to be hosted.
+pub(crate) async fn dial(context: &Context, service: &str) -> Connection {
+    let dial = async || context.dial(service).await;
+    until(&format!("{service} can be dialed"), PATIENCE, dial).await.0
+}

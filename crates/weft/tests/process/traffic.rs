@@ -1,0 +1,63 @@
+//! `weft verify traffic`: it proves the network, and it leaves nothing behind, also when it is
+//! interrupted.
+
+use serde_json::Value;
+use weft_contract::{
+    Kind,
+    resource::{identity, service, service_policy},
+};
+
+use crate::{
+    network::{PASSWORD, Place, USER},
+    operator::Operator,
+    program::{text, weft},
+    wait::{PATIENCE, until},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn traffic_is_verified_and_nothing_is_left() {
+    let place = Place::empty();
+    let mut network = place.quickstart();
+    network.says("The network is up", PATIENCE).await;
+    let folder = place.folder();
+    let stranger = weft(folder, &["verify", "traffic"]).await;
+    assert_eq!(stranger.status.code(), Some(3), "{}", text(&stranger));
+    let url = format!("https://localhost:{}", place.control);
+    let login = ["login", &url, "--username", USER, "--password", PASSWORD, "--yes"];
+    let logged_in = weft(folder, &login).await;
+    assert!(logged_in.status.success(), "{}", text(&logged_in));
+
+    let done = weft(folder, &["verify", "traffic", "--size", "8", "--json"]).await;
+    assert!(done.status.success(), "{}", text(&done));
+    let told: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(told["bytesEachWay"], 8 << 20);
+    assert_eq!(told["encrypted"], true);
+    assert!(told["roundTrips"]["p50Micros"].as_u64().unwrap() > 0, "{told}");
+    let operator = Operator::log_in(place.control).await;
+    nothing_is_left(&operator).await;
+
+    // More than anybody waits for, and interrupted once there is something to remove.
+    let mut long = place.start("long", &["verify", "traffic", "--size", "100000", "--json"]);
+    let made = async || match names(&operator, &service::KIND).await.is_empty() {
+        false => Ok(()),
+        true => Err("there is no service yet"),
+    };
+    until("the check has made its service", PATIENCE, made).await;
+    long.signal("INT");
+    assert_eq!(long.ended().await.code(), Some(130), "{}", long.said());
+    nothing_is_left(&operator).await;
+}
+
+/// Only the administrator and the router's own identity are there, and no service.
+async fn nothing_is_left(operator: &Operator) {
+    for kind in [&service::KIND, &service_policy::KIND] {
+        assert_eq!(names(operator, kind).await, [""; 0], "{}", kind.name);
+    }
+    let identities = names(operator, &identity::KIND).await;
+    assert_eq!(identities.len(), 2, "{identities:?}");
+}
+
+async fn names(operator: &Operator, kind: &Kind) -> Vec<String> {
+    let all = operator.list(kind).await;
+    all.iter().map(|entity| entity["name"].as_str().unwrap().to_owned()).collect()
+}

@@ -1,0 +1,42 @@
+//! Waiting for a condition, never for luck.
+
+use std::{
+    fmt::Debug,
+    future::Future,
+    time::{Duration, Instant},
+};
+
+/// How long anything may take that has no figure of its own. Generous: machines are busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Tries until it works, and tells how long that took.
+pub(crate) async fn until<T, E: Debug>(
+    what: &str,
+    limit: Duration,
+    mut attempt: impl AsyncFnMut() -> Result<T, E>,
+) -> (T, Duration) {
+    let begun = Instant::now();
+    let deadline = tokio::time::Instant::now() + limit;
+    let mut last = None;
+    loop {
+        match tokio::time::timeout_at(deadline, attempt()).await {
+            Ok(Ok(value)) => return (value, begun.elapsed()),
+            Ok(Err(error)) => last = Some(error),
+            Err(_) => panic!("{what}: not within {limit:?}; the last answer was {last:?}"),
+        }
+        if begun.elapsed() > limit {
+            panic!("{what}: not within {limit:?}; the last answer was {last:?}");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Something that must be over by then.
+pub(crate) async fn within<T>(what: &str, limit: Duration, work: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(limit, work).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what}: not within {limit:?}"),
+    }
+}
