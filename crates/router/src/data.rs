@@ -28,11 +28,12 @@ use crate::{
     seam::{self, Access, Control, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
 
-/// The window of every end, bytes. Enough for a fast local network; it bounds what a reader that
-/// has stopped can make this router hold.
+/// The window of every end, bytes. Enough for a fast local network.
 const WINDOW: u64 = 512 * 1024;
-/// What an end has unacknowledged and what its peer reports as unread stay below this together.
-const OUTSTANDING: u64 = 2 * WINDOW;
+/// What an end has unacknowledged and what its peer reports as unread stay below this together. No
+/// more than a window: where both ends are on this router, a reader that has stopped makes it hold
+/// this at the one end and a full send buffer at the other.
+const OUTSTANDING: u64 = WINDOW;
 /// Part of the memory of the process that circuits may use.
 const BUDGET_SHARE: u64 = 4;
 /// Used where the memory of the machine is not known.
