@@ -11,7 +11,8 @@
 //! - [`rdm`]: what routers are told;
 //! - [`token`]: the claims of tokens and their rules;
 //! - [`filter`]: the language of list queries;
-//! - [`deletion`]: what a deletion takes with it.
+//! - [`deletion`]: what a deletion takes with it;
+//! - [`integrity`]: whether a snapshot is in order, and how it comes into order.
 
 pub mod access;
 mod change;
@@ -19,6 +20,7 @@ pub mod deletion;
 pub mod entity;
 pub mod filter;
 mod id;
+pub mod integrity;
 pub mod kind;
 pub mod policy;
 pub mod posture;

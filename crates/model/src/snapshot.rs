@@ -57,6 +57,11 @@ impl Snapshot {
         &self.tables[kind.index()]
     }
 
+    /// The same, to be changed without regard to anything else.
+    pub(crate) fn table_mut(&mut self, kind: Kind) -> &mut Table {
+        Arc::make_mut(&mut self.tables[kind.index()])
+    }
+
     /// An entity by kind and id.
     pub fn entity(&self, kind: Kind, id: &Id) -> Option<&Entity> {
         self.table(kind).get(id)

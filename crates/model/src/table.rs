@@ -8,6 +8,8 @@
 //! all keys that go are removed before those that come are added, so that two entities can swap
 //! names in one change.
 
+mod verify;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use imbl::{HashMap, OrdMap, OrdSet, Vector};

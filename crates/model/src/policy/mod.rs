@@ -7,6 +7,7 @@
 //! of an entity to the policies that name one of them.
 
 mod queries;
+mod verify;
 
 use std::{
     collections::BTreeMap,
