@@ -32,6 +32,13 @@ pub(crate) fn cold_range(kind: Kind, id: &Id) -> (Vec<u8>, Vec<u8>) {
     (from, to)
 }
 
+/// The key of the row that a cold field belongs to.
+pub(crate) fn cold_owner(key: &[u8]) -> Option<&[u8]> {
+    // The kind may hold zero bytes, the id none.
+    let end = key.iter().skip(2).position(|byte| *byte == 0)? + 2;
+    key.get(..end)
+}
+
 /// The key of a note.
 pub(crate) fn note_key(space: u16, key: &str) -> Vec<u8> {
     let mut bytes = space.to_be_bytes().to_vec();

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
-    BackupError, BatchId, CommitError, Committed, FollowError, Head, Live, OpenError, ReadError,
-    Store,
+    BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, Live, Mend,
+    OpenError, ReadError, Store,
 };
 
 /// What happens to a commit.
@@ -123,6 +123,18 @@ impl<S: Store> Store for Faulty<S> {
 
     fn live(&self) -> &dyn Live {
         self.store.live()
+    }
+
+    fn file(&self) -> Option<&Path> {
+        self.store.file()
+    }
+
+    fn examine(&self) -> Result<Box<dyn Examination>, ReadError> {
+        self.store.examine()
+    }
+
+    fn mend(&self, base: Revision, mends: Vec<Mend>) -> BoxFuture<'_, Result<(), CommitError>> {
+        self.store.mend(base, mends)
     }
 
     fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>> {

@@ -8,11 +8,13 @@
 //! - [`Store`] and [`Live`]: the traits;
 //! - [`Embedded`]: one redb file; [`Memory`]: nothing survives, for tests and trials;
 //! - [`Faulty`]: an engine that fails on demand, for tests of what is built on a store;
+//! - [`Examination`] and [`Mend`]: looking at everything that is stored, and mending it;
 //! - [`restore`]: a new file, with a new timeline, from a backup.
 
 mod codec;
 mod embedded;
 mod error;
+mod examine;
 mod faulty;
 mod follow;
 mod head;
@@ -24,6 +26,7 @@ mod tests;
 
 pub use embedded::{Embedded, Options, restore};
 pub use error::{BackupError, CommitError, Damage, FollowError, OpenError, ReadError};
+pub use examine::{Examination, Mend, Place, Seen, StoredFault};
 pub use faulty::{Fault, Faulty};
 pub use head::{BatchId, FORMAT, Head};
 pub use memory::Memory;

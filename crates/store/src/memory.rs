@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use weft_model::{Change, ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
-    BackupError, BatchId, CommitError, Committed, FollowError, Head, Live, OpenError, ReadError,
-    Space, Store,
+    BackupError, BatchId, CommitError, Committed, Damage, Examination, FollowError, Head, Live,
+    Mend, OpenError, Place, ReadError, Seen, Space, Store, StoredFault, codec,
     embedded::{Content, write_new},
     follow::{self, History},
 };
@@ -95,6 +95,29 @@ impl State {
         }
     }
 
+    fn mend(&mut self, mend: Mend) {
+        match mend {
+            Mend::Put(entity) => {
+                self.rows.insert((entity.kind(), entity.id().clone()), entity);
+            }
+            Mend::Drop(place @ Place::Row(_)) => {
+                place.entity().and_then(|key| self.rows.remove(&key));
+            }
+            Mend::Drop(place @ Place::Live(_)) => {
+                place.entity().and_then(|key| self.live.remove(&key));
+            }
+            Mend::Drop(Place::Cold(key)) => {
+                self.cold
+                    .retain(|(kind, id, field), _| codec::cold_key(*kind, id, field.code()) != key);
+            }
+            Mend::Drop(Place::Note(key)) => {
+                self.notes.retain(|(space, name), _| codec::note_key(space.0, name) != key);
+            }
+            Mend::Drop(Place::Log) => self.log.clear(),
+            Mend::Drop(Place::Tally(_)) => {}
+        }
+    }
+
     fn content(&self) -> Content {
         Content {
             head: self.head.clone(),
@@ -107,6 +130,25 @@ impl State {
             live: self.live.values().cloned().collect(),
             notes: self.notes.iter().map(|((s, key), v)| (*s, key.clone(), v.clone())).collect(),
         }
+    }
+}
+
+/// Nothing in memory loses its checksum; only what belongs together can come apart.
+impl Examination for Content {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn run(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), ReadError> {
+        self.rows.iter().for_each(|entity| seen(Seen::Row(entity.clone())));
+        for (kind, id, field, _) in &self.cold {
+            if !self.rows.iter().any(|row| row.kind() == *kind && row.id() == id) {
+                let place = Place::Cold(codec::cold_key(*kind, id, field.code()));
+                let damage = Damage::new("a cold field", "its entity does not exist");
+                seen(Seen::Fault(StoredFault { place, damage }));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -165,6 +207,26 @@ impl Store for Memory {
 
     fn live(&self) -> &dyn Live {
         self
+    }
+
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+
+    fn examine(&self) -> Result<Box<dyn Examination>, ReadError> {
+        Ok(Box::new(self.0.state.lock().content()))
+    }
+
+    fn mend(&self, base: Revision, mends: Vec<Mend>) -> BoxFuture<'_, Result<(), CommitError>> {
+        async move {
+            let mut state = self.0.state.lock();
+            if state.head.revision != base {
+                return Err(CommitError::Stale { head: state.head.revision });
+            }
+            mends.into_iter().for_each(|mend| state.mend(mend));
+            Ok(())
+        }
+        .boxed()
     }
 
     fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>> {

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
-use crate::{BackupError, BatchId, CommitError, FollowError, Head, OpenError, ReadError};
+use crate::{
+    BackupError, BatchId, CommitError, Examination, FollowError, Head, Mend, OpenError, ReadError,
+};
 
 /// A change set with the revision it made.
 #[derive(Debug, Clone)]
@@ -53,6 +55,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// State that is not in the log.
     fn live(&self) -> &dyn Live;
+
+    /// The file it lies in, if it lies in one.
+    fn file(&self) -> Option<&Path>;
+
+    /// Looks at everything at one revision; commits go on meanwhile.
+    fn examine(&self) -> Result<Box<dyn Examination>, ReadError>;
+
+    /// Mends what an examination found, if the head is still `base`, all or nothing. The revision
+    /// stays: what is mended was never meant to be different.
+    fn mend(&self, base: Revision, mends: Vec<Mend>) -> BoxFuture<'_, Result<(), CommitError>>;
 
     /// Writes all rows of one revision to a new file of mode 0600 while commits go on.
     fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>>;

@@ -115,7 +115,7 @@ impl Shared {
                 Ok((transaction, head))
             })
             .map_err(read)?;
-        copy(&transaction, &head, to).map_err(BackupError::Write)?;
+        copy(&transaction, &head, to, true).map_err(BackupError::Write)?;
         Ok(head.revision)
     }
 }
@@ -126,6 +126,13 @@ pub(super) fn read_head(transaction: &ReadTransaction) -> Result<Option<Head>, F
         Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
+    head_of(&meta)
+}
+
+/// The head in a table.
+pub(super) fn head_of(
+    meta: &impl ReadableTable<&'static str, &'static [u8]>,
+) -> Result<Option<Head>, Failure> {
     let Some(sealed) = meta.get(HEAD)? else { return Ok(None) };
     let head = Head::from_bytes(codec::unseal("head", HEAD.as_bytes(), sealed.value())?)?;
     if head.format > crate::FORMAT {
@@ -234,8 +241,9 @@ fn write_file(
     File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(io)
 }
 
-/// Copies the rows, cold fields, live state and notes that a transaction sees to a new file.
-fn copy(from: &ReadTransaction, head: &Head, to: &Path) -> Result<(), OpenError> {
+/// Copies the rows, cold fields and notes that a transaction sees to a new file, and live state if
+/// it is wanted.
+fn copy(from: &ReadTransaction, head: &Head, to: &Path, with_live: bool) -> Result<(), OpenError> {
     write_file(to, head, |into| {
         for entry in from.open_table(ROWS)?.iter()? {
             let (key, value) = entry?;
@@ -246,7 +254,10 @@ fn copy(from: &ReadTransaction, head: &Head, to: &Path) -> Result<(), OpenError>
             let (key, value) = entry?;
             into.tallies.insert(key.value(), value.value())?;
         }
-        let copies = [(COLD, &mut into.cold), (LIVE, &mut into.live), (NOTES, &mut into.notes)];
+        let mut copies = vec![(COLD, &mut into.cold), (NOTES, &mut into.notes)];
+        if with_live {
+            copies.push((LIVE, &mut into.live));
+        }
         for (table, into) in copies {
             for entry in from.open_table(table)?.iter()? {
                 let (key, value) = entry?;
@@ -298,7 +309,8 @@ pub(crate) fn write_new(path: &Path, content: Content) -> Result<(), OpenError> 
 
 /// Makes a new store from a backup: the same rows at the same revision, on a new timeline.
 ///
-/// The backup is checked as a whole first; `into` must not exist.
+/// The backup is checked as a whole first; `into` must not exist. Live state stays behind: sessions
+/// that have ended since the backup was made must not come back.
 pub fn restore(from: &Path, into: &Path) -> Result<Head, OpenError> {
     if !from.exists() {
         let error = io::ErrorKind::NotFound.into();
@@ -315,6 +327,6 @@ pub fn restore(from: &Path, into: &Path) -> Result<Head, OpenError> {
     });
     let (transaction, head) = checked.map_err(|failure| failure.open(from))?;
     let head = Head { revision: head.revision, ..Head::new(Head::new_timeline()) };
-    copy(&transaction, &head, into)?;
+    copy(&transaction, &head, into, false)?;
     Ok(head)
 }

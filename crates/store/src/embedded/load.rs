@@ -50,7 +50,7 @@ pub(super) fn load(
     Ok(head)
 }
 
-fn tally_damage(code: u16, tally: Tally) -> Damage {
+pub(super) fn tally_damage(code: u16, tally: Tally) -> Damage {
     let kind = Kind::from_code(code).map_or("unknown kind", Kind::name);
     let reason = format!("rows are missing or changed: there should be {}", tally.count);
     Damage::new(format!("the rows of {kind}"), reason)
@@ -63,7 +63,7 @@ pub(super) fn seal_log(revision: Revision, batch: BatchId, set: &ChangeSet) -> V
     codec::seal(&revision.0.to_be_bytes(), &value)
 }
 
-fn unseal_log(revision: u64, sealed: &[u8]) -> Result<(BatchId, &[u8]), Damage> {
+pub(super) fn unseal_log(revision: u64, sealed: &[u8]) -> Result<(BatchId, &[u8]), Damage> {
     let value = codec::unseal("log entry", &revision.to_be_bytes(), sealed)?;
     let Some((batch, set)) = value.split_first_chunk() else {
         return Err(Damage::new(format!("log entry {revision}"), "it is cut short"));

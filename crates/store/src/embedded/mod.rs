@@ -9,6 +9,7 @@
 //! on the next use, so that a disk that was full heals by itself.
 
 mod commit;
+pub(crate) mod examine;
 mod failure;
 mod file;
 mod live;
@@ -28,8 +29,8 @@ use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use self::{failure::Failure, file::Shared, live::Writer};
 use crate::{
-    BackupError, BatchId, CommitError, Committed, FollowError, Head, Live, OpenError, ReadError,
-    Store, follow,
+    BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, Live, Mend,
+    OpenError, ReadError, Store, follow,
 };
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
@@ -61,7 +62,7 @@ impl Default for Options {
 /// A store in one file.
 #[derive(Debug, Clone)]
 pub struct Embedded {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     writer: Arc<Writer>,
 }
 
@@ -144,6 +145,19 @@ impl Store for Embedded {
 
     fn live(&self) -> &dyn Live {
         &*self.writer
+    }
+
+    fn file(&self) -> Option<&Path> {
+        Some(self.shared.path())
+    }
+
+    fn examine(&self) -> Result<Box<dyn Examination>, ReadError> {
+        Ok(Box::new(self.shared.examine()?))
+    }
+
+    fn mend(&self, base: Revision, mends: Vec<Mend>) -> BoxFuture<'_, Result<(), CommitError>> {
+        let work = move |shared: &Shared| shared.mend(base, &mends);
+        async move { Ok(self.blocking(work).await?) }.boxed()
     }
 
     fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>> {

@@ -1,6 +1,7 @@
 //! Tests of the engines: one suite over all of them, and what only a file can do.
 
 mod damage;
+mod examine;
 mod file;
 mod suite;
 

@@ -218,7 +218,20 @@ fn a_backup_becomes_a_store_on_another_timeline() {
         let (backup, restored) = (folder.path().join("backup"), folder.path().join("restored"));
         commit(&*store, vec![put(service("a", "a")), put(identity("i", "i"))]).await;
         store.live().put_note(Space(1), "k", Some(Bytes::from("v")));
+        store.live().put(
+            weft_model::entity::ApiSession {
+                base: weft_model::Base::new(weft_model::Id::new("ended"), weft_model::Timestamp(1)),
+                ..Default::default()
+            }
+            .into(),
+        );
         assert_eq!(store.backup(&backup).await.unwrap(), Revision(2));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(&backup).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
         assert!(store.backup(&backup).await.unwrap_err().to_string().contains("move it away"));
         commit(&*store, vec![delete(Kind::Service, "a")]).await;
 
@@ -228,6 +241,7 @@ fn a_backup_becomes_a_store_on_another_timeline() {
         let again = Embedded::open(&restored, Options::default()).unwrap();
         assert_eq!(rows(&again), [identity("i", "i"), service("a", "a")]);
         assert_eq!(again.live().notes(Space(1)).unwrap().len(), 1);
+        again.live().load(&mut |entity| panic!("{entity:?} has come back")).unwrap();
         assert_eq!(commit(&again, vec![put(service("b", "b"))]).await, Revision(3));
         let mut followed = again.follow(Revision(2));
         assert_eq!(followed.next().await.unwrap().unwrap().revision, Revision(3));

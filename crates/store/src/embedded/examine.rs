@@ -1,0 +1,266 @@
+//! Examining the file, and mending it.
+
+use std::collections::BTreeMap;
+
+use redb::{Database, ReadTransaction, ReadableTable};
+use weft_model::Revision;
+
+use super::{
+    COLD, LIVE, LOG, META, NOTES, ROWS, TALLIES,
+    failure::{Failure, guarded},
+    file::{self, Shared},
+    load,
+};
+use crate::{
+    BatchId, Damage, Examination, Head, Mend, Place, ReadError, Seen, StoredFault,
+    codec::{self, RowFault, Tally},
+};
+
+/// One read transaction.
+pub(super) struct Reading {
+    transaction: ReadTransaction,
+    head: Head,
+}
+
+impl Shared {
+    pub(super) fn examine(&self) -> Result<Reading, Failure> {
+        self.with(|database: &Database| {
+            use redb::ReadableDatabase as _;
+            let transaction = database.begin_read()?;
+            let head = load::required_head(&transaction)?;
+            Ok(Reading { transaction, head })
+        })
+    }
+
+    /// Mends if the head is `base`, in one transaction that leaves the head where it is.
+    pub(super) fn mend(&self, base: Revision, mends: &[Mend]) -> Result<(), Failure> {
+        self.with(|database| {
+            let transaction = file::begin(database)?;
+            let head = {
+                let meta = transaction.open_table(META)?;
+                file::head_of(&meta)?.ok_or_else(|| Damage::new("head", "it is missing"))?
+            };
+            if head.revision != base {
+                return Err(Failure::Stale(head.revision));
+            }
+            {
+                let mut rows = transaction.open_table(ROWS)?;
+                let mut cold = transaction.open_table(COLD)?;
+                let mut live = transaction.open_table(LIVE)?;
+                let mut notes = transaction.open_table(NOTES)?;
+                for mend in mends {
+                    match mend {
+                        Mend::Put(entity) => {
+                            let key = codec::row_key(entity.kind(), entity.id());
+                            let sealed = codec::seal_row(&key, entity);
+                            rows.insert(key.as_slice(), sealed.as_slice())?;
+                        }
+                        Mend::Drop(Place::Row(key)) => drop(rows.remove(key.as_slice())?),
+                        Mend::Drop(Place::Cold(key)) => drop(cold.remove(key.as_slice())?),
+                        Mend::Drop(Place::Live(key)) => drop(live.remove(key.as_slice())?),
+                        Mend::Drop(Place::Note(key)) => drop(notes.remove(key.as_slice())?),
+                        Mend::Drop(Place::Log) => {
+                            transaction.open_table(LOG)?.retain(|_, _| false)?;
+                        }
+                        Mend::Drop(Place::Tally(_)) => {}
+                    }
+                }
+                let mut counted = BTreeMap::<u16, Tally>::new();
+                for entry in rows.iter()? {
+                    let (key, sealed) = entry?;
+                    let (code, _) = codec::split_key(key.value())?;
+                    counted.entry(code).or_default().add(key.value(), sealed.value());
+                }
+                let mut tallies = transaction.open_table(TALLIES)?;
+                tallies.retain(|_, _| false)?;
+                for (code, tally) in counted {
+                    tallies.insert(code, tally.to_bytes().as_slice())?;
+                }
+            }
+            transaction.commit()?;
+            Ok(())
+        })
+    }
+}
+
+impl Examination for Reading {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn run(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), ReadError> {
+        let done = guarded(|| {
+            self.rows(seen)?;
+            self.log(seen)?;
+            self.cold(seen)?;
+            self.live(seen)?;
+            self.notes(seen)
+        });
+        Ok(done?)
+    }
+}
+
+impl Reading {
+    fn rows(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+        let mut counted = BTreeMap::<u16, Tally>::new();
+        for entry in self.transaction.open_table(ROWS)?.iter()? {
+            let (key, sealed) = entry?;
+            let (key, sealed) = (key.value(), sealed.value());
+            if let Ok((code, _)) = codec::split_key(key) {
+                counted.entry(code).or_default().add(key, sealed);
+            }
+            match codec::unseal_row(key, sealed) {
+                Ok(entity) => seen(Seen::Row(entity)),
+                Err(fault) => seen(fault_at(Place::Row(key.to_vec()), fault)),
+            }
+        }
+        for entry in self.transaction.open_table(TALLIES)?.iter()? {
+            let (code, tally) = entry?;
+            let code = code.value();
+            let counted = counted.remove(&code).unwrap_or_default();
+            match Tally::from_bytes(tally.value()) {
+                Ok(tally) if tally == counted => {}
+                Ok(tally) => seen(tally_fault(code, tally)),
+                Err(damage) => seen(fault_at(Place::Tally(code), damage.into())),
+            }
+        }
+        for code in counted.into_keys() {
+            seen(tally_fault(code, Tally::default()));
+        }
+        Ok(())
+    }
+
+    /// One fault stands for all of the log: it is dropped as a whole.
+    fn log(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+        let log = self.transaction.open_table(LOG)?;
+        let mut last = None;
+        let mut fault = None;
+        for entry in log.iter()? {
+            let (revision, sealed) = entry?;
+            let revision = revision.value();
+            let read = load::unseal_log(revision, sealed.value());
+            fault = fault.or(read.err());
+            last = Some(revision);
+        }
+        if last.is_some_and(|last| last != self.head.revision.0) {
+            fault = fault.or(Some(Damage::new("log", "it does not end at the head")));
+        }
+        if let Some(damage) = fault {
+            seen(fault_at(Place::Log, damage.into()));
+        }
+        Ok(())
+    }
+
+    fn cold(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+        let rows = self.transaction.open_table(ROWS)?;
+        for entry in self.transaction.open_table(COLD)?.iter()? {
+            let (key, sealed) = entry?;
+            let (key, sealed) = (key.value(), sealed.value());
+            let place = || Place::Cold(key.to_vec());
+            if let Err(damage) = codec::unseal("cold field", key, sealed) {
+                seen(fault_at(place(), damage.into()));
+                continue;
+            }
+            let owner = codec::cold_owner(key);
+            if owner.is_none() || owner.is_some_and(|owner| !matches!(rows.get(owner), Ok(Some(_))))
+            {
+                let damage = Damage::new("a cold field", "its entity does not exist");
+                seen(fault_at(place(), damage.into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn live(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+        for entry in self.transaction.open_table(LIVE)?.iter()? {
+            let (key, sealed) = entry?;
+            if let Err(fault) = codec::unseal_row(key.value(), sealed.value()) {
+                seen(fault_at(Place::Live(key.value().to_vec()), fault));
+            }
+        }
+        Ok(())
+    }
+
+    fn notes(&self, seen: &mut dyn FnMut(Seen)) -> Result<(), Failure> {
+        for entry in self.transaction.open_table(NOTES)?.iter()? {
+            let (key, sealed) = entry?;
+            if let Err(damage) = codec::unseal("note", key.value(), sealed.value()) {
+                seen(fault_at(Place::Note(key.value().to_vec()), damage.into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fault_at(place: Place, fault: RowFault) -> Seen {
+    let damage = match fault {
+        RowFault::Damaged(damage) => damage,
+        RowFault::Row(error) => Damage::new("a row", error),
+    };
+    Seen::Fault(StoredFault { place, damage })
+}
+
+fn tally_fault(code: u16, tally: Tally) -> Seen {
+    Seen::Fault(StoredFault { place: Place::Tally(code), damage: load::tally_damage(code, tally) })
+}
+
+#[cfg(test)]
+pub(crate) mod plant {
+    //! Faults in a file, put there behind everybody's back.
+
+    use super::*;
+
+    /// Which table to write into, past every check.
+    pub(crate) enum Into {
+        Rows,
+        Cold,
+        Live,
+        Notes,
+    }
+
+    impl Shared {
+        pub(crate) fn plant(&self, into: &Into, key: &[u8], value: Option<&[u8]>) {
+            let table = match into {
+                Into::Rows => ROWS,
+                Into::Cold => COLD,
+                Into::Live => LIVE,
+                Into::Notes => NOTES,
+            };
+            self.with(|database| {
+                let transaction = file::begin(database)?;
+                {
+                    let mut table = transaction.open_table(table)?;
+                    match value {
+                        Some(value) => drop(table.insert(key, value)?),
+                        None => drop(table.remove(key)?),
+                    }
+                }
+                Ok(transaction.commit()?)
+            })
+            .unwrap();
+        }
+
+        pub(crate) fn plant_tally(&self, code: u16, tally: &[u8]) {
+            self.with(|database| {
+                let transaction = file::begin(database)?;
+                transaction.open_table(TALLIES)?.insert(code, tally)?;
+                Ok(transaction.commit()?)
+            })
+            .unwrap();
+        }
+
+        pub(crate) fn plant_log(&self, revision: u64, entry: &[u8]) {
+            self.with(|database| {
+                let transaction = file::begin(database)?;
+                transaction.open_table(LOG)?.insert(revision, entry)?;
+                Ok(transaction.commit()?)
+            })
+            .unwrap();
+        }
+    }
+
+    /// A log entry as it is written.
+    pub(crate) fn log_entry(revision: u64) -> Vec<u8> {
+        load::seal_log(Revision(revision), BatchId(1), &weft_model::ChangeSet::default())
+    }
+}
