@@ -88,6 +88,7 @@ fn body(row: &Operation) -> Option<Value> {
         Request::OptionalJson(fields) | Request::Enrollment(fields) => {
             (object(fields, verb), false)
         }
+        Request::Text => (json!({"type": "string"}), true),
         Request::JsonList(fields) => {
             (json!({"type": "array", "items": object(fields, verb)}), true)
         }

@@ -210,6 +210,14 @@ fn check_media(row: &Operation, media: Option<&str>, held: &Held) -> Result<(), 
     match row.request {
         // A body that nobody asked for does no harm; consoles send some with DELETE.
         Takes::None | Takes::Enrollment(_) => Ok(()),
+        // Some clients send a certificate under the type of PEM files.
+        Takes::Text => match media {
+            None | Some(headers::TEXT | headers::PEM | "application/octet-stream") => Ok(()),
+            Some(other) => Err(Failure::because(
+                ErrorCode::InvalidContentType,
+                format!("`{other}` is not taken here, send {}", headers::TEXT),
+            )),
+        },
         Takes::Json(_) | Takes::OptionalJson(_) | Takes::JsonList(_) => match media {
             None | Some(headers::JSON) => Ok(()),
             Some(_) if held.bytes.is_empty() => Ok(()),

@@ -19,8 +19,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Visitor};
+use serde::{Deserializer, Serialize};
 
 use crate::error::{Cause, ErrorCode};
 use crate::json::{JsonMap, Password, Tags, Username};
@@ -217,10 +217,6 @@ impl BodyError {
 /// # Errors
 /// Says which member is wrong, or where the text stops being JSON.
 pub fn decode<B: Body>(text: &[u8], verb: Verb) -> Result<B, BodyError> {
-    // Derived readers take an array for an object, member by member: nobody means that.
-    if text.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| *byte == b'[') {
-        return Err(BodyError::Syntax("an object is expected, not an array".to_owned()));
-    }
     let body: B = read(text)?;
     match body.missing(verb).into_iter().next() {
         None => Ok(body),
@@ -239,10 +235,11 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, BodyError> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let inner = error.inner();
-        if inner.is_data() {
+        let is_whole = error.path().iter().next().is_none();
+        if inner.is_data() && !is_whole {
             BodyError::Field { field: error.path().to_string(), reason: reason(inner) }
         } else {
-            BodyError::Syntax(inner.to_string())
+            BodyError::Syntax(if inner.is_data() { reason(inner) } else { inner.to_string() })
         }
     })?;
     reader.end().map_err(|error| BodyError::Syntax(error.to_string()))?;
@@ -257,10 +254,41 @@ fn reason(error: &serde_json::Error) -> String {
         Some(rest) => match rest.rsplit_once(", expected ") {
             Some((_, "u16")) => format!("must be a whole number from 0 to {}", u16::MAX),
             Some((_, "i64" | "u32" | "u64")) => "must be a whole number".to_owned(),
+            Some((_, expected)) if expected.starts_with("struct ") => {
+                "must be an object".to_owned()
+            }
             Some((_, expected)) => format!("must be {expected}"),
             None => "has the wrong type".to_owned(),
         },
         None => text.to_owned(),
+    }
+}
+
+/// Reads a struct out of an object alone. Derived readers take an array too, member by member:
+/// nobody means that.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ObjectOnly<D>(pub D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_any(visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
@@ -281,13 +309,25 @@ macro_rules! body {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-        #[serde(default)]
+        #[serde(default, remote = "Self")]
         $vis struct $name {
             $(
                 $(#[doc = $doc])+
                 #[serde(rename = $json, skip_serializing_if = "Option::is_none")]
                 pub $field: Option<$type>,
             )*
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $name::serialize(self, serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                $name::deserialize($crate::body::ObjectOnly(from))
+            }
         }
 
         impl $crate::body::Body for $name {
@@ -417,6 +457,14 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::CouldNotParseBody);
         let error = decode::<Outer>(b"{} x", Verb::Patch).unwrap_err();
         assert_eq!(error.code(), ErrorCode::CouldNotParseBody);
+    }
+
+    #[test]
+    fn objects_are_not_written_as_arrays() {
+        let error = decode::<Outer>(br#"{"innerPart":[1]}"#, Verb::Patch).unwrap_err();
+        assert_eq!(error.to_string(), "innerPart: must be an object");
+        let error = decode::<Outer>(br#"["x"]"#, Verb::Patch).unwrap_err();
+        assert_eq!(error, BodyError::Syntax("must be an object".to_owned()));
     }
 
     #[test]

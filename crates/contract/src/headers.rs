@@ -35,8 +35,13 @@ pub const PKCS7: &str = "application/pkcs7-mime";
 pub const PEM: &str = "application/x-pem-file";
 /// Media type of plain text; another one for PEM requests to enroll.
 pub const TEXT: &str = "text/plain";
+/// Media type of an API description that was asked for in YAML.
+pub const YAML: &str = "text/yaml";
 /// Media type of an enrollment JWT of a CA.
 pub const JWT: &str = "application/jwt";
+
+/// Media type of a QR code.
+pub const PNG: &str = "image/png";
 
 /// Media types under which `POST /enroll` takes a bare PEM request (protocol: auth 5.2).
 pub const RAW_ENROLL_TYPES: &[&str] = &["application/pkcs7", PEM, TEXT];

@@ -43,6 +43,8 @@ pub enum Access {
     AdminOrReadOnly,
     /// Administrators, and who holds the permission.
     Permission(Subject, Action),
+    /// The same, but who may merely read everything is not let in.
+    Granted(Subject, Action),
 }
 
 /// What an operation takes in its body.
@@ -56,6 +58,8 @@ pub enum Request {
     OptionalJson(&'static [Field]),
     /// A JSON array of objects with these members.
     JsonList(&'static [Field]),
+    /// Plain text.
+    Text,
     /// JSON or a bare PEM request, by media type (protocol: auth 5.2).
     Enrollment(&'static [Field]),
 }

@@ -44,6 +44,11 @@ impl Clock for ManualClock {
     }
 }
 
+/// A point in time of the certificate code; times before 1970 are 1970.
+pub fn timestamp(at: SystemTime) -> Timestamp {
+    Timestamp(0).plus(at.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
 /// A point in time as the certificate code takes it.
 pub fn system_time(at: Timestamp) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(at.0).unwrap_or(0))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weft_config::controller::JwksFetch;
 use weft_contract::Api;
 use weft_identity::{Authority, KeyedChain, TrustBundle};
 use weft_store::Store;
@@ -24,6 +25,12 @@ pub struct Settings {
     pub addresses: Addresses,
     /// How long things last.
     pub durations: Durations,
+    /// Issuer in the addresses that authenticator apps are set up with (protocol: auth 11.1).
+    pub totp_issuer: String,
+    /// How key sets of external signers are fetched (protocol: auth 13.3).
+    pub jwks_fetch: JwksFetch,
+    /// Whether posture checks take part in decisions.
+    pub posture_checks: bool,
     /// Which program this is.
     pub build: Build,
     /// What time it is.
@@ -46,10 +53,26 @@ impl Settings {
             keys,
             addresses,
             durations: Durations::default(),
+            totp_issuer: "openziti.io".into(),
+            jwks_fetch: open_fetch(),
+            posture_checks: true,
             build: Build::default(),
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         }
+    }
+}
+
+/// Fetches from everywhere but the places that are never fetched from.
+pub(crate) fn open_fetch() -> JwksFetch {
+    JwksFetch {
+        block_private_addresses: false,
+        denied_ips: Vec::new(),
+        allowed_ips: Vec::new(),
+        denied_hostnames: Vec::new(),
+        allowed_hostnames: Vec::new(),
+        timeout: Duration::from_secs(5),
+        max_redirects: 5,
     }
 }
 

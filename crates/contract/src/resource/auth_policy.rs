@@ -1,8 +1,10 @@
 //! Authentication policies: how identities may log in (protocol: auth 8).
 
+use crate::body::{Body, body};
 use crate::entity::detail;
+use crate::json::Tags;
 use crate::kind::{Column, Kind};
-use crate::operation::{Access, Operation, detail as get, list};
+use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
 use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
@@ -10,12 +12,18 @@ pub const COLLECTION: &str = "auth-policies";
 /// Id of the policy of identities that name none.
 pub const DEFAULT_ID: &str = "default";
 
-const READ: Access = Access::Permission(Subject::AuthPolicy, Action::Read);
+const fn access(action: Action) -> Access {
+    Access::Permission(Subject::AuthPolicy, action)
+}
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] = &[
-    list("listAuthPolicies", "/auth-policies", READ, "authPolicyDetail"),
-    get("detailAuthPolicy", "/auth-policies/{id}", READ, "authPolicyDetail"),
+    list("listAuthPolicies", "/auth-policies", access(Action::Read), "authPolicyDetail"),
+    create::<AuthPolicyBody>("createAuthPolicy", "/auth-policies", access(Action::Create)),
+    get("detailAuthPolicy", "/auth-policies/{id}", access(Action::Read), "authPolicyDetail"),
+    replace::<AuthPolicyBody>("updateAuthPolicy", "/auth-policies/{id}", access(Action::Update)),
+    patch::<AuthPolicyBody>("patchAuthPolicy", "/auth-policies/{id}", access(Action::Update)),
+    delete("deleteAuthPolicy", "/auth-policies/{id}", access(Action::Delete)),
 ];
 
 /// How people name it.
@@ -25,7 +33,7 @@ pub const KIND: Kind = Kind {
     aliases: &["authentication-policy", "authentication-policies"],
     about: "how identities may log in",
     operations: MANAGEMENT,
-    fields: &[],
+    fields: AuthPolicyBody::FIELDS,
     links: &[],
     role_attributes: None,
     roles: &[],
@@ -38,6 +46,84 @@ pub const KIND: Kind = Kind {
         Column { title: "TOTP", pointer: "/secondary/requireTotp" },
     ],
 };
+
+body! {
+    /// What can be said of an authentication policy.
+    pub struct AuthPolicyBody {
+        /// The name; unique among authentication policies.
+        Both "name" name: String,
+        /// First factors.
+        Both "primary" primary: PrimaryBody,
+        /// What must come with the first factor.
+        Both "secondary" secondary: SecondaryBody,
+        /// Labels.
+        Optional "tags" tags: Tags,
+    }
+    nested { primary, secondary }
+}
+
+body! {
+    /// First factors.
+    pub struct PrimaryBody {
+        /// Certificates.
+        Both "cert" cert: PrimaryCertBody,
+        /// JWTs of external signers.
+        Both "extJwt" ext_jwt: PrimaryExtJwtBody,
+        /// Passwords.
+        Both "updb" updb: PrimaryUpdbBody,
+    }
+    nested { cert, ext_jwt, updb }
+}
+
+body! {
+    /// Login by certificate.
+    pub struct PrimaryCertBody {
+        /// Even with an expired one.
+        Both "allowExpiredCerts" allow_expired_certs: bool,
+        /// Whether it is allowed.
+        Both "allowed" allowed: bool,
+    }
+}
+
+body! {
+    /// Login by JWT.
+    pub struct PrimaryExtJwtBody {
+        /// Whether it is allowed.
+        Both "allowed" allowed: bool,
+        /// Of which signers; empty is all.
+        Both "allowedSigners" allowed_signers: Vec<String> => "external-jwt-signers",
+    }
+}
+
+body! {
+    /// Login by password.
+    pub struct PrimaryUpdbBody {
+        /// Whether it is allowed.
+        Both "allowed" allowed: bool,
+        /// Minutes that too many wrong ones lock the identity; 0 is until it is enabled.
+        Both "lockoutDurationMinutes" lockout_duration_minutes: i64,
+        /// How many are too many; 0 is never.
+        Both "maxAttempts" max_attempts: i64,
+        /// Least characters; fewer than 5 are 5.
+        Both "minPasswordLength" min_password_length: i64,
+        /// Both cases.
+        Both "requireMixedCase" require_mixed_case: bool,
+        /// A digit.
+        Both "requireNumberChar" require_number_char: bool,
+        /// Something else.
+        Both "requireSpecialChar" require_special_char: bool,
+    }
+}
+
+body! {
+    /// What must come with the first factor.
+    pub struct SecondaryBody {
+        /// A JWT of this signer; empty is none.
+        Optional "requireExtJwtSigner" require_ext_jwt_signer: String => "external-jwt-signers",
+        /// A TOTP code.
+        Both "requireTotp" require_totp: bool,
+    }
+}
 
 detail! {
     /// An authentication policy.

@@ -158,6 +158,66 @@ body! {
     }
 }
 
+body! {
+    /// What a client with a certificate of a known CA sends to `/enroll/ottca`.
+    pub struct EnrollOttCaBody {
+        /// The one-time token.
+        Create "token" token: String,
+    }
+}
+
+body! {
+    /// What a person sends to `/enroll/updb`.
+    pub struct EnrollUpdbBody {
+        /// The password.
+        Create "password" password: Password,
+        /// The login name; the one in the enrollment counts.
+        Optional "username" username: Username,
+    }
+}
+
+body! {
+    /// What a client with a JWT of an external signer sends to `/enroll/token`.
+    pub struct EnrollTokenBody {
+        /// Certificate signing request, PEM; without one the identity logs in with such JWTs.
+        Optional "clientCsr" client_csr: String,
+    }
+}
+
+body! {
+    /// What a router sends to have its certificates extended.
+    pub struct ExtendRouterBody {
+        /// Certificate signing request, PEM.
+        Create "certCsr" cert_csr: String,
+        /// The same for its server certificate.
+        Create "serverCertCsr" server_cert_csr: String,
+    }
+}
+
+body! {
+    /// Asks the controller to prove that it holds the key of a ticket.
+    pub struct ChallengeBody {
+        /// Which key.
+        Create "keyId" key_id: String,
+        /// A UUID to be signed.
+        Create "nonce" nonce: String,
+    }
+}
+
+detail! {
+    /// The proof that the controller holds the key of a ticket.
+    pub struct ChallengeAnswer {
+        /// How it is signed, as JWTs name it.
+        pub algorithm: String,
+        /// The CA bundle, PEM.
+        pub ca_pool: String,
+        /// Which key.
+        pub kid: String,
+        /// The signature of the nonce as it was sent, in base64.
+        pub signature: String,
+    }
+}
+
 detail! {
     /// The answer to an enrollment; what does not fit the method is left out.
     pub struct EnrollmentCerts {

@@ -2,13 +2,19 @@
 
 pub mod auth_policy;
 pub mod authenticator;
+pub mod ca;
 pub mod config;
 pub mod controller;
+pub mod controller_setting;
 pub mod edge_router;
 pub mod edge_router_policy;
 pub mod enrollment;
 pub mod external_jwt_signer;
 pub mod identity;
+pub mod mfa;
+pub mod posture_check;
+pub mod posture_data;
+pub mod revocation;
 pub mod role_attribute;
 pub mod server;
 pub mod service;
@@ -26,13 +32,18 @@ use crate::paths::Api;
 pub const KINDS: &[&Kind] = &[
     &auth_policy::KIND,
     &authenticator::KIND,
+    &ca::KIND,
     &config::CONFIG_KIND,
     &config::CONFIG_TYPE_KIND,
     &edge_router::KIND,
     &edge_router_policy::KIND,
     &enrollment::KIND,
+    &external_jwt_signer::KIND,
     &identity::KIND,
     &identity::TYPE_KIND,
+    &posture_check::KIND,
+    &posture_check::TYPE_KIND,
+    &revocation::KIND,
     &service::KIND,
     &service_edge_router_policy::KIND,
     &service_policy::KIND,
@@ -42,6 +53,10 @@ pub const KINDS: &[&Kind] = &[
 const MANAGEMENT: &[&[Operation]] = &[
     auth_policy::MANAGEMENT,
     authenticator::MANAGEMENT,
+    ca::MANAGEMENT,
+    external_jwt_signer::MANAGEMENT,
+    revocation::MANAGEMENT,
+    role_attribute::USAGE,
     authenticator::CURRENT,
     config::CONFIGS,
     config::CONFIG_TYPES,
@@ -52,6 +67,8 @@ const MANAGEMENT: &[&[Operation]] = &[
     identity::MANAGEMENT,
     identity::TYPES,
     identity::CURRENT,
+    posture_check::MANAGEMENT,
+    posture_check::TYPES,
     role_attribute::MANAGEMENT,
     server::SHARED,
     server::MANAGEMENT,

@@ -1,5 +1,8 @@
-//! Role attributes in use (protocol: management-api 2.2).
+//! Role attributes in use, and what uses them (protocol: management-api 2.2, 6).
 
+use std::collections::BTreeMap;
+
+use crate::entity::detail;
 use crate::operation::{Access, Operation, list};
 use crate::permission::{Action, Subject};
 
@@ -30,3 +33,41 @@ pub const MANAGEMENT: &[Operation] = &[
         "string",
     ),
 ];
+
+const fn usage(id: &'static str, path: &'static str, subject: Subject) -> Operation {
+    list(id, path, Access::Permission(subject, Action::Read), "roleAttributeUsageDetail")
+        .query(&["withIds"])
+}
+
+/// Operations of the management API that say what uses each attribute.
+pub const USAGE: &[Operation] = &[
+    usage("listEdgeRouterRoleAttributeUsage", "/edge-router-role-attribute-usage", Subject::Router),
+    usage("listIdentityRoleAttributeUsage", "/identity-role-attribute-usage", Subject::Identity),
+    usage("listServiceRoleAttributeUsage", "/service-role-attribute-usage", Subject::Service),
+    usage(
+        "listPostureCheckRoleAttributeUsage",
+        "/posture-check-role-attribute-usage",
+        Subject::PostureCheck,
+    ),
+];
+
+detail! {
+    /// A role attribute and what uses it.
+    pub struct RoleAttributeUsage {
+        /// The attribute, without `#`.
+        pub role_attribute: String,
+        /// What bears it and which policies name it, by kind.
+        pub usage: BTreeMap<String, RoleAttributeUsers>,
+    }
+}
+
+detail! {
+    /// What uses a role attribute, of one kind.
+    pub struct RoleAttributeUsers {
+        /// How many.
+        pub count: i64,
+        /// Which; only when it was asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub ids: Option<Vec<String>>,
+    }
+}

@@ -45,6 +45,12 @@ pub const MANAGEMENT: &[Operation] = &[
         "identityDetail",
     ),
     list(
+        "listServicePolicyPostureChecks",
+        "/service-policies/{id}/posture-checks",
+        Access::Permission(Subject::PostureCheck, Action::Read),
+        "postureCheckDetail",
+    ),
+    list(
         "listServicePolicyServices",
         "/service-policies/{id}/services",
         Access::Permission(Subject::Service, Action::Read),

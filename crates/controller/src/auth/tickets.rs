@@ -51,6 +51,21 @@ impl Tickets {
         ticket
     }
 
+    /// The ticket with which the certificates of a CA enroll; signed with the certificate that
+    /// clients meet, so that they can verify it (protocol: auth 4.2).
+    fn of_ca(&self, address: &str, ca: &str) -> String {
+        self.sign(&EnrollmentClaims {
+            iss: format!("https://{address}/"),
+            sub: ca.to_owned(),
+            aud: vec![ENROLLER.to_owned()],
+            exp: None,
+            jti: ca.to_owned(),
+            em: method::CA.to_owned(),
+            ctrls: None,
+            ctrl: None,
+        })
+    }
+
     /// The ticket that lets anybody trust this network.
     fn of_network(&self, address: &str, id: impl FnOnce() -> String) -> String {
         const KEY: &str = "network";
@@ -85,5 +100,10 @@ impl Controller {
     pub(crate) fn network_jwt(&self) -> String {
         let address = &self.settings().addresses.api;
         self.0.tickets.of_network(address, || self.ids().token().to_string())
+    }
+
+    /// The ticket with which the certificates of a CA enroll.
+    pub(crate) fn ca_jwt(&self, ca: &str) -> String {
+        self.0.tickets.of_ca(&self.settings().addresses.api, ca)
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
 use weft_model::entity::Record;
-use weft_model::filter::{Audience, ListQuery, Listed, PageRules, Row, Selection, parse_param};
+use weft_model::filter::{
+    Audience, ListQuery, Listed, PageRules, Row, Selection, Table, parse_param,
+};
 use weft_model::role::{Roles, Semantic};
 
 use super::call::{Call, Query, Reply};
@@ -95,6 +97,24 @@ pub(crate) fn reply<R: Readable>(
     };
     let names = R::SYMBOLS.public_names().map(str::to_owned).collect();
     Reply::list(details, pagination, names)
+}
+
+/// The answer to a list over any table of symbols. The rows come in the order of their ids.
+pub(crate) fn answer<'c, C: 'static, R: 'static, D: Serialize>(
+    query: &Query,
+    table: &'static Table<C, R>,
+    rules: &PageRules,
+    rows: impl Iterator<Item = Row<'c, C, R>>,
+    shown: impl Fn(&'c R) -> D,
+) -> Result<Reply, Failure> {
+    let listed = selection(query, table, rules)?.run_by_id(rows);
+    let details: Vec<_> = listed.rows.iter().map(|row| shown(row.record())).collect();
+    let pagination = Pagination {
+        limit: listed.page.stated_limit(),
+        offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
+        total_count: i64::try_from(listed.total).unwrap_or(i64::MAX),
+    };
+    Reply::list(&details, pagination, table.public_names().map(str::to_owned).collect())
 }
 
 /// Filter, sort and page of a request.

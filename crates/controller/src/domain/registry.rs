@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use weft_contract::Api;
 
 use super::call::Handler;
-use super::resource::{AnyResource, Of, ReadOnly};
+use super::resource::{AnyResource, Of};
 use super::resources::{
     advice, attributes, auth_policy::AuthPolicies, authenticator::Authenticators, config::Configs,
     config_type::ConfigTypes, edge_router::EdgeRouters, enrollment::Enrollments, fixed,
@@ -16,7 +16,10 @@ use crate::auth;
 
 /// Every resource with generic operations.
 static RESOURCES: &[&dyn AnyResource] = &[
-    &ReadOnly::<AuthPolicies>::NEW,
+    &Of::<AuthPolicies>::NEW,
+    &Of::<super::resources::ca::Cas>::NEW,
+    &Of::<super::resources::external_jwt_signer::Signers>::NEW,
+    &Of::<super::resources::revocation::Revocations>::NEW,
     &Of::<Authenticators>::NEW,
     &Of::<ConfigTypes>::NEW,
     &Of::<Configs>::NEW,
@@ -24,6 +27,7 @@ static RESOURCES: &[&dyn AnyResource] = &[
     &Of::<policies::EdgeRouterPolicies>::NEW,
     &Of::<Enrollments>::NEW,
     &Of::<Identities>::NEW,
+    &Of::<super::resources::posture_check::PostureChecks>::NEW,
     &Of::<Services>::NEW,
     &Of::<policies::ServiceEdgeRouterPolicies>::NEW,
     &Of::<policies::ServicePolicies>::NEW,
@@ -39,9 +43,12 @@ const OWN: &[&[(Api, &str, Handler)]] = &[
     overrides::HANDLERS,
     server::HANDLERS,
     super::resources::authenticator::HANDLERS,
+    super::resources::ca::HANDLERS,
     super::resources::edge_router::HANDLERS,
     super::resources::enrollment::HANDLERS,
+    super::resources::external_jwt_signer::HANDLERS,
     super::resources::identity_state::HANDLERS,
+    super::resources::role_usage::HANDLERS,
     auth::login::HANDLERS,
     auth::current::HANDLERS,
     auth::own_authenticators::HANDLERS,

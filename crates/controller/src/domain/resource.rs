@@ -58,6 +58,16 @@ pub trait Resource: Readable {
     /// What is made before an operation is decided.
     type Prepared: Send + Sync + 'static;
 
+    /// Whether entities of the system cannot be changed.
+    const SYSTEM_IS_FIXED: bool = true;
+    /// Whether a create with an id that is taken replaces the entity.
+    const CREATE_REPLACES: bool = false;
+
+    /// The id that the body of a create chooses, for kinds whose ids are not made here.
+    fn chosen_id(_body: &Self::Body) -> Option<Result<Id, Failure>> {
+        None
+    }
+
     /// Does what is slow or random for create, replace and patch.
     fn prepare<'a>(
         controller: &'a Controller,
@@ -115,11 +125,17 @@ pub(crate) fn detail_base<R: Readable>(base: &Base) -> weft_contract::Base {
 pub(crate) fn create<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: R::Body = call.decode(Verb::Create)?;
-        let id = controller.ids().entity();
+        let chosen = R::chosen_id(&body);
+        let is_chosen = chosen.is_some();
+        let id = chosen.transpose()?.unwrap_or_else(|| controller.ids().entity());
         let prepared = R::prepare(&controller, &caller, &body, Verb::Create, &id).await?;
         let answer = Reply::created(R::KIND.plural, id.as_str());
         controller
             .decide(&caller, move |decision| {
+                let is_taken = is_chosen && decision.tip().contains(R::Record::KIND, &id);
+                if is_taken && !R::CREATE_REPLACES {
+                    return Err(Failure::field("id", "id must be unique", id.as_str()));
+                }
                 let mut record = R::Record::default();
                 *record.base_mut() = Base::new(id.clone(), decision.now());
                 R::merge(&mut record, &body, &prepared, Verb::Create)?;
@@ -154,7 +170,7 @@ async fn change<R: Resource>(
     controller
         .decide(&caller, move |decision| {
             let current = Arc::clone(require::<R>(decision.view(), id.as_str())?);
-            if current.base().is_system {
+            if current.base().is_system && R::SYSTEM_IS_FIXED {
                 return Err(ErrorCode::EntityCanNotBeUpdated.into());
             }
             let mut record = match verb {
@@ -196,7 +212,8 @@ pub(crate) fn delete<R: Resource>(controller: Controller, caller: Caller, call: 
         controller
             .decide(&caller, move |decision| {
                 let record = Arc::clone(require::<R>(decision.view(), &id)?);
-                if record.base().is_system && R::Record::KIND != weft_model::Kind::Terminator {
+                let may_go = R::Record::KIND == weft_model::Kind::Terminator;
+                if record.base().is_system && R::SYSTEM_IS_FIXED && !may_go {
                     return Err(ErrorCode::EntityCanNotBeDeleted.into());
                 }
                 R::on_delete(decision, &record)?;
@@ -232,14 +249,17 @@ pub(crate) trait AnyResource: Send + Sync {
     fn handlers(&self) -> Vec<(Api, &'static str, Handler)>;
 }
 
-/// [`AnyResource`] out of a [`Resource`].
-pub(crate) struct Of<R>(std::marker::PhantomData<fn() -> R>);
+/// [`AnyResource`] out of a [`Resource`] of an API.
+pub(crate) struct Of<R>(Api, std::marker::PhantomData<fn() -> R>);
 
 /// [`AnyResource`] out of a [`Readable`].
 pub(crate) struct ReadOnly<R>(std::marker::PhantomData<fn() -> R>);
 
 impl<R> Of<R> {
-    pub(crate) const NEW: Self = Self(std::marker::PhantomData);
+    /// Of the management API.
+    pub(crate) const NEW: Self = Self(Api::Management, std::marker::PhantomData);
+    /// Of the fabric API.
+    pub(crate) const FABRIC: Self = Self(Api::Fabric, std::marker::PhantomData);
 }
 
 impl<R> ReadOnly<R> {
@@ -248,27 +268,32 @@ impl<R> ReadOnly<R> {
 
 type Row = Option<&'static weft_contract::Operation>;
 
-fn rows(rows: impl IntoIterator<Item = (Row, Handler)>) -> Vec<(Api, &'static str, Handler)> {
+fn rows(
+    api: Api,
+    rows: impl IntoIterator<Item = (Row, Handler)>,
+) -> Vec<(Api, &'static str, Handler)> {
     let known = rows.into_iter().filter_map(|(row, handler)| Some((row?, handler)));
-    known.map(|(row, handler)| (Api::Management, row.id, handler)).collect()
+    known.map(|(row, handler)| (api, row.id, handler)).collect()
 }
 
 impl<R: Readable> AnyResource for ReadOnly<R> {
     fn handlers(&self) -> Vec<(Api, &'static str, Handler)> {
-        rows([(R::KIND.list(), list::<R> as Handler), (R::KIND.detail(), detail::<R>)])
+        let generic = [(R::KIND.list(), list::<R> as Handler), (R::KIND.detail(), detail::<R>)];
+        rows(Api::Management, generic)
     }
 }
 
 impl<R: Resource> AnyResource for Of<R> {
     fn handlers(&self) -> Vec<(Api, &'static str, Handler)> {
         let kind = R::KIND;
-        rows([
+        let generic = [
             (kind.list(), list::<R> as Handler),
             (kind.create(), create::<R>),
             (kind.detail(), detail::<R>),
             (kind.replace(), replace::<R>),
             (kind.patch(), patch::<R>),
             (kind.delete(), delete::<R>),
-        ])
+        ];
+        rows(self.0, generic)
     }
 }

@@ -4,16 +4,24 @@ pub(crate) mod advice;
 pub(crate) mod attributes;
 pub(crate) mod auth_policy;
 pub(crate) mod authenticator;
+pub(crate) mod ca;
 pub(crate) mod config;
 pub(crate) mod config_type;
 pub(crate) mod edge_router;
 pub(crate) mod enrollment;
+pub(crate) mod external_jwt_signer;
 pub(crate) mod fixed;
 pub(crate) mod identity;
 pub(crate) mod identity_state;
 pub(crate) mod nested;
 pub(crate) mod overrides;
 pub(crate) mod policies;
+pub(crate) mod posture_check;
+pub(crate) mod revocation;
+pub(crate) mod role_usage;
 pub(crate) mod server;
 pub(crate) mod service;
 pub(crate) mod terminator;
+
+#[cfg(test)]
+mod tests;

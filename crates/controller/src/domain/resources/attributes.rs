@@ -3,7 +3,6 @@
 
 use futures::FutureExt as _;
 use weft_contract::Api;
-use weft_contract::envelope::Pagination;
 use weft_model::Kind;
 use weft_model::filter::{Column, PageRules, Table, Type, Value};
 
@@ -13,7 +12,8 @@ use crate::domain::caller::Caller;
 use crate::domain::list;
 use crate::failure::Failure;
 
-static SYMBOLS: Table<(), String> = Table {
+/// Attributes by themselves.
+pub(crate) static SYMBOLS: Table<(), String> = Table {
     kind: "role-attributes",
     id: |attribute| attribute.as_str(),
     columns: &[Column::one("id", Type::String, |(), it: &String| Value::text(it.as_str())).public()],
@@ -43,13 +43,6 @@ fn page(controller: &Controller, call: &Call, kind: Kind) -> Result<Reply, Failu
     let snapshot = controller.snapshot();
     let attributes: Vec<String> =
         snapshot.table(kind).attributes().map(|(attribute, _)| attribute.to_string()).collect();
-    let selection = list::selection(&call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
-    let listed = selection.run_by_id(attributes.iter().map(|it| SYMBOLS.row(&(), it)));
-    let pagination = Pagination {
-        limit: listed.page.stated_limit(),
-        offset: listed.page.offset as i64,
-        total_count: listed.total as i64,
-    };
-    let rows: Vec<&str> = listed.rows.iter().map(|row| row.record().as_str()).collect();
-    Reply::list(&rows, pagination, vec!["id".into()])
+    let rows = attributes.iter().map(|it| SYMBOLS.row(&(), it));
+    list::answer(&call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, String::as_str)
 }

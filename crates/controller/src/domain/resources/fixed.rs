@@ -1,43 +1,95 @@
-//! Entities that are constants: identity types (protocol: management-api 8).
+//! Entities that are constants: identity types and posture check types (protocol: management-api
+//! 8).
 
 use futures::FutureExt as _;
+use serde::Serialize;
 use weft_contract::entity::{Base, links};
-use weft_contract::envelope::Pagination;
-use weft_contract::resource::identity::{IdentityTypeDetail, TYPE_COLLECTION};
+use weft_contract::resource::identity::{IdentityTypeDetail, TYPE_COLLECTION as IDENTITY_TYPES};
+use weft_contract::resource::posture_check::{
+    OperatingSystemDetail, PostureCheckTypeDetail, TYPE_COLLECTION as CHECK_TYPES,
+};
 use weft_contract::{Api, Timestamp};
 use weft_model::filter::{Column, PageRules, Table, Type, Value};
 
 use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
+use crate::domain::seeds::PostureCheckTypeSeed;
 use crate::domain::{convert, list, seeds};
 use crate::failure::Failure;
 
-static SYMBOLS: Table<(), String> = Table {
-    kind: "identity-types",
-    id: |it| it.as_str(),
+/// What lists can filter by: the same for every kind of constant.
+pub(super) struct Constant {
+    pub(super) id: &'static str,
+    pub(super) name: &'static str,
+}
+
+static SYMBOLS: Table<Timestamp, Constant> = Table {
+    kind: "constants",
+    id: |it| it.id,
     columns: &[
-        Column::one("id", Type::String, |(), it: &String| Value::text(it.as_str())).public(),
-        Column::one("name", Type::String, |(), it: &String| Value::text(it.as_str())).public(),
+        Column::one("id", Type::String, |_, it: &Constant| Value::text(it.id)).public(),
+        Column::one("createdAt", Type::Time, |at: &Timestamp, _| Value::unix_millis(at.millis()))
+            .public(),
+        Column::one("updatedAt", Type::Time, |at: &Timestamp, _| Value::unix_millis(at.millis()))
+            .public(),
+        Column::one("isSystem", Type::Bool, |_, _| Value::Bool(false)).public(),
+        Column::map("tags", |_, _, _| Value::Null).public(),
+        Column::one("name", Type::String, |_, it: &Constant| Value::text(it.name)).public(),
     ],
 };
 
 /// The operations.
 pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
-    (Api::Management, "listIdentityTypes", list_types),
-    (Api::Management, "detailIdentityType", detail_type),
+    (Api::Management, "listIdentityTypes", |controller, caller, call| {
+        list_of(controller, caller, call, identity_types(), identity_type)
+    }),
+    (Api::Management, "detailIdentityType", |controller, caller, call| {
+        detail_of(controller, caller, call, identity_types(), identity_type, "identity type")
+    }),
+    (Api::Management, "listPostureCheckTypes", |controller, caller, call| {
+        list_of(controller, caller, call, check_types(), check_type)
+    }),
+    (Api::Management, "detailPostureCheckType", |controller, caller, call| {
+        detail_of(controller, caller, call, check_types(), check_type, "posture check type")
+    }),
 ];
 
-fn shown(name: &str, at: Timestamp) -> IdentityTypeDetail {
-    IdentityTypeDetail {
-        base: Base {
-            links: links(TYPE_COLLECTION, name, &[]),
-            created_at: at,
-            id: name.to_owned(),
-            updated_at: at,
-            ..Base::default()
-        },
-        name: name.to_owned(),
+fn identity_types() -> Vec<Constant> {
+    seeds::IDENTITY_TYPES.iter().map(|name| Constant { id: name, name }).collect()
+}
+
+fn identity_type(id: &str, at: Timestamp) -> IdentityTypeDetail {
+    IdentityTypeDetail { base: base(IDENTITY_TYPES, id, at), name: id.to_owned() }
+}
+
+fn check_types() -> Vec<Constant> {
+    let seeds = seeds::POSTURE_CHECK_TYPES.iter();
+    seeds.map(|seed| Constant { id: seed.id, name: seed.name }).collect()
+}
+
+fn check_type(id: &str, at: Timestamp) -> PostureCheckTypeDetail {
+    let seed = seeds::POSTURE_CHECK_TYPES.iter().find(|seed| seed.id == id);
+    let system = |(name, versions): &(&str, &[&str])| OperatingSystemDetail {
+        r#type: (*name).to_owned(),
+        versions: convert::strings(versions),
+    };
+    let systems = |seed: &PostureCheckTypeSeed| seed.systems.iter().map(system).collect();
+    PostureCheckTypeDetail {
+        base: base(CHECK_TYPES, id, at),
+        name: seed.map(|seed| seed.name.to_owned()).unwrap_or_default(),
+        operating_systems: seed.map(systems).unwrap_or_default(),
+        version: "1".to_owned(),
+    }
+}
+
+fn base(collection: &str, id: &str, at: Timestamp) -> Base {
+    Base {
+        links: links(collection, id, &[]),
+        created_at: at,
+        id: id.to_owned(),
+        updated_at: at,
+        ..Base::default()
     }
 }
 
@@ -49,31 +101,36 @@ fn began(controller: &Controller) -> Timestamp {
     policy.map_or(Timestamp::ZERO, |policy| convert::time(policy.base.created_at))
 }
 
-fn list_types(controller: Controller, _caller: Caller, call: Call) -> Answer {
+/// A list of constants.
+pub(super) fn list_of<D: Serialize + 'static>(
+    controller: Controller,
+    _caller: Caller,
+    call: Call,
+    mut all: Vec<Constant>,
+    shown: fn(&str, Timestamp) -> D,
+) -> Answer {
     async move {
-        let mut types: Vec<String> =
-            seeds::IDENTITY_TYPES.iter().map(|name| (*name).to_owned()).collect();
-        types.sort_unstable();
-        let selection = list::selection(&call.query, &SYMBOLS, &PageRules::LIST)?;
-        let listed = selection.run_by_id(types.iter().map(|it| SYMBOLS.row(&(), it)));
+        all.sort_unstable_by_key(|it| it.id);
         let at = began(&controller);
-        let details: Vec<_> = listed.rows.iter().map(|row| shown(row.record(), at)).collect();
-        let pagination = Pagination {
-            limit: listed.page.stated_limit(),
-            offset: listed.page.offset as i64,
-            total_count: listed.total as i64,
-        };
-        let names = SYMBOLS.public_names().map(str::to_owned).collect();
-        Reply::list(&details, pagination, names)
+        let rows = all.iter().map(|it| SYMBOLS.row(&at, it));
+        list::answer(&call.query, &SYMBOLS, &PageRules::LIST, rows, |it| shown(it.id, at))
     }
     .boxed()
 }
 
-fn detail_type(controller: Controller, _caller: Caller, call: Call) -> Answer {
+/// One of them.
+pub(super) fn detail_of<D: Serialize + 'static>(
+    controller: Controller,
+    _caller: Caller,
+    call: Call,
+    all: Vec<Constant>,
+    shown: fn(&str, Timestamp) -> D,
+    what: &'static str,
+) -> Answer {
     async move {
-        let found = seeds::IDENTITY_TYPES.iter().find(|name| **name == call.id(0));
-        let name = found.ok_or_else(|| Failure::not_found("identity type", call.id(0)))?;
-        Reply::detail(&shown(name, began(&controller)))
+        let found = all.iter().find(|it| it.id == call.id(0));
+        let found = found.ok_or_else(|| Failure::not_found(what, call.id(0)))?;
+        Reply::detail(&shown(found.id, began(&controller)))
     }
     .boxed()
 }

@@ -20,6 +20,7 @@ use super::edge_router::EdgeRouters;
 use super::enrollment::Enrollments;
 use super::identity::Identities;
 use super::policies::{EdgeRouterPolicies, ServiceEdgeRouterPolicies, ServicePolicies};
+use super::posture_check::PostureChecks;
 use super::service::Services;
 use super::terminator::Terminators;
 use crate::Controller;
@@ -98,6 +99,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
         |context, parent, _| Ok(members(context, parent, ServiceEdgeRouterPolicy::SERVICES))),
     nested!("listServicePolicyIdentities", ServicePolicies => Identities,
         |context, parent, _| Ok(members(context, parent, ServicePolicy::IDENTITIES))),
+    nested!("listServicePolicyPostureChecks", ServicePolicies => PostureChecks,
+        |context, parent, _| Ok(members(context, parent, ServicePolicy::POSTURE_CHECKS))),
     nested!("listServicePolicyServices", ServicePolicies => Services,
         |context, parent, _| Ok(members(context, parent, ServicePolicy::SERVICES))),
     nested!("listServiceConfig", Services => Configs, |context, parent, _| {

@@ -38,7 +38,6 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Client, "listControllers", controllers),
     (Api::Management, "listSummary", summary),
     (Api::Client, "listProtocols", protocols),
-    (Api::Client, "listExternalJwtSigners", external_signers),
 ];
 
 fn ready(reply: Result<Reply, Failure>) -> Answer {
@@ -88,12 +87,6 @@ fn network_jwts(controller: Controller, _caller: Caller, _call: Call) -> Answer 
 fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Answer {
     let address = controller.settings().addresses.api.clone();
     ready(Reply::detail(&Protocols::from([("https".to_owned(), Protocol { address })])))
-}
-
-/// No signers can be made yet, so none are listed; clients page through the list before login.
-fn external_signers(_controller: Controller, _caller: Caller, _call: Call) -> Answer {
-    let pagination = Pagination { limit: 10, offset: 0, total_count: 0 };
-    ready(Reply::list(&[(); 0], pagination, vec!["id".into(), "name".into()]))
 }
 
 fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {

@@ -1,0 +1,184 @@
+//! Third-party certificate authorities (protocol: auth 14; management-api 7.7).
+
+use crate::body::{Body, body};
+use crate::entity::{detail, words};
+use crate::headers;
+use crate::json::Tags;
+use crate::kind::{Column, Kind};
+use crate::operation::{
+    Access, CHANGE_STATUSES, Operation, Request, Response, action, create, delete, detail as get,
+    list, patch, replace,
+};
+use crate::permission::{Action, Subject};
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "cas";
+/// Name of an identity that enrolls by itself, when the CA does not say.
+pub const DEFAULT_NAME_FORMAT: &str = "[caName]-[commonName]";
+
+const fn access(action: Action) -> Access {
+    Access::Permission(Subject::Ca, action)
+}
+
+/// Operations of the management API.
+pub const MANAGEMENT: &[Operation] = &[
+    list("listCas", "/cas", access(Action::Read), "caDetail"),
+    create::<CaBody>("createCa", "/cas", access(Action::Create)),
+    get("detailCa", "/cas/{id}", access(Action::Read), "caDetail"),
+    replace::<CaBody>("updateCa", "/cas/{id}", access(Action::Update)),
+    patch::<CaBody>("patchCa", "/cas/{id}", access(Action::Update)),
+    delete("deleteCa", "/cas/{id}", access(Action::Delete)),
+    get("getCaJwt", "/cas/{id}/jwt", access(Action::Read), "string")
+        .answers(Response::Raw(headers::JWT)),
+    action("verifyCa", "/cas/{id}/verify", access(Action::Update))
+        .request(Request::Text)
+        .statuses(CHANGE_STATUSES),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "ca",
+    plural: COLLECTION,
+    aliases: &["certificate-authority"],
+    about: "a certificate authority of somebody else, whose certificates identities may show",
+    operations: MANAGEMENT,
+    fields: CaBody::FIELDS,
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "VERIFIED", pointer: "/isVerified" },
+        Column { title: "TOKEN", pointer: "/verificationToken" },
+        Column { title: "LOGIN", pointer: "/isAuthEnabled" },
+        Column { title: "OTT", pointer: "/isOttCaEnrollmentEnabled" },
+        Column { title: "AUTO", pointer: "/isAutoCaEnrollmentEnabled" },
+    ],
+};
+
+words! {
+    /// Where in a certificate the external id stands.
+    pub enum ClaimLocation {
+        /// The common name of the subject.
+        CommonName = "COMMON_NAME",
+        /// A URI among the alternative names.
+        SanUri = "SAN_URI",
+        /// An e-mail address among the alternative names.
+        SanEmail = "SAN_EMAIL",
+    }
+}
+
+words! {
+    /// Which of several values is meant.
+    pub enum ClaimMatcher {
+        /// Every value.
+        All = "ALL",
+        /// Values with a prefix.
+        Prefix = "PREFIX",
+        /// Values with a suffix.
+        Suffix = "SUFFIX",
+        /// URIs with a scheme.
+        Scheme = "SCHEME",
+    }
+}
+
+words! {
+    /// What is taken out of a value.
+    pub enum ClaimParser {
+        /// All of it.
+        None = "NONE",
+        /// The parts between separators.
+        Split = "SPLIT",
+    }
+}
+
+body! {
+    /// What can be said of a CA.
+    pub struct CaBody {
+        /// Its certificate, PEM; when it is made.
+        Create "certPem" cert_pem: String,
+        /// How the external id of an identity is read from a certificate.
+        Optional "externalIdClaim" external_id_claim: ExternalIdClaimBody,
+        /// Names of identities that enroll by themselves; takes [caName], [caId], [commonName],
+        /// [requestedName] and [identityId].
+        Replace "identityNameFormat" identity_name_format: String,
+        /// Role attributes of identities that enroll by themselves.
+        Both "identityRoles" identity_roles: Vec<String>,
+        /// Whether its certificates may log in.
+        Both "isAuthEnabled" is_auth_enabled: bool,
+        /// Whether its certificates may enroll by themselves.
+        Both "isAutoCaEnrollmentEnabled" is_auto_ca_enrollment_enabled: bool,
+        /// Whether its certificates may enroll with a ticket.
+        Both "isOttCaEnrollmentEnabled" is_ott_ca_enrollment_enabled: bool,
+        /// The name; unique among CAs.
+        Both "name" name: String,
+        /// Labels.
+        Optional "tags" tags: Tags,
+    }
+}
+
+body! {
+    /// How an external id is read from a certificate. All members are there, or none.
+    pub struct ExternalIdClaimBody {
+        /// Which of several results is meant, from 0.
+        Optional "index" index: i64,
+        /// Where it stands.
+        Optional "location" location: ClaimLocation,
+        /// Which values are meant.
+        Optional "matcher" matcher: ClaimMatcher,
+        /// Prefix, suffix or scheme.
+        Optional "matcherCriteria" matcher_criteria: String,
+        /// What is taken out of a value.
+        Optional "parser" parser: ClaimParser,
+        /// The separator.
+        Optional "parserCriteria" parser_criteria: String,
+    }
+}
+
+detail! {
+    /// A CA.
+    pub struct CaDetail with Base {
+        /// Its certificate, PEM.
+        pub cert_pem: String,
+        /// How the external id of an identity is read from a certificate.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub external_id_claim: Option<ExternalIdClaimDetail>,
+        /// SHA-1 of its certificate, hex.
+        pub fingerprint: String,
+        /// Names of identities that enroll by themselves.
+        pub identity_name_format: String,
+        /// Role attributes of identities that enroll by themselves.
+        pub identity_roles: Vec<String>,
+        /// Whether its certificates may log in.
+        pub is_auth_enabled: bool,
+        /// Whether its certificates may enroll by themselves.
+        pub is_auto_ca_enrollment_enabled: bool,
+        /// Whether its certificates may enroll with a ticket.
+        pub is_ott_ca_enrollment_enabled: bool,
+        /// Whether possession of its key was proved.
+        pub is_verified: bool,
+        /// The name.
+        pub name: String,
+        /// The common name of the certificate that proves it.
+        pub verification_token: String,
+    }
+}
+
+detail! {
+    /// How an external id is read from a certificate.
+    pub struct ExternalIdClaimDetail {
+        /// Which of several results is meant.
+        pub index: i64,
+        /// Where it stands.
+        pub location: ClaimLocation,
+        /// Which values are meant.
+        pub matcher: ClaimMatcher,
+        /// Prefix, suffix or scheme.
+        pub matcher_criteria: String,
+        /// What is taken out of a value.
+        pub parser: ClaimParser,
+        /// The separator.
+        pub parser_criteria: String,
+    }
+}

@@ -1,0 +1,133 @@
+//! Settings of controllers that are kept in the model: those of one controller, and those of all
+//! of them under the id `global` (protocol: management-api 5, notes, and 6).
+
+use crate::body::{Body, body};
+use crate::entity::detail;
+use crate::json::Tags;
+use crate::kind::{Column, Kind};
+use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "controller-settings";
+/// The id of the settings that hold for every controller that does not say otherwise.
+pub const GLOBAL: &str = "global";
+
+const EFFECTIVE: &str = "/controller-settings/{id}/effective";
+
+/// Operations of the management API. Changes go to the path of the effective settings, as it is
+/// described.
+pub const MANAGEMENT: &[Operation] = &[
+    list(
+        "listControllerSettings",
+        "/controller-settings",
+        Access::AdminOrReadOnly,
+        "controllerSettingDetail",
+    )
+    .statuses(&[200, 400, 401, 429]),
+    create::<ControllerSettingBody>(
+        "createControllerSetting",
+        "/controller-settings",
+        Access::Admin,
+    )
+    .statuses(&[201, 400, 401, 429]),
+    get(
+        "detailControllerSetting",
+        "/controller-settings/{id}",
+        Access::AdminOrReadOnly,
+        "controllerSettingDetail",
+    )
+    .statuses(&[200, 401, 404, 429]),
+    get(
+        "detailControllerSettingEffective",
+        EFFECTIVE,
+        Access::AdminOrReadOnly,
+        "controllerSettingEffective",
+    )
+    .statuses(&[200, 401, 404, 429]),
+    replace::<ControllerSettingBody>("updateControllerSetting", EFFECTIVE, Access::Admin)
+        .statuses(&[200, 400, 401, 404, 429]),
+    patch::<ControllerSettingBody>("patchControllerSetting", EFFECTIVE, Access::Admin)
+        .statuses(&[200, 400, 401, 404, 429]),
+    delete("deleteControllerSetting", EFFECTIVE, Access::Admin)
+        .statuses(&[200, 400, 401, 409, 429]),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "controller-setting",
+    plural: COLLECTION,
+    aliases: &[],
+    about: "settings of one controller, or of all of them as `global`",
+    operations: MANAGEMENT,
+    fields: ControllerSettingBody::FIELDS,
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "REDIRECTS", pointer: "/oidc/redirectUris" },
+        Column { title: "AFTER LOGOUT", pointer: "/oidc/postLogoutUris" },
+    ],
+};
+
+body! {
+    /// What can be said of the settings of controllers.
+    pub struct ControllerSettingBody {
+        /// The controller, or `global`; when they are made.
+        Create "controllerId" controller_id: String => "controllers",
+        /// Login by OpenID Connect.
+        Optional "oidc" oidc: OidcBody,
+        /// Labels.
+        Optional "tags" tags: Tags,
+    }
+}
+
+body! {
+    /// Login by OpenID Connect.
+    pub struct OidcBody {
+        /// Where clients may be sent after a logout.
+        Optional "postLogoutUris" post_logout_uris: Vec<String>,
+        /// Where clients may be sent after a login.
+        Optional "redirectUris" redirect_uris: Vec<String>,
+    }
+}
+
+detail! {
+    /// Settings of a controller, or of all of them.
+    pub struct ControllerSettingDetail with Base {
+        /// Login by OpenID Connect.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub oidc: Option<OidcDetail>,
+    }
+}
+
+detail! {
+    /// What holds for a controller: its own settings, and the global ones where it has none.
+    pub struct ControllerSettingEffective with Base {
+        /// What holds.
+        pub effective: ControllerSettings,
+        /// What is said of this controller itself.
+        pub instance: ControllerSettings,
+    }
+}
+
+detail! {
+    /// The settings themselves.
+    pub struct ControllerSettings {
+        /// Login by OpenID Connect.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub oidc: Option<OidcDetail>,
+    }
+}
+
+detail! {
+    /// Login by OpenID Connect. A member that is absent is not set.
+    pub struct OidcDetail {
+        /// Where clients may be sent after a logout.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub post_logout_uris: Option<Vec<String>>,
+        /// Where clients may be sent after a login.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub redirect_uris: Option<Vec<String>>,
+    }
+}

@@ -1,0 +1,403 @@
+//! Posture checks, their types, and what clients say of their devices (protocol: management-api
+//! 7.6; auth 18).
+//!
+//! The kind of a check is its `typeId`; one body holds the members of every kind, of which the
+//! kind of the check decides what counts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::body::{Body, FieldType, Shape, body};
+use crate::entity::{Semantic, detail, words};
+use crate::json::Tags;
+use crate::kind::{Column, Kind};
+use crate::operation::{
+    Access, BY_ROLE, Operation, Request, Response, action, create, delete, detail as get, list,
+    patch, replace,
+};
+use crate::permission::{Action, Subject};
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "posture-checks";
+/// The collection of their types.
+pub const TYPE_COLLECTION: &str = "posture-check-types";
+
+const fn access(action: Action) -> Access {
+    Access::Permission(Subject::PostureCheck, action)
+}
+
+/// Operations of the management API.
+pub const MANAGEMENT: &[Operation] = &[
+    list("listPostureChecks", "/posture-checks", access(Action::Read), "postureCheckDetail")
+        .query(BY_ROLE),
+    create::<PostureCheckBody>("createPostureCheck", "/posture-checks", access(Action::Create)),
+    get("detailPostureCheck", "/posture-checks/{id}", access(Action::Read), "postureCheckDetail"),
+    replace::<PostureCheckBody>(
+        "updatePostureCheck",
+        "/posture-checks/{id}",
+        access(Action::Update),
+    ),
+    patch::<PostureCheckBody>("patchPostureCheck", "/posture-checks/{id}", access(Action::Update)),
+    delete("deletePostureCheck", "/posture-checks/{id}", access(Action::Delete))
+        .statuses(&[200, 403, 404, 429, 503]),
+];
+
+/// Posture check types.
+pub const TYPES: &[Operation] = &[
+    list(
+        "listPostureCheckTypes",
+        "/posture-check-types",
+        Access::Authenticated,
+        "postureCheckTypeDetail",
+    ),
+    get(
+        "detailPostureCheckType",
+        "/posture-check-types/{id}",
+        Access::Authenticated,
+        "postureCheckTypeDetail",
+    ),
+];
+
+/// Operations of the client API: what a client says of its device.
+pub const CLIENT: &[Operation] = &[
+    action("createPostureResponse", "/posture-response", Access::Authenticated)
+        .takes::<PostureResponseBody>()
+        .answers(Response::Detail("postureResponse"))
+        .statuses(&[201, 400, 401, 429, 503]),
+    action("createPostureResponseBulk", "/posture-response-bulk", Access::Authenticated)
+        .request(Request::JsonList(PostureResponseBody::FIELDS))
+        .answers(Response::Detail("postureResponse"))
+        .statuses(&[200, 400, 401, 429, 503]),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "posture-check",
+    plural: COLLECTION,
+    aliases: &["check", "checks"],
+    about: "a condition on the device of an identity",
+    operations: MANAGEMENT,
+    fields: PostureCheckBody::FIELDS,
+    links: &[],
+    role_attributes: Some("/posture-check-role-attributes"),
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "TYPE", pointer: "/typeId" },
+        Column { title: "ATTRIBUTES", pointer: "/roleAttributes" },
+    ],
+};
+
+/// How people name their types.
+pub const TYPE_KIND: Kind = Kind {
+    name: "posture-check-type",
+    plural: TYPE_COLLECTION,
+    aliases: &[],
+    about: "what a posture check can look at",
+    operations: TYPES,
+    fields: &[],
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[Column { title: "ID", pointer: "/id" }, Column { title: "NAME", pointer: "/name" }],
+};
+
+words! {
+    /// What a posture check looks at.
+    pub enum PostureCheckType {
+        /// The operating system.
+        Os = "OS",
+        /// One process.
+        Process = "PROCESS",
+        /// The Windows domain.
+        Domain = "DOMAIN",
+        /// Hardware addresses.
+        Mac = "MAC",
+        /// The second factor.
+        Mfa = "MFA",
+        /// Several processes.
+        ProcessMulti = "PROCESS_MULTI",
+    }
+}
+
+words! {
+    /// An operating system.
+    pub enum OsType {
+        /// Windows.
+        Windows = "Windows",
+        /// Windows for servers.
+        WindowsServer = "WindowsServer",
+        /// Android.
+        Android = "Android",
+        /// iOS.
+        Ios = "iOS",
+        /// Linux.
+        Linux = "Linux",
+        /// macOS.
+        MacOs = "macOS",
+    }
+}
+
+/// The `typeId` of a body: a word of [`PostureCheckType`], or one of those that stand for
+/// `DOMAIN` in bodies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TypeId(pub String);
+
+/// Words that mean `DOMAIN` in bodies.
+const DOMAIN_WORDS: &[&str] =
+    &["postureCheckDomainCreate", "postureCheckDomainUpdate", "postureCheckDomainPatch"];
+
+impl TypeId {
+    /// The type it means; none if it means none.
+    #[must_use]
+    pub fn parse(&self) -> Option<PostureCheckType> {
+        if DOMAIN_WORDS.contains(&self.0.as_str()) {
+            return Some(PostureCheckType::Domain);
+        }
+        PostureCheckType::parse(&self.0)
+    }
+}
+
+impl Shape for TypeId {
+    const SHAPE: FieldType = PostureCheckType::SHAPE;
+}
+
+body! {
+    /// What can be said of a posture check.
+    pub struct PostureCheckBody {
+        /// `DOMAIN`: Windows domains that pass.
+        Optional "domains" domains: Vec<String>,
+        /// `MFA`: let clients through that cannot ask for codes.
+        Optional "ignoreLegacyEndpoints" ignore_legacy_endpoints: bool,
+        /// `MAC`: hardware addresses that pass.
+        Optional "macAddresses" mac_addresses: Vec<String>,
+        /// The name; unique among posture checks.
+        Both "name" name: String,
+        /// `OS`: operating systems that pass.
+        Optional "operatingSystems" operating_systems: Vec<OperatingSystem>,
+        /// `PROCESS`: the process that must run.
+        Optional "process" process: Process,
+        /// `PROCESS_MULTI`: processes that must run.
+        Optional "processes" processes: Vec<ProcessMulti>,
+        /// `MFA`: ask for a code after the device was unlocked.
+        Optional "promptOnUnlock" prompt_on_unlock: bool,
+        /// `MFA`: ask for a code after the device woke.
+        Optional "promptOnWake" prompt_on_wake: bool,
+        /// Attributes that policies select by.
+        Optional "roleAttributes" role_attributes: Vec<String>,
+        /// `PROCESS_MULTI`: whether all or one of the processes must run.
+        Optional "semantic" semantic: Semantic,
+        /// Labels.
+        Optional "tags" tags: Tags,
+        /// `MFA`: seconds that a code lasts; 0 and -1 are for ever.
+        Optional "timeoutSeconds" timeout_seconds: i64,
+        /// What it looks at.
+        NotReplace "typeId" type_id: TypeId,
+    }
+    nested { operating_systems, process, processes }
+}
+
+body! {
+    /// An operating system that passes.
+    pub struct OperatingSystem {
+        /// Which one.
+        Always "type" os_type: OsType,
+        /// Ranges of versions, one of which must hold; none is every version.
+        Always "versions" versions: Vec<String>,
+    }
+}
+
+body! {
+    /// A process that must run.
+    pub struct Process {
+        /// SHA-512 of its file, hex, one of which must hold; none is every file.
+        Optional "hashes" hashes: Vec<String>,
+        /// On which operating system.
+        Always "osType" os_type: OsType,
+        /// Path of its file.
+        Always "path" path: String,
+        /// Fingerprint of the signer of its file.
+        Optional "signerFingerprint" signer_fingerprint: String,
+    }
+}
+
+body! {
+    /// One of several processes that must run.
+    pub struct ProcessMulti {
+        /// SHA-512 of its file, hex, one of which must hold; none is every file.
+        Optional "hashes" hashes: Vec<String>,
+        /// On which operating system.
+        Always "osType" os_type: OsType,
+        /// Path of its file.
+        Always "path" path: String,
+        /// Fingerprints of signers of its file, one of which must hold; none is every signer.
+        Optional "signerFingerprints" signer_fingerprints: Vec<String>,
+    }
+}
+
+detail! {
+    /// A posture check. What does not belong to its type is left out.
+    pub struct PostureCheckDetail with Base {
+        /// `DOMAIN`: Windows domains that pass.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub domains: Option<Vec<String>>,
+        /// `MFA`: clients that cannot ask for codes are let through.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub ignore_legacy_endpoints: Option<bool>,
+        /// `MAC`: hardware addresses that pass.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub mac_addresses: Option<Vec<String>>,
+        /// The name.
+        pub name: String,
+        /// `OS`: operating systems that pass.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub operating_systems: Option<Vec<OperatingSystemDetail>>,
+        /// `PROCESS`: the process that must run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub process: Option<ProcessDetail>,
+        /// `PROCESS_MULTI`: processes that must run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub processes: Option<Vec<ProcessMultiDetail>>,
+        /// `MFA`: a code is needed after the device was unlocked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub prompt_on_unlock: Option<bool>,
+        /// `MFA`: a code is needed after the device woke.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub prompt_on_wake: Option<bool>,
+        /// Attributes that policies select by.
+        pub role_attributes: Vec<String>,
+        /// `PROCESS_MULTI`: whether all or one of the processes must run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub semantic: Option<Semantic>,
+        /// `MFA`: seconds that a code lasts; 0 and -1 are for ever.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub timeout_seconds: Option<i64>,
+        /// What it looks at: a word of [`PostureCheckType`].
+        pub type_id: String,
+        /// How often it was changed, from 1.
+        pub version: i64,
+    }
+}
+
+detail! {
+    /// An operating system and versions of it.
+    pub struct OperatingSystemDetail {
+        /// Which one.
+        pub r#type: String,
+        /// Its versions.
+        pub versions: Vec<String>,
+    }
+}
+
+detail! {
+    /// A process that must run.
+    pub struct ProcessDetail {
+        /// SHA-512 of its file, hex.
+        pub hashes: Vec<String>,
+        /// On which operating system.
+        pub os_type: String,
+        /// Path of its file.
+        pub path: String,
+        /// Fingerprint of the signer of its file.
+        pub signer_fingerprint: String,
+    }
+}
+
+detail! {
+    /// One of several processes that must run.
+    pub struct ProcessMultiDetail {
+        /// SHA-512 of its file, hex.
+        pub hashes: Vec<String>,
+        /// On which operating system.
+        pub os_type: String,
+        /// Path of its file.
+        pub path: String,
+        /// Fingerprints of signers of its file.
+        pub signer_fingerprints: Vec<String>,
+    }
+}
+
+detail! {
+    /// What posture checks can look at, and on which systems.
+    pub struct PostureCheckTypeDetail with Base {
+        /// The name.
+        pub name: String,
+        /// The systems.
+        pub operating_systems: Vec<OperatingSystemDetail>,
+        /// The version.
+        pub version: String,
+    }
+}
+
+/// Values of `typeId` in what clients say of their devices.
+pub mod response {
+    /// The operating system.
+    pub const OS: &str = "OS";
+    /// Hardware addresses.
+    pub const MAC: &str = "MAC";
+    /// The Windows domain.
+    pub const DOMAIN: &str = "DOMAIN";
+    /// A process; for checks of one and of several.
+    pub const PROCESS: &str = "PROCESS";
+    /// The device woke or was unlocked.
+    pub const ENDPOINT_STATE: &str = "ENDPOINT_STATE";
+    /// All of them.
+    pub const ALL: &[&str] = &[OS, MAC, DOMAIN, PROCESS, ENDPOINT_STATE];
+}
+
+body! {
+    /// What a client says of its device. One body holds the members of every `typeId`.
+    pub struct PostureResponseBody {
+        /// `OS`: the build.
+        Optional "build" build: String,
+        /// `DOMAIN`: the Windows domain.
+        Optional "domain" domain: String,
+        /// `PROCESS`: SHA-512 of the file, hex.
+        Optional "hash" hash: String,
+        /// The posture check it answers; of no meaning for the state of the device.
+        Always "id" id: String,
+        /// `PROCESS`: whether it runs.
+        Optional "isRunning" is_running: bool,
+        /// `MAC`: hardware addresses.
+        Optional "macAddresses" mac_addresses: Vec<String>,
+        /// `PROCESS`: path of the file.
+        Optional "path" path: String,
+        /// `PROCESS`: fingerprints of the signers of the file.
+        Optional "signerFingerprints" signer_fingerprints: Vec<String>,
+        /// `OS`: which one.
+        Optional "type" os_type: String,
+        /// What it is about: a word of [`response`].
+        Always "typeId" type_id: String,
+        /// `ENDPOINT_STATE`: the device was unlocked.
+        Optional "unlocked" unlocked: bool,
+        /// `OS`: the version.
+        Optional "version" version: String,
+        /// `ENDPOINT_STATE`: the device woke.
+        Optional "woken" woken: bool,
+    }
+}
+
+detail! {
+    /// The services that ask for a code after what a client said.
+    pub struct PostureResponseDetail {
+        /// They.
+        pub services: Vec<PostureResponseService>,
+    }
+}
+
+detail! {
+    /// A service that asks for a code.
+    pub struct PostureResponseService {
+        /// Its id.
+        pub id: String,
+        /// Its name.
+        pub name: String,
+        /// `MFA`.
+        pub posture_query_type: String,
+        /// Seconds that a code lasts; -1 is for ever.
+        pub timeout: i64,
+        /// Seconds left to give one.
+        pub timeout_remaining: i64,
+    }
+}

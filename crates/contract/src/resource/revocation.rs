@@ -1,0 +1,72 @@
+//! Revocations: tokens that are refused although they have not expired (protocol: auth 16;
+//! management-api 7.8).
+
+use crate::body::{Body, body};
+use crate::entity::{detail, words};
+use crate::json::Tags;
+use crate::kind::{Column, Kind};
+use crate::operation::{Access, Operation, create, detail as get, list};
+use crate::timestamp::Timestamp;
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "revocations";
+
+/// Operations of the management API.
+pub const MANAGEMENT: &[Operation] = &[
+    list("listRevocations", "/revocations", Access::AdminOrReadOnly, "revocationDetail"),
+    create::<RevocationBody>("createRevocation", "/revocations", Access::Admin)
+        .statuses(&[201, 400, 401, 404, 429, 503]),
+    get("detailRevocation", "/revocations/{id}", Access::AdminOrReadOnly, "revocationDetail"),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "revocation",
+    plural: COLLECTION,
+    aliases: &[],
+    about: "a token, session or identity whose tokens are refused",
+    operations: MANAGEMENT,
+    fields: RevocationBody::FIELDS,
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "TYPE", pointer: "/type" },
+        Column { title: "EXPIRES", pointer: "/expiresAt" },
+    ],
+};
+
+words! {
+    /// What the id of a revocation names.
+    pub enum RevocationType {
+        /// One token, by its `jti`.
+        Jti = "JTI",
+        /// All tokens of an identity issued so far.
+        Identity = "IDENTITY",
+        /// All tokens of an API session.
+        ApiSession = "API_SESSION",
+    }
+}
+
+body! {
+    /// What can be said of a revocation.
+    pub struct RevocationBody {
+        /// What is revoked: the id of a token, of a session (UUIDs both) or of an identity.
+        Create "id" id: String,
+        /// Labels.
+        Optional "tags" tags: Tags,
+        /// Which of them.
+        Create "type" revocation_type: RevocationType,
+    }
+}
+
+detail! {
+    /// A revocation.
+    pub struct RevocationDetail with Base {
+        /// When every token it covers has expired.
+        pub expires_at: Timestamp,
+        /// What its id names.
+        pub r#type: RevocationType,
+    }
+}

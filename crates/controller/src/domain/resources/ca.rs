@@ -1,0 +1,330 @@
+//! Third-party certificate authorities (protocol: auth 14; management-api 7.7). One counts only
+//! once it is verified: a certificate that it issued carries the verification token.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::entity::Link;
+use weft_contract::resource::ca::{
+    self as contract, CaBody, CaDetail, ClaimLocation as LocationWord, ClaimMatcher as MatcherWord,
+    ClaimParser as ParserWord, ExternalIdClaimBody, ExternalIdClaimDetail,
+};
+use weft_contract::{Api, Body as _, ErrorCode, Kind as ContractKind, Verb, headers};
+use weft_identity::{Certificate, TrustBundle, Usage, Verify};
+use weft_model::Id;
+use weft_model::entity::{Ca, ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};
+use weft_model::filter::{Table, Type, Value};
+
+use crate::Controller;
+use crate::auth::external_id;
+use crate::clock::system_time;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::resource::{Readable, Resource, detail_base, require};
+use crate::domain::symbols::{each, symbols};
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct Cas;
+
+/// Place of the fingerprint among the unique values of a CA.
+const FINGERPRINT: usize = 0;
+
+static SYMBOLS: Table<Context, Ca> = symbols!("cas", Ca {
+    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
+    Column::one("fingerprint", Type::String, |_, it| Value::text(&it.fingerprint)).public(),
+    Column::one("isVerified", Type::Bool, |_, it| Value::Bool(it.is_verified)).public(),
+    Column::one("verificationToken", Type::String, |_, it| Value::text(&it.verification_token))
+        .public(),
+    Column::one("isAutoCaEnrollmentEnabled", Type::Bool, |_, it| {
+        Value::Bool(it.is_auto_ca_enrollment_enabled)
+    })
+    .public(),
+    Column::one("isOttCaEnrollmentEnabled", Type::Bool, |_, it| {
+        Value::Bool(it.is_ott_ca_enrollment_enabled)
+    })
+    .public(),
+    Column::one("isAuthEnabled", Type::Bool, |_, it| Value::Bool(it.is_auth_enabled)).public(),
+    Column::set("identityRoles", Type::String, |_, it, visit| each(&it.identity_roles, visit))
+        .public(),
+});
+
+impl Readable for Cas {
+    type Record = Ca;
+    type Detail = CaDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, Ca> = &SYMBOLS;
+
+    fn detail(_context: &Context, record: &Ca) -> CaDetail {
+        let mut base = detail_base::<Self>(&record.base);
+        let id = record.base.id.as_str();
+        let mut link = |name: &str| {
+            base.links.insert(name.to_owned(), Link::to(&format!("cas/{id}/{name}")));
+        };
+        if !record.is_verified {
+            link("verify");
+        }
+        if record.is_auto_ca_enrollment_enabled {
+            link("jwt");
+        }
+        CaDetail {
+            base,
+            cert_pem: record.cert_pem.clone(),
+            external_id_claim: record.external_id_claim.as_ref().map(claim_detail),
+            fingerprint: record.fingerprint.to_string(),
+            identity_name_format: record.identity_name_format.clone(),
+            identity_roles: convert::strings(&record.identity_roles),
+            is_auth_enabled: record.is_auth_enabled,
+            is_auto_ca_enrollment_enabled: record.is_auto_ca_enrollment_enabled,
+            is_ott_ca_enrollment_enabled: record.is_ott_ca_enrollment_enabled,
+            is_verified: record.is_verified,
+            name: record.name.to_string(),
+            verification_token: record.verification_token.clone(),
+        }
+    }
+}
+
+fn claim_detail(claim: &ExternalIdClaim) -> ExternalIdClaimDetail {
+    ExternalIdClaimDetail {
+        index: claim.index.into(),
+        location: LocationWord::parse(claim.location.as_str()).unwrap_or_default(),
+        matcher: MatcherWord::parse(claim.matcher.as_str()).unwrap_or_default(),
+        matcher_criteria: claim.matcher_criteria.clone(),
+        parser: ParserWord::parse(claim.parser.as_str()).unwrap_or_default(),
+        parser_criteria: claim.parser_criteria.clone(),
+    }
+}
+
+/// What a new CA is made of.
+pub(crate) struct Prepared {
+    certificate: Option<Certificate>,
+    token: String,
+}
+
+impl Resource for Cas {
+    type Body = CaBody;
+    type Prepared = Prepared;
+
+    fn prepare<'a>(
+        controller: &'a Controller,
+        _caller: &'a Caller,
+        body: &'a CaBody,
+        verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
+        async move {
+            let certificate = match verb {
+                Verb::Create => Some(ca_certificate(body.cert_pem.as_deref().unwrap_or_default())?),
+                _ => None,
+            };
+            Ok(Prepared { certificate, token: controller.ids().entity().to_string() })
+        }
+        .boxed()
+    }
+
+    fn keep(current: &Ca, fresh: &mut Ca) {
+        fresh.cert_pem.clone_from(&current.cert_pem);
+        fresh.fingerprint = current.fingerprint.clone();
+        fresh.is_verified = current.is_verified;
+        fresh.verification_token.clone_from(&current.verification_token);
+        fresh.external_id_claim.clone_from(&current.external_id_claim);
+    }
+
+    fn merge(
+        record: &mut Ca,
+        body: &CaBody,
+        prepared: &Prepared,
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        if let Some(certificate) = &prepared.certificate {
+            record.cert_pem = body.cert_pem.clone().unwrap_or_default();
+            record.fingerprint = certificate.fingerprint().into();
+            record.verification_token.clone_from(&prepared.token);
+        }
+        if let Some(name) = &body.name {
+            record.name = name.as_str().into();
+        }
+        if let Some(format) = &body.identity_name_format {
+            record.identity_name_format = format.trim().to_owned();
+        }
+        if record.identity_name_format.is_empty() {
+            record.identity_name_format = contract::DEFAULT_NAME_FORMAT.to_owned();
+        }
+        if let Some(roles) = &body.identity_roles {
+            record.identity_roles = weft_model::role::attributes(roles).map_err(|error| {
+                Failure::field("identityRoles", error.to_string(), error.0.clone())
+            })?;
+        }
+        let flags = [
+            (&mut record.is_auth_enabled, body.is_auth_enabled),
+            (&mut record.is_auto_ca_enrollment_enabled, body.is_auto_ca_enrollment_enabled),
+            (&mut record.is_ott_ca_enrollment_enabled, body.is_ott_ca_enrollment_enabled),
+        ];
+        for (place, given) in flags {
+            *place = given.unwrap_or(*place);
+        }
+        match &body.external_id_claim {
+            Some(claim) => set_claim(record, claim, verb)?,
+            None if verb == Verb::Replace => record.external_id_claim = None,
+            None => {}
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        Ok(())
+    }
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&Ca>,
+        after: &mut Ca,
+        _prepared: &Prepared,
+    ) -> Result<(), Failure> {
+        let same = decision.tip().by_unique::<Ca>(FINGERPRINT, &after.fingerprint);
+        if before.is_none() && same.is_some() {
+            let reason = "another CA has this certificate";
+            return Err(Failure::field("certPem", reason, &*after.fingerprint));
+        }
+        Ok(())
+    }
+}
+
+/// The certificate of a new CA: the first of the text.
+fn ca_certificate(pem: &str) -> Result<Certificate, Failure> {
+    let refused =
+        |code, reason: &str| Err(Failure::coded_field(code, "certPem", reason, String::new()));
+    let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
+    let Some(certificate) = parsed.into_iter().next() else {
+        return refused(ErrorCode::CouldNotParsePemBlock, "must hold a certificate in PEM");
+    };
+    if !certificate.is_ca() {
+        return refused(ErrorCode::CertificateIsNotCa, "must be the certificate of a CA");
+    }
+    Ok(certificate)
+}
+
+/// Puts a claim into a CA. An empty object leaves it as it is; a patch may give a part of it.
+fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<(), Failure> {
+    if body.members().is_empty() {
+        return Ok(());
+    }
+    let at = |name: &str| format!("externalIdClaim.{name}");
+    let current = record.external_id_claim.take().filter(|_| verb == Verb::Patch);
+    let is_new = current.is_none();
+    let given = body.members();
+    let missing = ExternalIdClaimBody::FIELDS.iter().find(|field| !given.contains(&field.name));
+    if let Some(field) = missing.filter(|_| is_new) {
+        let field = at(field.name);
+        return Err(Failure::field(&field, format!("{field} in body is required"), ""));
+    }
+    let mut claim = current.unwrap_or_default();
+    if let Some(word) = body.location {
+        claim.location = ClaimLocation::parse(word.as_str()).unwrap_or_default();
+    }
+    if let Some(word) = body.matcher {
+        claim.matcher = ClaimMatcher::parse(word.as_str()).unwrap_or_default();
+    }
+    if let Some(word) = body.parser {
+        claim.parser = ClaimParser::parse(word.as_str()).unwrap_or_default();
+    }
+    if let Some(text) = &body.matcher_criteria {
+        claim.matcher_criteria.clone_from(text);
+    }
+    if let Some(text) = &body.parser_criteria {
+        claim.parser_criteria.clone_from(text);
+    }
+    if let Some(index) = body.index {
+        claim.index = u32::try_from(index)
+            .map_err(|_| Failure::field(&at("index"), "must be 0 or more", index.to_string()))?;
+    }
+    external_id::check(&claim).map_err(|(name, reason)| Failure::field(&at(name), reason, ""))?;
+    record.external_id_claim = Some(claim);
+    Ok(())
+}
+
+/// The actions on CAs.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Management, "getCaJwt", jwt), (Api::Management, "verifyCa", verify)];
+
+/// The ticket with which certificates of a CA enroll; it is the same for all of them.
+fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
+    async move {
+        let snapshot = controller.snapshot();
+        let view = crate::domain::view::View::of(&snapshot);
+        let ca = require::<Cas>(view, call.id(0))?;
+        Ok(Reply::raw(headers::JWT, controller.ca_jwt(ca.base.id.as_str())))
+    }
+    .boxed()
+}
+
+/// Proof that somebody holds the key of a CA (protocol: auth 14.1).
+fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let snapshot = controller.snapshot();
+        let view = crate::domain::view::View::of(&snapshot);
+        let seen = Arc::clone(require::<Cas>(view, call.id(0))?);
+        if seen.is_verified {
+            return Err(ErrorCode::CaAlreadyVerified.into());
+        }
+        let certificate = proof(&call.body)?;
+        if certificate.common_name() != Some(seen.verification_token.as_str()) {
+            return Err(ErrorCode::InvalidCommonName.into());
+        }
+        check_issuer(&seen, &certificate, &controller)?;
+        controller
+            .decide(&caller, move |decision| {
+                let ca = require::<Cas>(decision.view(), seen.base.id.as_str())?;
+                if ca.is_verified {
+                    return Err(ErrorCode::CaAlreadyVerified.into());
+                }
+                let mut ca = (**ca).clone();
+                ca.is_verified = true;
+                ca.base.updated_at = decision.now();
+                decision.put(ca);
+                Ok(())
+            })
+            .await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// The certificate in the body of a verification.
+fn proof(body: &[u8]) -> Result<Certificate, Failure> {
+    let text = String::from_utf8_lossy(body);
+    if text.trim().is_empty() {
+        return Err(Failure::because(ErrorCode::CouldNotParseBody, "a certificate is expected"));
+    }
+    let label = text.split("-----BEGIN ").nth(1).and_then(|rest| rest.split("-----").next());
+    match label {
+        None => return Err(ErrorCode::CouldNotParsePemBlock.into()),
+        Some("CERTIFICATE") => {}
+        Some(_) => return Err(ErrorCode::ExpectedPemCertificate.into()),
+    }
+    let parsed = Certificate::from_pem(body).unwrap_or_default();
+    parsed.into_iter().next().ok_or_else(|| ErrorCode::CouldNotParseX509FromDer.into())
+}
+
+fn check_issuer(
+    ca: &Ca,
+    certificate: &Certificate,
+    controller: &Controller,
+) -> Result<(), Failure> {
+    let issuer = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
+    let trusted = TrustBundle::new(issuer.into_iter().take(1));
+    let how = Verify { usage: Usage::Any, ..Verify::default() };
+    let refused = |reason: String| Failure::because(ErrorCode::CertificateFailedValidation, reason);
+    // Whoever shows the CA's own certificate proves nothing.
+    if certificate.fingerprint() == &*ca.fingerprint {
+        return Err(refused("the certificate is that of the CA itself".into()));
+    }
+    trusted
+        .verify_leaf(certificate, how, system_time(controller.now()))
+        .map(drop)
+        .map_err(|error| refused(error.to_string()))
+}

@@ -1,0 +1,381 @@
+//! External JWT signers (protocol: auth 13; management-api 7.7): how their keys are known, what
+//! their tokens mean, and the part that clients see before they log in.
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use url::Url;
+use weft_config::controller::JwksFetch;
+use weft_contract::resource::external_jwt_signer::{
+    self as contract, ClientSignerDetail, SignerBody, SignerDetail, TargetToken as TargetWord,
+};
+use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
+use weft_identity::Certificate;
+use weft_model::entity::{AuthPolicy, ExtJwtSigner, TargetToken};
+use weft_model::filter::{PageRules, Table, Type, Value};
+use weft_model::{Id, Timestamp};
+
+use crate::Controller;
+use crate::auth::fetch_policy::check_url;
+use crate::clock::timestamp;
+use crate::domain::call::{Answer, Call, Handler};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::list;
+use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::symbols::{at, each, maybe, symbols};
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct Signers;
+
+/// The claim that names an identity, when a signer does not say.
+pub(crate) const SUBJECT: &str = "/sub";
+/// Scopes that a signer may have.
+const MAX_SCOPES: usize = 100;
+
+static SYMBOLS: Table<Context, ExtJwtSigner> = symbols!("external-jwt-signers", ExtJwtSigner {
+    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
+    Column::one("fingerprint", Type::String, |_, it| maybe(&it.fingerprint)).public(),
+    Column::one("kid", Type::String, |_, it| maybe(&it.kid)).public(),
+    Column::one("issuer", Type::String, |_, it| maybe(&it.issuer)).public(),
+    Column::one("certPem", Type::String, |_, it| maybe(&it.cert_pem)).public(),
+    Column::one("jwksEndpoint", Type::String, |_, it| maybe(&it.jwks_endpoint)).public(),
+    Column::one("commonName", Type::String, |_, it| Value::text(&it.common_name)).public(),
+    Column::one("notAfter", Type::Time, |_, it| it.not_after.map_or(Value::Null, at)).public(),
+    Column::one("notBefore", Type::Time, |_, it| it.not_before.map_or(Value::Null, at)).public(),
+    Column::one("enabled", Type::Bool, |_, it| Value::Bool(it.enabled)).public(),
+    Column::one("claimsProperty", Type::String, |_, it| maybe(&it.claims_property)).public(),
+    Column::one("useExternalId", Type::Bool, |_, it| Value::Bool(it.use_external_id)).public(),
+    Column::one("audience", Type::String, |_, it| maybe(&it.audience)).public(),
+    Column::one("clientId", Type::String, |_, it| maybe(&it.client_id)).public(),
+    Column::set("scopes", Type::String, |_, it, visit| each(&it.scopes, visit)).public(),
+    Column::one("targetToken", Type::String, |_, it| Value::text(it.target_token.as_str()))
+        .public(),
+    Column::one("enrollToCertEnabled", Type::Bool, |_, it| Value::Bool(it.enroll_to_cert_enabled))
+        .public(),
+    Column::one("enrollToTokenEnabled", Type::Bool, |_, it| {
+        Value::Bool(it.enroll_to_token_enabled)
+    })
+    .public(),
+    Column::one("enrollAttributeClaimsSelector", Type::String, |_, it| {
+        Value::text(&it.enroll_attribute_claims_selector)
+    })
+    .public(),
+    Column::one("enrollNameClaimsSelector", Type::String, |_, it| {
+        Value::text(&it.enroll_name_claims_selector)
+    })
+    .public(),
+    Column::one("enrollAuthPolicyId", Type::String, |_, it| maybe(&it.enroll_auth_policy_id))
+        .public(),
+});
+
+impl Readable for Signers {
+    type Record = ExtJwtSigner;
+    type Detail = SignerDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, ExtJwtSigner> = &SYMBOLS;
+
+    fn detail(_context: &Context, record: &ExtJwtSigner) -> SignerDetail {
+        let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
+        SignerDetail {
+            base: detail_base::<Self>(&record.base),
+            audience: text(&record.audience),
+            cert_pem: record.cert_pem.clone(),
+            claims_property: record.claims_property.clone(),
+            client_id: record.client_id.clone(),
+            common_name: record.common_name.clone(),
+            enabled: record.enabled,
+            enroll_attribute_claims_selector: record.enroll_attribute_claims_selector.clone(),
+            enroll_auth_policy_id: record
+                .enroll_auth_policy_id
+                .as_ref()
+                .map(Id::to_string)
+                .unwrap_or_default(),
+            enroll_name_claims_selector: record.enroll_name_claims_selector.clone(),
+            enroll_to_cert_enabled: record.enroll_to_cert_enabled,
+            enroll_to_token_enabled: record.enroll_to_token_enabled,
+            external_auth_url: record.external_auth_url.clone(),
+            fingerprint: text(&record.fingerprint),
+            issuer: text(&record.issuer).unwrap_or_default(),
+            jwks_endpoint: record.jwks_endpoint.clone(),
+            kid: text(&record.kid),
+            name: record.name.to_string(),
+            not_after: record.not_after.map(convert::time),
+            not_before: record.not_before.map(convert::time),
+            scopes: record.scopes.clone(),
+            target_token: target_word(record.target_token),
+            use_external_id: record.use_external_id,
+        }
+    }
+}
+
+fn target_word(target: TargetToken) -> TargetWord {
+    TargetWord::parse(target.as_str()).unwrap_or_default()
+}
+
+/// What is read out of a body before it is decided.
+pub(crate) struct Prepared {
+    /// The certificate it has.
+    certificate: Option<Certificate>,
+}
+
+impl Resource for Signers {
+    type Body = SignerBody;
+    type Prepared = Prepared;
+
+    fn prepare<'a>(
+        controller: &'a Controller,
+        _caller: &'a Caller,
+        body: &'a SignerBody,
+        _verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<Prepared, Failure>> {
+        let checked = check_addresses(&controller.settings().jwks_fetch, body)
+            .and_then(|()| certificate_of(body))
+            .map(|certificate| Prepared { certificate });
+        async move { checked }.boxed()
+    }
+
+    fn merge(
+        record: &mut ExtJwtSigner,
+        body: &SignerBody,
+        prepared: &Prepared,
+        _verb: Verb,
+    ) -> Result<(), Failure> {
+        if let Some(name) = &body.name {
+            record.name = name.as_str().into();
+        }
+        if let Some(issuer) = given(&body.issuer) {
+            record.issuer = issuer.map(Into::into);
+        }
+        if let Some(audience) = given(&body.audience) {
+            record.audience = audience.map(Into::into);
+        }
+        if let Some(kid) = given(&body.kid) {
+            record.kid = kid.map(Into::into);
+        }
+        if let Some(id) = given(&body.client_id) {
+            record.client_id = id.map(str::to_owned);
+        }
+        if let Some(enabled) = body.enabled {
+            record.enabled = enabled;
+        }
+        if let Some(url) = given(&body.external_auth_url) {
+            record.external_auth_url = url.map(str::to_owned);
+        }
+        if let Some(endpoint) = given(&body.jwks_endpoint) {
+            record.jwks_endpoint = endpoint.map(str::to_owned);
+        }
+        if body.cert_pem.is_some() {
+            set_certificate(record, body.cert_pem.as_deref(), prepared.certificate.as_ref());
+        }
+        if let Some(scopes) = &body.scopes {
+            record.scopes = scopes_of(scopes)?;
+        }
+        if let Some(target) = body.target_token {
+            record.target_token = TargetToken::parse(target.as_str()).unwrap_or_default();
+        }
+        if let Some(use_external_id) = body.use_external_id {
+            record.use_external_id = use_external_id;
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        set_claims(record, body)?;
+        set_enrollment(record, body)
+    }
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        _before: Option<&ExtJwtSigner>,
+        after: &mut ExtJwtSigner,
+        _prepared: &Prepared,
+    ) -> Result<(), Failure> {
+        if after.issuer.is_none() {
+            return Err(Failure::field("issuer", "issuer is required", ""));
+        }
+        let keys = "exactly one of certPem and jwksEndpoint must be set";
+        match (&after.cert_pem, &after.jwks_endpoint) {
+            (None, None) => return Err(Failure::field("certPem", keys, "")),
+            (Some(_), Some(endpoint)) => {
+                return Err(Failure::field("jwksEndpoint", keys, endpoint.as_str()));
+            }
+            _ => {}
+        }
+        let Some(id) = &after.enroll_auth_policy_id else { return Ok(()) };
+        let policy = decision.require::<AuthPolicy>("enrollAuthPolicyId", id)?;
+        let refused = |what: &str, method: &str| {
+            let reason = format!("{what} needs a policy that allows login by {method}");
+            Err(Failure::field("enrollAuthPolicyId", reason, id.as_str()))
+        };
+        if after.enroll_to_cert_enabled && !policy.cert.allowed {
+            return refused("enrollToCertEnabled", "certificate");
+        }
+        if after.enroll_to_token_enabled && !policy.ext_jwt.allowed {
+            return refused("enrollToTokenEnabled", "external JWT");
+        }
+        Ok(())
+    }
+}
+
+/// A text that the body has: nothing if it is blank.
+fn given(text: &Option<String>) -> Option<Option<&str>> {
+    let text = text.as_deref()?.trim();
+    Some((!text.is_empty()).then_some(text))
+}
+
+fn check_addresses(rules: &JwksFetch, body: &SignerBody) -> Result<(), Failure> {
+    if let Some(Some(text)) = given(&body.jwks_endpoint) {
+        check_url(rules, text).map_err(|reason| Failure::field("jwksEndpoint", reason, text))?;
+    }
+    if let Some(Some(text)) = given(&body.external_auth_url) {
+        let url = Url::parse(text).map_err(|error| error.to_string());
+        let url = url.and_then(|url| match url.scheme() {
+            "http" | "https" if url.has_host() => Ok(url),
+            _ => Err("not an address of http or https".into()),
+        });
+        url.map_err(|error| {
+            Failure::field("externalAuthUrl", format!("must be a URL: {error}"), text)
+        })?;
+    }
+    Ok(())
+}
+
+/// The one certificate of a body.
+fn certificate_of(body: &SignerBody) -> Result<Option<Certificate>, Failure> {
+    let Some(Some(pem)) = given(&body.cert_pem) else { return Ok(None) };
+    let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
+    let [certificate] = parsed.as_slice() else {
+        let reason = format!("must hold exactly one certificate, not {}", parsed.len());
+        return Err(Failure::coded_field(ErrorCode::InvalidCertPem, "certPem", reason, ""));
+    };
+    if let Err(error) = certificate.public_key() {
+        let reason = format!("its key cannot sign tokens: {error}");
+        return Err(Failure::coded_field(ErrorCode::InvalidCertPem, "certPem", reason, ""));
+    }
+    Ok(Some(certificate.clone()))
+}
+
+fn set_certificate(
+    record: &mut ExtJwtSigner,
+    pem: Option<&str>,
+    certificate: Option<&Certificate>,
+) {
+    let time = |of: fn(&Certificate) -> std::time::SystemTime| -> Option<Timestamp> {
+        certificate.map(|certificate| timestamp(of(certificate)))
+    };
+    record.cert_pem = certificate.and(pem).map(str::to_owned);
+    record.fingerprint = certificate.map(|certificate| certificate.fingerprint().into());
+    record.common_name =
+        certificate.and_then(Certificate::common_name).unwrap_or_default().to_owned();
+    record.not_before = time(Certificate::not_before);
+    record.not_after = time(Certificate::not_after);
+}
+
+fn scopes_of(scopes: &[String]) -> Result<Vec<String>, Failure> {
+    if scopes.len() > MAX_SCOPES {
+        let reason = format!("takes at most {MAX_SCOPES} scopes");
+        return Err(Failure::field("scopes", reason, scopes.len().to_string()));
+    }
+    let wrong = |scope: &&String| scope.is_empty() || scope.contains(char::is_whitespace);
+    match scopes.iter().find(wrong) {
+        Some(scope) => {
+            Err(Failure::field("scopes", "a scope is a word without spaces", scope.as_str()))
+        }
+        None => Ok(scopes.to_vec()),
+    }
+}
+
+/// A JSON pointer, whose leading slash may be left out.
+fn pointer(field: &str, text: &str) -> Result<String, Failure> {
+    let pointer = match text.starts_with('/') {
+        true => text.to_owned(),
+        false => format!("/{text}"),
+    };
+    let mut escapes = pointer.split('~').skip(1);
+    if escapes.any(|rest| !rest.starts_with(['0', '1'])) {
+        let reason = "must be a JSON pointer: `~` is written `~0`, `/` in a name `~1`";
+        return Err(Failure::field(field, reason, text));
+    }
+    Ok(pointer)
+}
+
+fn set_claims(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Failure> {
+    match given(&body.claims_property) {
+        Some(Some(text)) => record.claims_property = Some(pointer("claimsProperty", text)?),
+        None if record.claims_property.is_some() => {}
+        _ => record.claims_property = Some(SUBJECT.to_owned()),
+    }
+    match given(&body.enroll_name_claims_selector) {
+        Some(Some(text)) => {
+            let field = "enrollNameClaimsSelector";
+            record.enroll_name_claims_selector = pointer(field, text)?;
+        }
+        None if !record.enroll_name_claims_selector.is_empty() => {}
+        _ => record.enroll_name_claims_selector = SUBJECT.to_owned(),
+    }
+    match given(&body.enroll_attribute_claims_selector) {
+        Some(Some(text)) => {
+            let field = "enrollAttributeClaimsSelector";
+            record.enroll_attribute_claims_selector = pointer(field, text)?;
+        }
+        Some(None) => record.enroll_attribute_claims_selector.clear(),
+        None => {}
+    }
+    Ok(())
+}
+
+fn set_enrollment(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Failure> {
+    if let Some(enabled) = body.enroll_to_cert_enabled {
+        record.enroll_to_cert_enabled = enabled;
+    }
+    if let Some(enabled) = body.enroll_to_token_enabled {
+        record.enroll_to_token_enabled = enabled;
+    }
+    match given(&body.enroll_auth_policy_id) {
+        Some(Some(id)) => {
+            let id = convert::id_field("enrollAuthPolicyId", id)?;
+            record.enroll_auth_policy_id = Some(id);
+        }
+        None if record.enroll_auth_policy_id.is_some() => {}
+        _ => record.enroll_auth_policy_id = Some(Id::new(AuthPolicy::DEFAULT_ID)),
+    }
+    Ok(())
+}
+
+/// The operations of the client API.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Client, "listExternalJwtSigners", list_for_clients)];
+
+/// What a client may know of a signer, for filters too: nobody is logged in yet.
+static CLIENT_SYMBOLS: Table<Context, ExtJwtSigner> = symbols!("external-jwt-signers", ExtJwtSigner {
+    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
+});
+
+/// The enabled signers, and of them what a client needs to get a token (protocol: auth 13.5).
+fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let enabled = context.view().all::<ExtJwtSigner>().filter(|it| it.enabled);
+        let rows = enabled.map(|it| CLIENT_SYMBOLS.row(&context, it));
+        list::answer(&call.query, &CLIENT_SYMBOLS, &PageRules::LIST, rows, shown)
+    }
+    .boxed()
+}
+
+fn shown(record: &ExtJwtSigner) -> ClientSignerDetail {
+    ClientSignerDetail {
+        base: detail_base::<Signers>(&record.base),
+        audience: record.audience.as_deref().map(str::to_owned),
+        client_id: record.client_id.clone(),
+        enroll_to_cert_enabled: record.enroll_to_cert_enabled,
+        enroll_to_token_enabled: record.enroll_to_token_enabled,
+        external_auth_url: record.external_auth_url.clone(),
+        name: record.name.to_string(),
+        scopes: record.scopes.clone(),
+        target_token: target_word(record.target_token),
+    }
+}

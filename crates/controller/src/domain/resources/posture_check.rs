@@ -1,0 +1,341 @@
+//! Posture checks: conditions on the devices of identities (protocol: management-api 7.6).
+//!
+//! A body may have members of every type; those of the check's own type count. The type is
+//! chosen when the check is made.
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::resource::posture_check::{
+    self as contract, OperatingSystem, OperatingSystemDetail, OsType, PostureCheckBody,
+    PostureCheckDetail, Process, ProcessDetail, ProcessMulti, ProcessMultiDetail,
+};
+use weft_contract::{Cause, ErrorCode, Kind as ContractKind, Verb};
+use weft_model::entity::{
+    MfaCheck, OsSpec, PostureCheck, PostureCheckType, ProcessSpec, ProcessesCheck,
+};
+use weft_model::filter::{Table, Type, Value};
+use weft_model::posture::is_version_range;
+use weft_model::{Id, Semantic};
+
+use crate::Controller;
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::symbols::{each, symbols};
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct PostureChecks;
+
+/// Longest list of any member: systems, addresses, domains, processes.
+const MAX_ITEMS: usize = 1000;
+
+fn mfa_flag<'a>(it: &PostureCheck, get: impl Fn(&MfaCheck) -> bool) -> Value<'a> {
+    match it.check_type {
+        PostureCheckType::Mfa => Value::Bool(get(&it.mfa)),
+        _ => Value::Null,
+    }
+}
+
+static SYMBOLS: Table<Context, PostureCheck> = symbols!("posture-checks", PostureCheck {
+    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
+    Column::one("typeId", Type::String, |_, it| Value::text(it.check_type.as_str())).public(),
+    Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
+        .public(),
+    Column::one("promptOnUnlock", Type::Bool, |_, it| mfa_flag(it, |mfa| mfa.prompt_on_unlock))
+        .public(),
+    Column::one("promptOnWake", Type::Bool, |_, it| mfa_flag(it, |mfa| mfa.prompt_on_wake))
+        .public(),
+});
+
+impl Readable for PostureChecks {
+    type Record = PostureCheck;
+    type Detail = PostureCheckDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, PostureCheck> = &SYMBOLS;
+
+    fn detail(_context: &Context, record: &PostureCheck) -> PostureCheckDetail {
+        let mut detail = PostureCheckDetail {
+            base: detail_base::<Self>(&record.base),
+            name: record.name.to_string(),
+            role_attributes: convert::strings(&record.role_attributes),
+            type_id: record.check_type.as_str().to_owned(),
+            version: record.version,
+            ..PostureCheckDetail::default()
+        };
+        match record.check_type {
+            PostureCheckType::Domain => detail.domains = Some(record.domains.clone()),
+            PostureCheckType::Mac => detail.mac_addresses = Some(record.mac_addresses.clone()),
+            PostureCheckType::Mfa => {
+                detail.ignore_legacy_endpoints = Some(record.mfa.ignore_legacy_endpoints);
+                detail.prompt_on_unlock = Some(record.mfa.prompt_on_unlock);
+                detail.prompt_on_wake = Some(record.mfa.prompt_on_wake);
+                detail.timeout_seconds = Some(record.mfa.timeout_seconds);
+            }
+            PostureCheckType::Os => {
+                detail.operating_systems = Some(systems(&record.operating_systems));
+            }
+            PostureCheckType::Process => {
+                detail.process = record.processes.processes.first().map(process);
+            }
+            PostureCheckType::ProcessMulti => {
+                let processes = record.processes.processes.iter().map(process_of_many);
+                detail.processes = Some(processes.collect());
+                detail.semantic = Some(convert::semantic(record.processes.semantic));
+            }
+        }
+        detail
+    }
+}
+
+/// Operating systems as the API shows them.
+pub(crate) fn systems(specs: &[OsSpec]) -> Vec<OperatingSystemDetail> {
+    let shown = |spec: &OsSpec| OperatingSystemDetail {
+        r#type: spec.os_type.clone(),
+        versions: spec.versions.clone(),
+    };
+    specs.iter().map(shown).collect()
+}
+
+/// The process of a check of one.
+pub(crate) fn process(spec: &ProcessSpec) -> ProcessDetail {
+    ProcessDetail {
+        hashes: spec.hashes.clone(),
+        os_type: spec.os_type.clone(),
+        path: spec.path.clone(),
+        signer_fingerprint: spec.signer_fingerprints.first().cloned().unwrap_or_default(),
+    }
+}
+
+/// A process of a check of several.
+pub(crate) fn process_of_many(spec: &ProcessSpec) -> ProcessMultiDetail {
+    ProcessMultiDetail {
+        hashes: spec.hashes.clone(),
+        os_type: spec.os_type.clone(),
+        path: spec.path.clone(),
+        signer_fingerprints: spec.signer_fingerprints.clone(),
+    }
+}
+
+impl Resource for PostureChecks {
+    type Body = PostureCheckBody;
+    type Prepared = ();
+
+    fn prepare<'a>(
+        _controller: &'a Controller,
+        _caller: &'a Caller,
+        _body: &'a PostureCheckBody,
+        _verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn keep(current: &PostureCheck, fresh: &mut PostureCheck) {
+        fresh.check_type = current.check_type;
+        fresh.version = current.version;
+    }
+
+    fn merge(
+        record: &mut PostureCheck,
+        body: &PostureCheckBody,
+        _prepared: &(),
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        set_type(record, body, verb)?;
+        if let Some(name) = &body.name {
+            record.name = name.as_str().into();
+        }
+        if let Some(attributes) = &body.role_attributes {
+            record.role_attributes = convert::attributes(attributes)?;
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        match record.check_type {
+            PostureCheckType::Domain => {
+                if let Some(domains) = &body.domains {
+                    record.domains = texts("domains", domains)?;
+                }
+                need("domains", &record.domains)
+            }
+            PostureCheckType::Mac => {
+                if let Some(addresses) = &body.mac_addresses {
+                    record.mac_addresses = texts("macAddresses", addresses)?;
+                }
+                need("macAddresses", &record.mac_addresses)
+            }
+            PostureCheckType::Mfa => set_mfa(&mut record.mfa, body),
+            PostureCheckType::Os => {
+                if let Some(systems) = &body.operating_systems {
+                    record.operating_systems = os_specs(systems)?;
+                }
+                need("operatingSystems", &record.operating_systems)
+            }
+            PostureCheckType::Process => {
+                if let Some(process) = &body.process {
+                    record.processes = ProcessesCheck {
+                        semantic: Semantic::AllOf,
+                        processes: vec![spec(process)?],
+                    };
+                }
+                need("process", &record.processes.processes)
+            }
+            PostureCheckType::ProcessMulti => set_processes(&mut record.processes, body, verb),
+        }
+    }
+
+    fn validate(
+        _decision: &mut Decision<'_>,
+        _before: Option<&PostureCheck>,
+        after: &mut PostureCheck,
+        _prepared: &(),
+    ) -> Result<(), Failure> {
+        after.version += 1;
+        Ok(())
+    }
+}
+
+/// The type is chosen when a check is made, and only repeated later.
+fn set_type(record: &mut PostureCheck, body: &PostureCheckBody, verb: Verb) -> Result<(), Failure> {
+    let Some(word) = &body.type_id else { return Ok(()) };
+    let wanted = word.parse().and_then(|word| PostureCheckType::parse(word.as_str()));
+    let Some(wanted) = wanted else {
+        let reason = format!("must be one of {}", contract::PostureCheckType::WORDS.join(", "));
+        let cause = Cause::field("typeId", reason, &*word.0);
+        return Err(Failure::new(ErrorCode::CouldNotParseBody).with_cause(cause));
+    };
+    if verb == Verb::Create {
+        record.check_type = wanted;
+    } else if wanted != record.check_type {
+        let reason = format!("the check is of type {}, which cannot be changed", record.check_type);
+        return Err(Failure::field("typeId", reason, &*word.0));
+    }
+    Ok(())
+}
+
+/// A list that is there, with something in it.
+fn need<T>(field: &str, items: &[T]) -> Result<(), Failure> {
+    match items.len() {
+        0 => Err(Failure::field(field, format!("{field} needs at least one item"), "")),
+        count => few(field, count),
+    }
+}
+
+fn few(field: &str, count: usize) -> Result<(), Failure> {
+    if count <= MAX_ITEMS {
+        return Ok(());
+    }
+    let reason = format!("{field} takes at most {MAX_ITEMS} items");
+    Err(Failure::field(field, reason, count.to_string()))
+}
+
+/// Texts, none of them empty.
+fn texts(field: &str, texts: &[String]) -> Result<Vec<String>, Failure> {
+    few(field, texts.len())?;
+    let trimmed = texts.iter().enumerate().map(|(at, text)| match text.trim() {
+        "" => Err(Failure::field(&format!("{field}[{at}]"), "must not be empty", &**text)),
+        text => Ok(text.to_owned()),
+    });
+    trimmed.collect()
+}
+
+fn set_mfa(mfa: &mut MfaCheck, body: &PostureCheckBody) -> Result<(), Failure> {
+    if let Some(seconds) = body.timeout_seconds {
+        if seconds < -1 {
+            let reason = "must be -1 or 0 for no limit, or a number of seconds";
+            return Err(Failure::field("timeoutSeconds", reason, seconds.to_string()));
+        }
+        mfa.timeout_seconds = seconds;
+    }
+    mfa.prompt_on_wake = body.prompt_on_wake.unwrap_or(mfa.prompt_on_wake);
+    mfa.prompt_on_unlock = body.prompt_on_unlock.unwrap_or(mfa.prompt_on_unlock);
+    mfa.ignore_legacy_endpoints =
+        body.ignore_legacy_endpoints.unwrap_or(mfa.ignore_legacy_endpoints);
+    Ok(())
+}
+
+fn os_specs(systems: &[OperatingSystem]) -> Result<Vec<OsSpec>, Failure> {
+    few("operatingSystems", systems.len())?;
+    let spec = |(at, system): (usize, &OperatingSystem)| {
+        let versions = system.versions.clone().unwrap_or_default();
+        few(&format!("operatingSystems[{at}].versions"), versions.len())?;
+        if let Some(wrong) = versions.iter().position(|range| !is_version_range(range)) {
+            let field = format!("operatingSystems[{at}].versions[{wrong}]");
+            let reason = "must be a range of versions such as `>=10.0.0 <11.0.0`";
+            return Err(Failure::field(&field, reason, &*versions[wrong]));
+        }
+        let os_type = system.os_type.unwrap_or_default().as_str().to_owned();
+        Ok(OsSpec { os_type, versions })
+    };
+    systems.iter().enumerate().map(spec).collect()
+}
+
+fn spec(process: &Process) -> Result<ProcessSpec, Failure> {
+    let signer = process.signer_fingerprint.iter().filter(|text| !text.trim().is_empty());
+    let given = Given {
+        os_type: process.os_type,
+        path: &process.path,
+        hashes: &process.hashes,
+        signers: signer.cloned().collect(),
+    };
+    given.spec("process")
+}
+
+fn set_processes(
+    check: &mut ProcessesCheck,
+    body: &PostureCheckBody,
+    verb: Verb,
+) -> Result<(), Failure> {
+    if let Some(processes) = &body.processes {
+        few("processes", processes.len())?;
+        let spec = |(at, process): (usize, &ProcessMulti)| {
+            let given = Given {
+                os_type: process.os_type,
+                path: &process.path,
+                hashes: &process.hashes,
+                signers: process.signer_fingerprints.clone().unwrap_or_default(),
+            };
+            given.spec(&format!("processes[{at}]"))
+        };
+        check.processes = processes.iter().enumerate().map(spec).collect::<Result<_, _>>()?;
+    }
+    match body.semantic {
+        Some(semantic) => check.semantic = convert::from_semantic(semantic),
+        None if verb == Verb::Patch => {}
+        None => return Err(Failure::field("semantic", "semantic in body is required", "")),
+    }
+    need("processes", &check.processes)
+}
+
+/// A process of either kind of body.
+struct Given<'a> {
+    os_type: Option<OsType>,
+    path: &'a Option<String>,
+    hashes: &'a Option<Vec<String>>,
+    signers: Vec<String>,
+}
+
+impl Given<'_> {
+    fn spec(self, field: &str) -> Result<ProcessSpec, Failure> {
+        let path = self.path.clone().unwrap_or_default();
+        if path.trim().is_empty() {
+            return Err(Failure::field(&format!("{field}.path"), "path is required", path));
+        }
+        let kept = |texts: Vec<String>| -> Vec<String> {
+            texts.into_iter().filter(|text| !text.trim().is_empty()).collect()
+        };
+        let hashes = self.hashes.clone().unwrap_or_default();
+        few(&format!("{field}.hashes"), hashes.len())?;
+        few(&format!("{field}.signerFingerprints"), self.signers.len())?;
+        Ok(ProcessSpec {
+            os_type: self.os_type.unwrap_or_default().as_str().to_owned(),
+            path,
+            hashes: kept(hashes),
+            signer_fingerprints: kept(self.signers),
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! What uses each role attribute: the entities that bear it and the policies that name it
+//! (protocol: management-api 6). Only what stands inside the filter sorts and pages the list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::FutureExt as _;
+use roaring::RoaringBitmap;
+use weft_contract::Api;
+use weft_contract::resource::role_attribute::{RoleAttributeUsage, RoleAttributeUsers};
+use weft_model::entity::{
+    EdgeRouterPolicy, Identity, PostureCheck, Record, Router, Service, ServiceEdgeRouterPolicy,
+    ServicePolicy,
+};
+use weft_model::filter::PageRules;
+use weft_model::{Kind, Snapshot};
+
+use super::attributes::SYMBOLS;
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::list;
+use crate::failure::Failure;
+
+/// One kind of bearer: its entities, and the sides of policies that select them.
+struct Bearer {
+    key: &'static str,
+    kind: Kind,
+    sides: &'static [Side],
+}
+
+/// One side of a kind of policy.
+struct Side {
+    key: &'static str,
+    kind: Kind,
+    /// Attributes that policies name on it.
+    named: fn(&Snapshot, &mut BTreeSet<String>),
+    /// The policies that name one.
+    naming: fn(&Snapshot, &str) -> std::sync::Arc<RoaringBitmap>,
+}
+
+macro_rules! side {
+    ($key:literal, $policy:ident, $side:ident) => {
+        Side {
+            key: $key,
+            kind: $policy::KIND,
+            named: |snapshot, found| named::<$policy>(snapshot, $policy::$side, found),
+            naming: |snapshot, attribute| {
+                snapshot.naming_attribute::<$policy>($policy::$side, attribute)
+            },
+        }
+    };
+}
+
+fn named<P: Record>(snapshot: &Snapshot, side: usize, found: &mut BTreeSet<String>) {
+    for policy in snapshot.list::<P>() {
+        let Some((roles, _)) = policy.side(side) else { continue };
+        for attribute in &roles.attributes {
+            if !found.contains(&**attribute) {
+                found.insert(attribute.to_string());
+            }
+        }
+    }
+}
+
+const EDGE_ROUTERS: Bearer = Bearer {
+    key: "edgeRouters",
+    kind: Router::KIND,
+    sides: &[
+        side!("edgeRouterPolicies", EdgeRouterPolicy, EDGE_ROUTERS),
+        side!("serviceEdgeRouterPolicies", ServiceEdgeRouterPolicy, EDGE_ROUTERS),
+    ],
+};
+const IDENTITIES: Bearer = Bearer {
+    key: "identities",
+    kind: Identity::KIND,
+    sides: &[
+        side!("servicePolicies", ServicePolicy, IDENTITIES),
+        side!("edgeRouterPolicies", EdgeRouterPolicy, IDENTITIES),
+    ],
+};
+const SERVICES: Bearer = Bearer {
+    key: "services",
+    kind: Service::KIND,
+    sides: &[
+        side!("servicePolicies", ServicePolicy, SERVICES),
+        side!("serviceEdgeRouterPolicies", ServiceEdgeRouterPolicy, SERVICES),
+    ],
+};
+const POSTURE_CHECKS: Bearer = Bearer {
+    key: "postureChecks",
+    kind: PostureCheck::KIND,
+    sides: &[side!("servicePolicies", ServicePolicy, POSTURE_CHECKS)],
+};
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "listEdgeRouterRoleAttributeUsage", |controller, caller, call| {
+        answer(controller, caller, call, &EDGE_ROUTERS)
+    }),
+    (Api::Management, "listIdentityRoleAttributeUsage", |controller, caller, call| {
+        answer(controller, caller, call, &IDENTITIES)
+    }),
+    (Api::Management, "listServiceRoleAttributeUsage", |controller, caller, call| {
+        answer(controller, caller, call, &SERVICES)
+    }),
+    (Api::Management, "listPostureCheckRoleAttributeUsage", |controller, caller, call| {
+        answer(controller, caller, call, &POSTURE_CHECKS)
+    }),
+];
+
+fn answer(controller: Controller, _caller: Caller, call: Call, bearer: &'static Bearer) -> Answer {
+    async move {
+        let snapshot = controller.snapshot();
+        let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
+        let bearers = snapshot.table(bearer.kind).attributes().count();
+        list::run(policies + bearers, move || page(&snapshot, &call, bearer)).await
+    }
+    .boxed()
+}
+
+fn page(snapshot: &Snapshot, call: &Call, bearer: &Bearer) -> Result<Reply, Failure> {
+    let with_ids = match call.query.get("withIds") {
+        None | Some("" | "false") => false,
+        Some("true") => true,
+        Some(other) => return Err(Failure::field("withIds", "must be true or false", other)),
+    };
+    let table = snapshot.table(bearer.kind);
+    let bearing: BTreeMap<String, RoaringBitmap> = table
+        .attributes()
+        .map(|(attribute, ordinals)| (attribute.to_string(), RoaringBitmap::clone(ordinals)))
+        .collect();
+    let mut names: BTreeSet<String> = bearing.keys().cloned().collect();
+    for side in bearer.sides {
+        (side.named)(snapshot, &mut names);
+    }
+    let names: Vec<String> = names.into_iter().collect();
+    let users = |kind, ordinals: &RoaringBitmap| users(snapshot, kind, ordinals, with_ids);
+    let none = RoaringBitmap::new();
+    let rows = names.iter().map(|name| SYMBOLS.row(&(), name));
+    list::answer(&call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, |name| {
+        let own = bearing.get(name).unwrap_or(&none);
+        let mut usage = BTreeMap::from([(bearer.key.to_owned(), users(bearer.kind, own))]);
+        for side in bearer.sides {
+            let naming = (side.naming)(snapshot, name);
+            usage.insert(side.key.to_owned(), users(side.kind, &naming));
+        }
+        RoleAttributeUsage { role_attribute: name.clone(), usage }
+    })
+}
+
+fn users(
+    snapshot: &Snapshot,
+    kind: Kind,
+    ordinals: &RoaringBitmap,
+    with_ids: bool,
+) -> RoleAttributeUsers {
+    let ids = with_ids.then(|| {
+        let table = snapshot.table(kind);
+        let entities = ordinals.iter().filter_map(|ordinal| table.at(ordinal));
+        let mut ids: Vec<String> = entities.map(|entity| entity.id().to_string()).collect();
+        ids.sort_unstable();
+        ids
+    });
+    RoleAttributeUsers { count: i64::try_from(ordinals.len()).unwrap_or(i64::MAX), ids }
+}

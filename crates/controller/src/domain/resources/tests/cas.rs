@@ -1,0 +1,189 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weft_contract::{Api, ErrorCode};
+use weft_identity::{Authority, AuthoritySpec, Certificate, CertificateRequest, Leaf, Purpose};
+
+use super::{NONE, refusal, refuses, with};
+use crate::Content;
+use crate::clock::system_time;
+use crate::testing::{Bed, csr, to};
+use crate::{Caller, Failure};
+
+pub(super) fn authority(bed: &Bed, name: &str) -> Authority {
+    let now = system_time(bed.controller.now()) - Duration::from_secs(60);
+    Authority::make_root(&AuthoritySpec::new(name), now).unwrap()
+}
+
+pub(super) fn body(name: &str, authority: &Authority) -> Value {
+    json!({"name": name, "certPem": authority.certificate().to_pem(), "identityRoles": ["#x"],
+        "isAuthEnabled": true, "isAutoCaEnrollmentEnabled": true,
+        "isOttCaEnrollmentEnabled": true})
+}
+
+/// A certificate of a CA for a client.
+pub(super) fn leaf(bed: &Bed, authority: &Authority, name: &str) -> Certificate {
+    let request = CertificateRequest::from_pem(&csr(name)).unwrap();
+    let now = system_time(bed.controller.now());
+    authority.issue(&Leaf::for_router(&request, Purpose::Client, now)).unwrap()
+}
+
+async fn verify(bed: &Bed, admin: &Caller, id: &str, text: &str) -> Result<(), Failure> {
+    let mut call = to(Api::Management, "verifyCa", &[id]);
+    call.body = text.to_owned().into();
+    call.media = Some("text/plain".into());
+    bed.controller.call(admin.clone(), call).await.map(drop)
+}
+
+/// Makes a CA and verifies it. Answers its id.
+pub(super) async fn verified(
+    bed: &Bed,
+    admin: &Caller,
+    authority: &Authority,
+    body: Value,
+) -> String {
+    let id = bed.create(admin, "createCa", body).await;
+    let read = bed.manage(admin, "detailCa", &[&id], NONE).await.unwrap();
+    let token = read["verificationToken"].as_str().unwrap();
+    verify(bed, admin, &id, &leaf(bed, authority, token).to_pem()).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn a_ca_is_verified_by_a_certificate_with_its_token() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (ours, other) = (authority(&bed, "ours"), authority(&bed, "other"));
+    let good = with(&body("ca", &ours), "identityRoles", json!(["staff"]));
+    let id = bed.create(&admin, "createCa", good).await;
+    let read = || async { bed.manage(&admin, "detailCa", &[&id], NONE).await.unwrap() };
+    let new = read().await;
+    assert_eq!((&new["isVerified"], &new["identityRoles"]), (&json!(false), &json!(["staff"])));
+    assert_eq!(new["identityNameFormat"], "[caName]-[commonName]");
+    assert_eq!(new["fingerprint"], ours.certificate().fingerprint());
+    assert_eq!(new["_links"]["verify"]["href"], format!("./cas/{id}/verify"));
+    assert_eq!(new.get("externalIdClaim"), None);
+
+    let token = new["verificationToken"].as_str().unwrap();
+    let key = weft_identity::PrivateKey::generate(weft_identity::KeyAlgorithm::EcP256).unwrap();
+    for (text, code) in [
+        (String::new(), ErrorCode::CouldNotParseBody),
+        ("hello".into(), ErrorCode::CouldNotParsePemBlock),
+        (key.to_pem(), ErrorCode::ExpectedPemCertificate),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(),
+            ErrorCode::CouldNotParseX509FromDer,
+        ),
+        (leaf(&bed, &ours, "wrong").to_pem(), ErrorCode::InvalidCommonName),
+        (leaf(&bed, &other, token).to_pem(), ErrorCode::CertificateFailedValidation),
+    ] {
+        let failure = verify(&bed, &admin, &id, &text).await.unwrap_err();
+        assert_eq!(failure.code(), code, "{text}");
+    }
+    assert_eq!(read().await["isVerified"], false);
+    let proof = leaf(&bed, &ours, token).to_pem();
+    verify(&bed, &admin, &id, &proof).await.unwrap();
+    let now = read().await;
+    assert_eq!((&now["isVerified"], &now["_links"]["verify"]), (&json!(true), &NONE));
+    let again = verify(&bed, &admin, &id, &proof).await.unwrap_err();
+    assert_eq!((again.status(), again.code()), (409, ErrorCode::CaAlreadyVerified));
+    let failure = verify(&bed, &admin, "nope", &proof).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::NotFound);
+
+    // A replace keeps what was proved.
+    let put = with(&with(&body("renamed", &ours), "certPem", NONE), "identityRoles", json!([]));
+    let put = with(&put, "identityNameFormat", json!("[commonName]"));
+    bed.manage(&admin, "updateCa", &[&id], put).await.unwrap();
+    let now = read().await;
+    assert_eq!((&now["isVerified"], &now["name"]), (&json!(true), &json!("renamed")));
+    assert_eq!(now["certPem"], new["certPem"]);
+
+    let reply = bed.controller.call(admin, to(Api::Management, "getCaJwt", &[&id])).await.unwrap();
+    let Content::Raw { media, body } = reply.content else { panic!("a bare ticket") };
+    assert_eq!(media, "application/jwt");
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let (_, claims) = weft_identity::token::peek::<Value>(&text).unwrap();
+    assert_eq!(
+        claims,
+        json!({"iss": "https://ctrl.example:1280/", "sub": id, "jti": id,
+        "aud": ["openziti-enroller"], "em": "ca", "ctrls": null})
+    );
+}
+
+#[tokio::test]
+async fn wrong_cas_are_named_field_by_field() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let ours = authority(&bed, "ours");
+    let good = with(&body("ca", &ours), "identityRoles", json!([]));
+    let claim = json!({"index": 0, "location": "SAN_URI", "matcher": "SCHEME",
+        "matcherCriteria": "spiffe", "parser": "SPLIT", "parserCriteria": "/"});
+    let with_claim =
+        |member: &str, value: Value| with(&good, "externalIdClaim", with(&claim, member, value));
+    let mut bodies = vec![
+        (with(&good, "certPem", json!("x")), "certPem"),
+        (with(&good, "certPem", json!(leaf(&bed, &ours, "l").to_pem())), "certPem"),
+        (with(&good, "identityRoles", json!(["#x"])), "identityRoles"),
+        (with(&good, "identityRoles", json!("x")), "identityRoles"),
+        (with(&good, "isAuthEnabled", json!(1)), "isAuthEnabled"),
+        (with_claim("location", json!("CN")), "externalIdClaim.location"),
+        (with_claim("location", json!("COMMON_NAME")), "externalIdClaim.matcher"),
+        (with_claim("matcherCriteria", json!("")), "externalIdClaim.matcherCriteria"),
+        (with_claim("parserCriteria", json!("")), "externalIdClaim.parserCriteria"),
+        (with_claim("index", json!(-1)), "externalIdClaim.index"),
+    ];
+    for member in ["index", "location", "matcher", "matcherCriteria", "parser", "parserCriteria"] {
+        let field: &'static str = format!("externalIdClaim.{member}").leak();
+        bodies.push((with_claim(member, NONE), field));
+    }
+    let required = [
+        "name",
+        "certPem",
+        "identityRoles",
+        "isAuthEnabled",
+        "isAutoCaEnrollmentEnabled",
+        "isOttCaEnrollmentEnabled",
+    ];
+    bodies.extend(required.map(|field| (with(&good, field, NONE), field)));
+    refuses(&bed, &admin, "createCa", "", bodies).await;
+    let is_leaf = with(&good, "certPem", json!(leaf(&bed, &ours, "l").to_pem()));
+    let failure = refusal(&bed, &admin, "createCa", "", is_leaf).await;
+    assert_eq!(failure.code(), ErrorCode::CertificateIsNotCa);
+
+    let id = bed.create(&admin, "createCa", with(&good, "externalIdClaim", claim.clone())).await;
+    let twice = with(&good, "name", json!("other"));
+    refuses(&bed, &admin, "createCa", "", vec![(twice, "certPem")]).await;
+    let put = with(&good, "certPem", NONE);
+    refuses(&bed, &admin, "updateCa", &id, vec![(put.clone(), "identityNameFormat")]).await;
+    let read = || async { bed.manage(&admin, "detailCa", &[&id], NONE).await.unwrap() };
+    assert_eq!(read().await["externalIdClaim"], claim);
+    let patch = json!({"externalIdClaim": {"index": 2}});
+    bed.manage(&admin, "patchCa", &[&id], patch).await.unwrap();
+    assert_eq!(read().await["externalIdClaim"]["index"], 2);
+    assert_eq!(read().await["externalIdClaim"]["parser"], "SPLIT");
+    let put = with(&put, "identityNameFormat", json!(""));
+    let kept = with(&put, "externalIdClaim", json!({}));
+    bed.manage(&admin, "updateCa", &[&id], kept).await.unwrap();
+    assert_eq!(read().await["externalIdClaim"]["index"], 2, "an empty claim says nothing");
+    bed.manage(&admin, "updateCa", &[&id], put).await.unwrap();
+    assert_eq!(read().await.get("externalIdClaim"), None);
+}
+
+#[tokio::test]
+async fn a_ca_takes_its_enrollments_along() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let ours = authority(&bed, "ours");
+    let good = with(&body("ca", &ours), "identityRoles", json!([]));
+    let id = bed.create(&admin, "createCa", good).await;
+    let identity = json!({"name": "i", "type": "Default", "isAdmin": false,
+        "enrollment": {"ottca": id}});
+    let token = bed.manage(&admin, "detailCa", &[&id], NONE).await.unwrap();
+    let token = token["verificationToken"].as_str().unwrap();
+    verify(&bed, &admin, &id, &leaf(&bed, &ours, token).to_pem()).await.unwrap();
+    let identity = bed.create(&admin, "createIdentity", identity).await;
+    let read = || async { bed.manage(&admin, "detailIdentity", &[&identity], NONE).await.unwrap() };
+    assert_eq!(read().await["enrollment"]["ottca"]["caId"], json!(id));
+    bed.manage(&admin, "deleteCa", &[&id], NONE).await.unwrap();
+    assert_eq!(read().await["enrollment"], json!({}));
+}
