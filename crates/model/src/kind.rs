@@ -251,6 +251,8 @@ kinds! {
     18 Revocation "revocation" "revocations" Durable,
     /// A second factor.
     19 Mfa "MFA" "mfas" Durable,
+    /// Settings of one controller or of all.
+    20 ControllerSetting "controller setting" "controller-settings" Durable,
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub const MANAGEMENT: &[Operation] = &[
     list(
         "listControllerSettings",
         "/controller-settings",
-        Access::AdminOrReadOnly,
+        Access::Admin,
         "controllerSettingDetail",
     )
     .statuses(&[200, 400, 401, 429]),
@@ -33,14 +33,14 @@ pub const MANAGEMENT: &[Operation] = &[
     get(
         "detailControllerSetting",
         "/controller-settings/{id}",
-        Access::AdminOrReadOnly,
+        Access::Admin,
         "controllerSettingDetail",
     )
     .statuses(&[200, 401, 404, 429]),
     get(
         "detailControllerSettingEffective",
         EFFECTIVE,
-        Access::AdminOrReadOnly,
+        Access::Admin,
         "controllerSettingEffective",
     )
     .statuses(&[200, 401, 404, 429]),

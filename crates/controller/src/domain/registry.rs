@@ -18,6 +18,7 @@ use crate::auth;
 static RESOURCES: &[&dyn AnyResource] = &[
     &Of::<AuthPolicies>::NEW,
     &Of::<super::resources::ca::Cas>::NEW,
+    &Of::<super::resources::controller_setting::ControllerSettings>::NEW,
     &Of::<super::resources::external_jwt_signer::Signers>::NEW,
     &Of::<super::resources::revocation::Revocations>::NEW,
     &Of::<Authenticators>::NEW,
@@ -44,6 +45,7 @@ const OWN: &[&[(Api, &str, Handler)]] = &[
     server::HANDLERS,
     super::resources::authenticator::HANDLERS,
     super::resources::ca::HANDLERS,
+    super::resources::controller_setting::HANDLERS,
     super::resources::edge_router::HANDLERS,
     super::resources::enrollment::HANDLERS,
     super::resources::external_jwt_signer::HANDLERS,

@@ -252,18 +252,11 @@ pub(crate) trait AnyResource: Send + Sync {
 /// [`AnyResource`] out of a [`Resource`] of an API.
 pub(crate) struct Of<R>(Api, std::marker::PhantomData<fn() -> R>);
 
-/// [`AnyResource`] out of a [`Readable`].
-pub(crate) struct ReadOnly<R>(std::marker::PhantomData<fn() -> R>);
-
 impl<R> Of<R> {
     /// Of the management API.
     pub(crate) const NEW: Self = Self(Api::Management, std::marker::PhantomData);
     /// Of the fabric API.
     pub(crate) const FABRIC: Self = Self(Api::Fabric, std::marker::PhantomData);
-}
-
-impl<R> ReadOnly<R> {
-    pub(crate) const NEW: Self = Self(std::marker::PhantomData);
 }
 
 type Row = Option<&'static weft_contract::Operation>;
@@ -274,13 +267,6 @@ fn rows(
 ) -> Vec<(Api, &'static str, Handler)> {
     let known = rows.into_iter().filter_map(|(row, handler)| Some((row?, handler)));
     known.map(|(row, handler)| (api, row.id, handler)).collect()
-}
-
-impl<R: Readable> AnyResource for ReadOnly<R> {
-    fn handlers(&self) -> Vec<(Api, &'static str, Handler)> {
-        let generic = [(R::KIND.list(), list::<R> as Handler), (R::KIND.detail(), detail::<R>)];
-        rows(Api::Management, generic)
-    }
 }
 
 impl<R: Resource> AnyResource for Of<R> {

@@ -7,6 +7,7 @@ pub(crate) mod authenticator;
 pub(crate) mod ca;
 pub(crate) mod config;
 pub(crate) mod config_type;
+pub(crate) mod controller_setting;
 pub(crate) mod edge_router;
 pub(crate) mod enrollment;
 pub(crate) mod external_jwt_signer;

@@ -8,6 +8,7 @@ mod auth_policy;
 mod authenticator;
 mod ca;
 mod config;
+mod controller_setting;
 mod enrollment;
 mod identity;
 mod jwt_signer;
@@ -26,6 +27,7 @@ pub use auth_policy::{AuthPolicy, CertRules, ExtJwtRules, SecondaryRules, UpdbRu
 pub use authenticator::{Authenticator, CertCredential, UpdbCredential};
 pub use ca::{Ca, ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};
 pub use config::{Config, ConfigTarget, ConfigType};
+pub use controller_setting::{ControllerSetting, UriList};
 pub use enrollment::{Enrollment, EnrollmentMethod};
 pub use identity::{EnvInfo, Identity, IdentityType, Precedence, SdkInfo, ServiceConfigs};
 pub use jwt_signer::{ExtJwtSigner, TargetToken};

@@ -3,6 +3,7 @@
 
 mod authentication;
 mod cas;
+mod controller_settings;
 mod posture_checks;
 mod role_usage;
 

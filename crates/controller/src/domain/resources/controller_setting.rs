@@ -1,0 +1,167 @@
+//! Settings of controllers (protocol: management-api 5, notes): those of one controller, the
+//! global ones, and what holds when both are taken together. Changes go to the path of what
+//! holds, as it is described.
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use url::Url;
+use weft_contract::resource::controller_setting::{
+    self as contract, ControllerSettingBody, ControllerSettingDetail, ControllerSettingEffective,
+    ControllerSettings as Settings, GLOBAL, OidcBody, OidcDetail,
+};
+use weft_contract::{Api, Kind as ContractKind, Verb};
+use weft_model::entity::{ControllerSetting, UriList};
+use weft_model::filter::{Table, Type, Value};
+use weft_model::{Base, Id};
+
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::resource::{self, Readable, Resource, detail_base, find};
+use crate::domain::symbols::symbols;
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct ControllerSettings;
+
+/// Addresses that one list may have.
+const MAX_URIS: usize = 100;
+
+static SYMBOLS: Table<Context, ControllerSetting> = symbols!("controller-settings", ControllerSetting {
+    Column::one("controllerId", Type::String, |_, it| Value::text(it.base.id.as_str()))
+        .public(),
+});
+
+impl Readable for ControllerSettings {
+    type Record = ControllerSetting;
+    type Detail = ControllerSettingDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, ControllerSetting> = &SYMBOLS;
+
+    fn detail(_context: &Context, record: &ControllerSetting) -> ControllerSettingDetail {
+        ControllerSettingDetail { base: detail_base::<Self>(&record.base), oidc: oidc(record) }
+    }
+}
+
+fn oidc(record: &ControllerSetting) -> Option<OidcDetail> {
+    let list = |list: &Option<UriList>| list.as_ref().map(|list| list.uris.clone());
+    let detail = OidcDetail {
+        post_logout_uris: list(&record.oidc_post_logout_uris),
+        redirect_uris: list(&record.oidc_redirect_uris),
+    };
+    (detail != OidcDetail::default()).then_some(detail)
+}
+
+impl Resource for ControllerSettings {
+    type Body = ControllerSettingBody;
+    /// The id of this controller.
+    type Prepared = Id;
+
+    fn chosen_id(body: &ControllerSettingBody) -> Option<Result<Id, Failure>> {
+        let id = body.controller_id.as_deref().unwrap_or_default();
+        Some(convert::id_field("controllerId", id))
+    }
+
+    fn prepare<'a>(
+        controller: &'a Controller,
+        _caller: &'a Caller,
+        _body: &'a ControllerSettingBody,
+        _verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<Id, Failure>> {
+        let own = Id::new(&controller.settings().id);
+        async move { Ok(own) }.boxed()
+    }
+
+    fn merge(
+        record: &mut ControllerSetting,
+        body: &ControllerSettingBody,
+        _own: &Id,
+        _verb: Verb,
+    ) -> Result<(), Failure> {
+        if let Some(oidc) = &body.oidc {
+            set_oidc(record, oidc)?;
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        Ok(())
+    }
+
+    fn validate(
+        _decision: &mut Decision<'_>,
+        _before: Option<&ControllerSetting>,
+        after: &mut ControllerSetting,
+        own: &Id,
+    ) -> Result<(), Failure> {
+        let id = &after.base.id;
+        if id == own || id.as_str() == GLOBAL {
+            return Ok(());
+        }
+        let reason = format!("must be the id of a controller, or {GLOBAL}");
+        Err(Failure::field("controllerId", reason, id.as_str()))
+    }
+}
+
+fn set_oidc(record: &mut ControllerSetting, body: &OidcBody) -> Result<(), Failure> {
+    if let Some(uris) = &body.redirect_uris {
+        record.oidc_redirect_uris = Some(uris_of("oidc.redirectUris", uris)?);
+    }
+    if let Some(uris) = &body.post_logout_uris {
+        record.oidc_post_logout_uris = Some(uris_of("oidc.postLogoutUris", uris)?);
+    }
+    Ok(())
+}
+
+/// Whole addresses of any scheme: programs are sent to schemes of their own.
+fn uris_of(field: &str, uris: &[String]) -> Result<UriList, Failure> {
+    if uris.len() > MAX_URIS {
+        let reason = format!("takes at most {MAX_URIS} addresses");
+        return Err(Failure::field(field, reason, uris.len().to_string()));
+    }
+    for (at, uri) in uris.iter().enumerate() {
+        if let Err(error) = Url::parse(uri) {
+            let reason = format!("must be a whole address: {error}");
+            return Err(Failure::field(&format!("{field}[{at}]"), reason, uri.as_str()));
+        }
+    }
+    Ok(UriList { uris: uris.to_vec() })
+}
+
+/// The operations that have paths of their own.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "detailControllerSettingEffective", effective),
+    (Api::Management, "updateControllerSetting", resource::replace::<ControllerSettings>),
+    (Api::Management, "patchControllerSetting", resource::patch::<ControllerSettings>),
+    (Api::Management, "deleteControllerSetting", resource::delete::<ControllerSettings>),
+];
+
+/// What holds for a controller. It may have no settings of its own.
+fn effective(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let (view, id) = (context.view(), call.id(0));
+        let is_known = id == GLOBAL || id == controller.settings().id;
+        let own = find::<ControllerSettings>(view, id).map(|own| (**own).clone());
+        let own = match own {
+            Some(own) => own,
+            None if is_known => ControllerSetting {
+                base: Base::new(Id::new(id), controller.started()),
+                ..ControllerSetting::default()
+            },
+            None => return Err(Failure::not_found("controller setting", id)),
+        };
+        let global = find::<ControllerSettings>(view, GLOBAL).map(|it| (**it).clone());
+        let effective = own.over(&global.unwrap_or_default());
+        Reply::detail(&ControllerSettingEffective {
+            base: detail_base::<ControllerSettings>(&own.base),
+            effective: Settings { oidc: oidc(&effective) },
+            instance: Settings { oidc: oidc(&own) },
+        })
+    }
+    .boxed()
+}
