@@ -6,16 +6,19 @@ pub mod ca;
 pub mod config;
 pub mod controller;
 pub mod controller_setting;
+pub mod database;
 pub mod edge_router;
 pub mod edge_router_policy;
 pub mod enrollment;
 pub mod external_jwt_signer;
+pub mod fabric;
 pub mod identity;
 pub mod mfa;
 pub mod posture_check;
 pub mod posture_data;
 pub mod revocation;
 pub mod role_attribute;
+pub mod router;
 pub mod server;
 pub mod service;
 pub mod service_edge_router_policy;
@@ -47,7 +50,10 @@ pub const KINDS: &[&Kind] = &[
     &revocation::KIND,
     &service::KIND,
     &service_edge_router_policy::KIND,
+    &router::KIND,
     &service_policy::KIND,
+    &service_session::KIND,
+    &session::KIND,
     &terminator::KIND,
 ];
 
@@ -63,6 +69,7 @@ const MANAGEMENT: &[&[Operation]] = &[
     config::CONFIGS,
     config::CONFIG_TYPES,
     controller::MANAGEMENT,
+    database::MANAGEMENT,
     edge_router::MANAGEMENT,
     edge_router_policy::MANAGEMENT,
     enrollment::MANAGEMENT,
@@ -72,12 +79,16 @@ const MANAGEMENT: &[&[Operation]] = &[
     posture_check::MANAGEMENT,
     posture_check::TYPES,
     role_attribute::MANAGEMENT,
+    router::MANAGEMENT,
+    router::TRANSIT,
     server::SHARED,
     server::MANAGEMENT,
     service::MANAGEMENT,
     service_edge_router_policy::MANAGEMENT,
     service_policy::MANAGEMENT,
+    service_session::MANAGEMENT,
     session::SHARED,
+    session::MANAGEMENT,
     terminator::MANAGEMENT,
 ];
 
@@ -101,6 +112,7 @@ pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
     let groups: &[&[Operation]] = match api {
         Api::Management => MANAGEMENT,
         Api::Client => CLIENT,
+        Api::Fabric => fabric::OPERATIONS,
         _ => &[],
     };
     groups.iter().flat_map(|group| group.iter())

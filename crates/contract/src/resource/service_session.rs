@@ -28,12 +28,7 @@ pub const MANAGEMENT: &[Operation] = &[
     get("detailSession", "/sessions/{id}", READ, "sessionManagementDetail"),
     delete("deleteSession", "/sessions/{id}", Access::Permission(Subject::Ops, Action::Delete))
         .statuses(DELETE_STATUSES),
-    get(
-        "detailSessionRoutePath",
-        "/sessions/{id}/route-path",
-        READ,
-        "sessionRoutePathDetail",
-    ),
+    get("detailSessionRoutePath", "/sessions/{id}/route-path", READ, "sessionRoutePathDetail"),
 ];
 
 /// How people name it.

@@ -3,10 +3,12 @@
 use crate::body::body;
 use crate::entity::{EntityRef, Links, detail};
 use crate::json::{Password, Username};
+use crate::kind::{Column, Kind};
 use crate::operation::{
     Access, CREATE_STATUSES, Method, Operation, Request, Response, create, delete, detail as get,
     list,
 };
+use crate::permission::{Action, Subject};
 use crate::resource::identity::{EnvInfo, SdkInfo};
 use crate::timestamp::Timestamp;
 
@@ -41,6 +43,48 @@ pub const SHARED: &[Operation] = &[
     delete("deleteCurrentAPISession", "/current-api-session", Access::Partial)
         .statuses(&[200, 401]),
 ];
+
+/// Operations of the management API.
+pub const MANAGEMENT: &[Operation] = &[
+    list(
+        "listAPISessions",
+        "/api-sessions",
+        Access::Permission(Subject::Ops, Action::Read),
+        "apiSessionDetail",
+    ),
+    get(
+        "detailAPISessions",
+        "/api-sessions/{id}",
+        Access::Permission(Subject::Ops, Action::Read),
+        "apiSessionDetail",
+    ),
+    delete(
+        "deleteAPISessions",
+        "/api-sessions/{id}",
+        Access::Permission(Subject::Ops, Action::Delete),
+    )
+    .statuses(&[200, 401, 403, 404, 429, 503]),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "api-session",
+    plural: COLLECTION,
+    aliases: &["logins"],
+    about: "a login that is in use",
+    operations: MANAGEMENT,
+    fields: &[],
+    links: &["sessions"],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "IDENTITY", pointer: "/identity/name" },
+        Column { title: "ADDRESS", pointer: "/ipAddress" },
+        Column { title: "SINCE", pointer: "/createdAt" },
+        Column { title: "ACTIVE", pointer: "/lastActivityAt" },
+    ],
+};
 
 /// Operations of the client API.
 pub const CLIENT: &[Operation] = &[

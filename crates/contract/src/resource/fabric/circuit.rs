@@ -1,0 +1,76 @@
+//! Circuits of this controller (protocol: operations 1.2, 1.3). They live in memory.
+
+use super::{DELETE, DETAIL, LIST};
+use crate::body::{Body, body};
+use crate::entity::{EntityRef, detail};
+use crate::kind::{Column, Kind};
+use crate::operation::{Access, Operation, Request, delete, detail as get, list};
+use crate::permission::{Action, Subject};
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "circuits";
+
+const fn access(action: Action) -> Access {
+    Access::Permission(Subject::Ops, action)
+}
+
+/// Operations.
+pub const OPERATIONS: &[Operation] = &[
+    list("listCircuits", "/circuits", access(Action::Read), "circuitDetail").statuses(LIST),
+    get("detailCircuit", "/circuits/{id}", access(Action::Read), "circuitDetail").statuses(DETAIL),
+    delete("deleteCircuit", "/circuits/{id}", access(Action::Delete))
+        .request(Request::OptionalJson(CircuitDelete::FIELDS))
+        .statuses(DELETE),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "circuit",
+    plural: COLLECTION,
+    aliases: &[],
+    about: "a circuit that carries data",
+    operations: OPERATIONS,
+    fields: &[],
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "CLIENT", pointer: "/clientId" },
+        Column { title: "SERVICE", pointer: "/service/name" },
+        Column { title: "TERMINATOR", pointer: "/terminator/id" },
+        Column { title: "SINCE", pointer: "/createdAt" },
+    ],
+};
+
+body! {
+    /// How a circuit is to end.
+    pub struct CircuitDelete {
+        /// At once. It always ends at once.
+        Optional "immediate" immediate: bool,
+    }
+}
+
+detail! {
+    /// A circuit.
+    pub struct CircuitDetail with Base {
+        /// The session or identity that dialed.
+        pub client_id: String,
+        /// The way it takes.
+        pub path: CircuitPath,
+        /// The service; its name is `<deleted>` when it is gone.
+        pub service: EntityRef,
+        /// The terminator; its name is its id.
+        pub terminator: EntityRef,
+    }
+}
+
+detail! {
+    /// The way of a circuit: at least one router, and one link less than routers.
+    pub struct CircuitPath {
+        /// The links, in order.
+        pub links: Vec<EntityRef>,
+        /// The routers, in order.
+        pub nodes: Vec<EntityRef>,
+    }
+}

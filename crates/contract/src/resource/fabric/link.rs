@@ -1,0 +1,112 @@
+//! Links between routers, as this controller knows them (protocol: operations 1.2, 1.3). They live
+//! in memory: routers make them and report them.
+
+use super::{DETAIL, LIST};
+use crate::body::body;
+use crate::entity::{EntityRef, detail};
+use crate::kind::{Column, Kind};
+use crate::operation::{Access, Operation, delete, detail as get, list, patch};
+use crate::permission::{Action, Subject};
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "links";
+
+const fn access(action: Action) -> Access {
+    Access::Permission(Subject::Ops, action)
+}
+
+/// Operations.
+pub const OPERATIONS: &[Operation] = &[
+    list("listLinks", "/links", access(Action::Read), "linkDetail").statuses(LIST),
+    get("detailLink", "/links/{id}", access(Action::Read), "linkDetail").statuses(DETAIL),
+    delete("deleteLink", "/links/{id}", access(Action::Delete))
+        .statuses(&[200, 400, 401, 429, 503]),
+    patch::<LinkBody>("patchLink", "/links/{id}", access(Action::Update)),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "link",
+    plural: COLLECTION,
+    aliases: &[],
+    about: "a link between two routers",
+    operations: OPERATIONS,
+    fields: <LinkBody as crate::body::Body>::FIELDS,
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "FROM", pointer: "/sourceRouter/name" },
+        Column { title: "TO", pointer: "/destRouter/name" },
+        Column { title: "PROTOCOL", pointer: "/protocol" },
+        Column { title: "STATE", pointer: "/state" },
+        Column { title: "DOWN", pointer: "/down" },
+        Column { title: "STATIC COST", pointer: "/staticCost" },
+        Column { title: "COST", pointer: "/cost" },
+    ],
+};
+
+/// Values of `state`.
+pub mod state {
+    /// It can be used.
+    pub const CONNECTED: &str = "Connected";
+    /// It broke.
+    pub const FAILED: &str = "Failed";
+    /// It gave way to another one.
+    pub const DUPLICATE: &str = "Duplicate";
+    /// Something else.
+    pub const UNKNOWN: &str = "Unknown";
+}
+
+body! {
+    /// What an operator can change of a link, until the controller or a router restarts.
+    pub struct LinkBody {
+        /// Whether no path may use it.
+        Optional "down" down: bool,
+        /// Part of its cost that does not depend on measurements.
+        Optional "staticCost" static_cost: i64,
+    }
+}
+
+detail! {
+    /// A link.
+    pub struct LinkDetail {
+        /// Its connections.
+        pub connections: Vec<LinkConnection>,
+        /// What a path over it costs.
+        pub cost: u64,
+        /// The router that was dialed.
+        pub dest_router: EntityRef,
+        /// What that router measured, in nanoseconds.
+        pub dest_latency: u64,
+        /// Whether no path may use it.
+        pub down: bool,
+        /// Its id, chosen by the router that dialed.
+        pub id: String,
+        /// Number of the dial.
+        pub iteration: u32,
+        /// For example `tls`.
+        pub protocol: String,
+        /// What the router that dialed measured, in nanoseconds.
+        pub source_latency: u64,
+        /// The router that dialed.
+        pub source_router: EntityRef,
+        /// See [`state`].
+        pub state: String,
+        /// Part of its cost that does not depend on measurements.
+        pub static_cost: i32,
+    }
+}
+
+detail! {
+    /// A connection of a link.
+    pub struct LinkConnection {
+        /// Address of the end that was dialed.
+        pub dest: String,
+        /// Address of the end that dialed.
+        pub source: String,
+        /// What it carries, for example `link.default`.
+        pub r#type: String,
+    }
+}

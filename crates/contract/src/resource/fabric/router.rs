@@ -1,0 +1,120 @@
+//! Routers, as the fabric sees them: all of them (protocol: operations 1.2, 1.3). One that is made
+//! here brings its own certificate instead of an enrollment.
+
+use std::collections::BTreeMap;
+
+use super::{DELETE, DETAIL, LIST, NESTED};
+use crate::body::{Body, body};
+use crate::entity::detail;
+use crate::json::Tags;
+use crate::kind::{Column, Kind};
+use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::resource::edge_router::VersionInfo;
+use crate::resource::identity::Interface;
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "routers";
+
+/// Operations.
+pub const OPERATIONS: &[Operation] = &[
+    list("listRouters", "/routers", Access::Admin, "fabricRouterDetail").statuses(LIST),
+    create::<RouterBody>("createRouter", "/routers", Access::Admin),
+    get("detailRouter", "/routers/{id}", Access::Admin, "fabricRouterDetail").statuses(DETAIL),
+    replace::<RouterBody>("updateRouter", "/routers/{id}", Access::Admin),
+    patch::<RouterBody>("patchRouter", "/routers/{id}", Access::Admin),
+    delete("deleteRouter", "/routers/{id}", Access::Admin).statuses(DELETE),
+    list(
+        "listRouterTerminators",
+        "/routers/{id}/terminators",
+        Access::Admin,
+        "fabricTerminatorDetail",
+    )
+    .statuses(NESTED),
+];
+
+/// What the generic operations read.
+pub const KIND: Kind = Kind {
+    name: "router",
+    plural: COLLECTION,
+    aliases: &[],
+    about: "a router, as the fabric sees it",
+    operations: OPERATIONS,
+    fields: RouterBody::FIELDS,
+    links: &["terminators"],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "CONNECTED", pointer: "/connected" },
+        Column { title: "COST", pointer: "/cost" },
+        Column { title: "NO TRAVERSAL", pointer: "/noTraversal" },
+        Column { title: "DISABLED", pointer: "/disabled" },
+        Column { title: "VERSION", pointer: "/versionInfo/version" },
+    ],
+};
+
+body! {
+    /// What can be said of a router.
+    pub struct RouterBody {
+        /// Configs for routers, one per type.
+        Optional "configs" configs: Vec<String> => "configs",
+        /// Cost of paths through it.
+        Both "cost" cost: u16,
+        /// Groups by address, of listeners for the control channel.
+        Optional "ctrlChanListeners" ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
+        /// Whether it may not connect.
+        Optional "disabled" disabled: bool,
+        /// SHA-1 of its certificate, hex; without one it cannot connect.
+        Replace "fingerprint" fingerprint: String,
+        /// The id: the common name of its certificate.
+        Create "id" id: String,
+        /// The name; unique among routers.
+        Both "name" name: String,
+        /// Whether paths may not lead through it.
+        Both "noTraversal" no_traversal: bool,
+        /// Labels.
+        Optional "tags" tags: Tags,
+    }
+}
+
+detail! {
+    /// A router.
+    pub struct RouterDetail with Base {
+        /// Configs for routers.
+        pub configs: Vec<String>,
+        /// Whether it is connected to this controller.
+        pub connected: bool,
+        /// Cost of paths through it.
+        pub cost: u16,
+        /// Groups by address, of listeners for the control channel.
+        pub ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
+        /// Whether it may not connect.
+        pub disabled: bool,
+        /// SHA-1 of its certificate, hex; null without one.
+        pub fingerprint: Option<String>,
+        /// Network interfaces it has told of.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub interfaces: Vec<Interface>,
+        /// Where it takes links; while connected.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub listener_addresses: Vec<RouterListener>,
+        /// The name.
+        pub name: String,
+        /// Whether paths may not lead through it.
+        pub no_traversal: bool,
+        /// What it runs on; while connected.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub version_info: Option<VersionInfo>,
+    }
+}
+
+detail! {
+    /// Where a router takes links.
+    pub struct RouterListener {
+        /// Address, such as `tls:host:port`.
+        pub address: String,
+        /// Its protocol.
+        pub protocol: String,
+    }
+}

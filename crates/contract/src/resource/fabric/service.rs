@@ -1,0 +1,73 @@
+//! Services, as the fabric sees them (protocol: operations 1.2, 1.3). One that is made here is
+//! unknown to the edge; of one that the edge made, only what the fabric knows is changed here.
+
+use super::{DELETE, DETAIL, LIST, NESTED};
+use crate::body::{Body, body};
+use crate::entity::detail;
+use crate::json::Tags;
+use crate::kind::{Column, Kind};
+use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "services";
+
+/// Operations.
+pub const OPERATIONS: &[Operation] = &[
+    list("listServices", "/services", Access::Admin, "fabricServiceDetail").statuses(LIST),
+    create::<ServiceBody>("createService", "/services", Access::Admin),
+    get("detailService", "/services/{id}", Access::Admin, "fabricServiceDetail").statuses(DETAIL),
+    replace::<ServiceBody>("updateService", "/services/{id}", Access::Admin),
+    patch::<ServiceBody>("patchService", "/services/{id}", Access::Admin),
+    delete("deleteService", "/services/{id}", Access::Admin).statuses(DELETE),
+    list(
+        "listServiceTerminators",
+        "/services/{id}/terminators",
+        Access::Admin,
+        "fabricTerminatorDetail",
+    )
+    .statuses(NESTED),
+];
+
+/// What the generic operations read.
+pub const KIND: Kind = Kind {
+    name: "service",
+    plural: COLLECTION,
+    aliases: &[],
+    about: "a service, as the fabric sees it",
+    operations: OPERATIONS,
+    fields: ServiceBody::FIELDS,
+    links: &["terminators"],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "STRATEGY", pointer: "/terminatorStrategy" },
+    ],
+};
+
+body! {
+    /// What can be said of a service.
+    pub struct ServiceBody {
+        /// After so many milliseconds an idle circuit ends; 0 is never.
+        Optional "maxIdleTimeMillis" max_idle_time_millis: i64,
+        /// The name; unique among services.
+        Both "name" name: String,
+        /// Labels.
+        Optional "tags" tags: Tags,
+        /// How a terminator is chosen.
+        Optional "terminatorStrategy" terminator_strategy: String,
+    }
+}
+
+detail! {
+    /// A service.
+    pub struct ServiceDetail with Base {
+        /// After so many milliseconds an idle circuit ends; 0 is never.
+        pub max_idle_time_millis: i64,
+        /// The name.
+        pub name: String,
+        /// How a terminator is chosen.
+        pub terminator_strategy: String,
+    }
+}

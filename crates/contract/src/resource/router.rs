@@ -1,0 +1,130 @@
+//! Routers of any kind (protocol: management-api 7.5). The same operations are offered under two
+//! paths, `/routers` and the older `/transit-routers`, which is also how references name them.
+//!
+//! The collection holds every router. Those without edge are made here and are changed here; edge
+//! routers, and routers that the fabric API made, are only shown and removed.
+
+use std::collections::BTreeMap;
+
+use crate::body::{Body, body};
+use crate::entity::detail;
+use crate::json::Tags;
+use crate::kind::{Column, Kind};
+use crate::operation::{
+    Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
+};
+use crate::permission::{Action, Subject};
+use crate::resource::identity::Interface;
+use crate::timestamp::Timestamp;
+
+pub use crate::resource::edge_router::ROUTER_COLLECTION as COLLECTION;
+
+const READ: Access = Access::Permission(Subject::Router, Action::Read);
+const CREATE: Access = Access::Permission(Subject::Router, Action::Create);
+const UPDATE: Access = Access::Permission(Subject::Router, Action::Update);
+const DELETE: Access = Access::Permission(Subject::Router, Action::Delete);
+
+/// Operations under the older path.
+pub const TRANSIT: &[Operation] = &[
+    list("listTransitRouters", "/transit-routers", READ, "routerDetail"),
+    create::<RouterBody>("createTransitRouter", "/transit-routers", CREATE),
+    get("detailTransitRouter", "/transit-routers/{id}", READ, "routerDetail"),
+    replace::<RouterBody>("updateTransitRouter", "/transit-routers/{id}", UPDATE),
+    patch::<RouterBody>("patchTransitRouter", "/transit-routers/{id}", UPDATE),
+    delete("deleteTransitRouter", "/transit-routers/{id}", DELETE).statuses(DELETE_STATUSES),
+];
+
+/// The same operations under the other path.
+pub const MANAGEMENT: &[Operation] = &[
+    list("listRouters", "/routers", READ, "routerDetail"),
+    create::<RouterBody>("createRouter", "/routers", CREATE),
+    get("detailRouter", "/routers/{id}", READ, "routerDetail"),
+    replace::<RouterBody>("updateRouter", "/routers/{id}", UPDATE),
+    patch::<RouterBody>("patchRouter", "/routers/{id}", UPDATE),
+    delete("deleteRouter", "/routers/{id}", DELETE).statuses(&[200, 400, 401, 409, 429, 503]),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "transit-router",
+    plural: COLLECTION,
+    aliases: &["tr", "trs"],
+    about: "a router that only carries the traffic of others",
+    operations: TRANSIT,
+    fields: RouterBody::FIELDS,
+    links: &[],
+    role_attributes: None,
+    roles: &[],
+    columns: &[
+        Column { title: "ID", pointer: "/id" },
+        Column { title: "NAME", pointer: "/name" },
+        Column { title: "ONLINE", pointer: "/isOnline" },
+        Column { title: "VERIFIED", pointer: "/isVerified" },
+        Column { title: "COST", pointer: "/cost" },
+        Column { title: "NO TRAVERSAL", pointer: "/noTraversal" },
+        Column { title: "DISABLED", pointer: "/disabled" },
+    ],
+};
+
+body! {
+    /// What can be said of a router without edge.
+    pub struct RouterBody {
+        /// Configs for routers, one per type.
+        Optional "configs" configs: Vec<String> => "configs",
+        /// Cost of paths through it.
+        Optional "cost" cost: u16,
+        /// Groups by address, of listeners for the control channel.
+        Optional "ctrlChanListeners" ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
+        /// Whether it may not connect.
+        Optional "disabled" disabled: bool,
+        /// The name; unique among routers.
+        Both "name" name: String,
+        /// Whether paths may not lead through it.
+        Optional "noTraversal" no_traversal: bool,
+        /// Labels.
+        Optional "tags" tags: Tags,
+    }
+}
+
+detail! {
+    /// A router of any kind.
+    pub struct RouterDetail with Base {
+        /// Configs for routers.
+        pub configs: Vec<String>,
+        /// Cost of paths through it.
+        pub cost: u16,
+        /// Groups by address, of listeners for the control channel.
+        pub ctrl_chan_listeners: BTreeMap<String, Vec<String>>,
+        /// Whether it may not connect.
+        pub disabled: bool,
+        /// When the outstanding enrollment was made.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub enrollment_created_at: Option<Timestamp>,
+        /// When the outstanding enrollment ends.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub enrollment_expires_at: Option<Timestamp>,
+        /// What to give to the router to enroll.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub enrollment_jwt: Option<String>,
+        /// The one-time token in it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub enrollment_token: Option<String>,
+        /// SHA-1 of its certificate, hex; null until enrolled.
+        pub fingerprint: Option<String>,
+        /// Network interfaces it has told of.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub interfaces: Vec<Interface>,
+        /// Whether it is connected to a controller.
+        pub is_online: bool,
+        /// Whether it is enrolled.
+        pub is_verified: bool,
+        /// The name.
+        pub name: String,
+        /// Whether paths may not lead through it.
+        pub no_traversal: bool,
+        /// A certificate it has not confirmed yet, PEM.
+        pub unverified_cert_pem: Option<String>,
+        /// SHA-1 of that, hex.
+        pub unverified_fingerprint: Option<String>,
+    }
+}
