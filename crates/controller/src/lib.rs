@@ -41,7 +41,9 @@ use auth::password::Hasher;
 use auth::sessions::Sessions;
 use auth::tickets::Tickets;
 use domain::decision::Decision;
+use domain::integrity::Integrity;
 use domain::registry::Registry;
+use domain::resources::database::Snapshots;
 use domain::view::Context;
 use domain::writer::Writer;
 use online::Online;
@@ -62,14 +64,10 @@ pub(crate) struct Core {
     lockouts: auth::lockout::Lockouts,
     tickets: Tickets,
     service_changes: auth::service_changes::ServiceChanges,
-    costs: arc_swap::ArcSwapOption<Box<dyn DynamicCosts>>,
+    network: arc_swap::ArcSwapOption<network::WeakNetwork>,
+    snapshots: Snapshots,
+    integrity: Integrity,
     started: Timestamp,
-}
-
-/// What terminators cost at this moment, told by the part that makes circuits.
-pub trait DynamicCosts: Send + Sync {
-    /// The cost of a terminator with failures and circuits counted.
-    fn cost(&self, terminator: &Terminator) -> u16;
 }
 
 impl std::fmt::Debug for Controller {
@@ -169,16 +167,34 @@ impl Controller {
         })
     }
 
-    /// Says from now on what terminators cost.
-    pub fn set_dynamic_costs(&self, costs: impl DynamicCosts + 'static) {
-        self.0.costs.store(Some(Arc::new(Box::new(costs))));
+    /// The network that shows its routers, links and circuits through this controller from now on.
+    pub(crate) fn attach(&self, network: network::WeakNetwork) {
+        self.0.network.store(Some(Arc::new(network)));
     }
 
+    /// The network, while there is one.
+    pub(crate) fn network(&self) -> Option<network::Network> {
+        self.0.network.load().as_ref().and_then(|network| network.upgrade())
+    }
+
+    /// What a terminator costs now, with failures and circuits counted.
     pub(crate) fn dynamic_cost(&self, terminator: &Terminator) -> u16 {
-        match &*self.0.costs.load() {
-            Some(costs) => costs.cost(terminator),
+        match self.network() {
+            Some(network) => network.dynamic_cost(&terminator.base.id),
             None => terminator.cost,
         }
+    }
+
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.0.writer
+    }
+
+    pub(crate) fn snapshots(&self) -> &Snapshots {
+        &self.0.snapshots
+    }
+
+    pub(crate) fn integrity(&self) -> &Integrity {
+        &self.0.integrity
     }
 
     pub(crate) fn context(&self, caller: &Caller) -> Context {

@@ -150,6 +150,21 @@ impl Online {
         }
     }
 
+    /// Every identity of which a router told, with the routers it is connected to, by id.
+    pub fn connections(&self, now: Timestamp) -> Vec<(Id, Vec<Id>, ConnectionStatus)> {
+        let mut all: Vec<_> = {
+            let tables = self.0.read();
+            let told = tables.identities.iter();
+            told.map(|(id, connected)| (id.clone(), connected.routers.clone())).collect()
+        };
+        all.sort_unstable();
+        let with_status = |(id, routers): (Id, Vec<Id>)| {
+            let status = self.identity(id.as_str(), now);
+            (id, routers, status)
+        };
+        all.into_iter().map(with_status).collect()
+    }
+
     /// Forgets an identity or router that was deleted.
     pub fn forget(&self, id: &str) {
         let mut tables = self.0.write();

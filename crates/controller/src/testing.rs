@@ -197,6 +197,14 @@ impl Bed {
     }
 }
 
+/// Settings for a store, with a clock that stands at [`NOW`].
+pub(crate) fn bare_settings(store: Arc<dyn Store>) -> Settings {
+    Settings {
+        clock: Arc::new(ManualClock::at(NOW)),
+        ..Settings::new("ctrl1", store, keys(), Addresses::default())
+    }
+}
+
 /// A certificate signing request for a common name.
 pub(crate) fn csr(name: &str) -> String {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();

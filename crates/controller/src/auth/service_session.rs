@@ -43,7 +43,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Client, "deleteSession", delete),
 ];
 
-static SYMBOLS: Table<Context, Session> = symbols!("sessions", Session {
+// The token is no symbol: who may filter by it could guess it.
+pub(crate) static SYMBOLS: Table<Context, Session> = symbols!("sessions", Session {
     Column::one("apiSession", Type::String, |_, it| Value::text(it.api_session_id.as_str()))
         .public(),
     Column::one("service", Type::String, |_, it| Value::text(it.service_id.as_str())).public(),
@@ -153,7 +154,8 @@ fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionE
     usable.map(|router| SessionEdgeRouter::new(common(context, router))).collect()
 }
 
-fn shown(context: &Context, session: &Session) -> Result<SessionDetail, Failure> {
+/// A service session as the APIs show it.
+pub(crate) fn shown(context: &Context, session: &Session) -> Result<SessionDetail, Failure> {
     let (identity, service) = (session.identity_id.as_str(), &session.service_id);
     let api_session = session.api_session_id.as_str();
     Ok(SessionDetail {

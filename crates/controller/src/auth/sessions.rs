@@ -391,6 +391,37 @@ impl Sessions {
         found
     }
 
+    /// All service sessions, ordered by id.
+    pub(crate) fn all_services(&self) -> Vec<Arc<Session>> {
+        let tables = self.0.tables.read();
+        tables.service.iter().filter_map(|entity| entity.get::<Session>().cloned()).collect()
+    }
+
+    /// What is wrong with the indexes of the sessions, in words.
+    pub(crate) fn index_faults(&self) -> Vec<String> {
+        let tables = self.0.tables.read();
+        let mut found = Vec::new();
+        tables.api.verify(&mut |text| found.push(text));
+        tables.service.verify(&mut |text| found.push(text));
+        found
+    }
+
+    /// Takes a session out of its indexes: a fault, for tests of what finds it.
+    #[cfg(test)]
+    pub(crate) fn plant_lost_keys(&self, id: &Id) {
+        self.0.tables.write().api.plant_lost_keys(id);
+    }
+
+    /// Makes the indexes of the sessions anew; false if that is not possible.
+    pub(crate) fn rebuild_indexes(&self) -> bool {
+        let mut tables = self.0.tables.write();
+        let (api, service) = (tables.api.rebuilt(), tables.service.rebuilt());
+        let (Ok(api), Ok(service)) = (api, service) else { return false };
+        tables.api = api;
+        tables.service = service;
+        true
+    }
+
     /// Keeps a service session.
     pub(crate) fn put_service(&self, session: Session) {
         let entity = Entity::from(session);

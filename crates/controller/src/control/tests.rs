@@ -4,5 +4,6 @@ mod circuits;
 mod connecting;
 mod mesh;
 mod model;
+mod operate;
 mod sessions;
 mod support;

@@ -143,6 +143,11 @@ impl Reply {
         Self::envelope(data, Meta::versions(), 200)
     }
 
+    /// One thing, with more about the answer.
+    pub fn detail_with(data: &impl Serialize, meta: Meta) -> Result<Self, Failure> {
+        Self::envelope(data, meta, 200)
+    }
+
     /// One page of a list.
     pub fn list(
         data: &[impl Serialize],

@@ -33,17 +33,21 @@ pub fn pass(caller: &Caller, row: &Operation) -> Result<(), Failure> {
         Access::Admin => caller.is_admin(),
         Access::AdminOrReadOnly => caller.reads_all(),
         Access::Permission(subject, action) => caller.may(subject, action),
+        Access::Granted(subject, action) => caller.is_granted(subject, action),
     };
     if allowed {
         return Ok(());
     }
     Err(Failure::unauthorized(match row.access {
-        Access::Permission(subject, action) => {
+        Access::Permission(subject, action) | Access::Granted(subject, action) => {
             format!("the operation needs the permission {subject}.{action}")
         }
         _ => "the operation needs an administrator".to_owned(),
     }))
 }
+
+#[cfg(test)]
+mod table;
 
 #[cfg(test)]
 mod tests {

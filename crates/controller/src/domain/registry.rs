@@ -8,8 +8,8 @@ use super::call::Handler;
 use super::resource::{AnyResource, Of};
 use super::resources::{
     advice, attributes, auth_policy::AuthPolicies, authenticator::Authenticators, config::Configs,
-    config_type::ConfigTypes, edge_router::EdgeRouters, enrollment::Enrollments, fixed,
-    identity::Identities, nested, overrides, policies, server, service::Services,
+    config_type::ConfigTypes, edge_router::EdgeRouters, enrollment::Enrollments, fabric, fixed,
+    identity::Identities, nested, overrides, policies, router::Routers, server, service::Services,
     terminator::Terminators,
 };
 use crate::auth;
@@ -29,10 +29,14 @@ static RESOURCES: &[&dyn AnyResource] = &[
     &Of::<Enrollments>::NEW,
     &Of::<Identities>::NEW,
     &Of::<super::resources::posture_check::PostureChecks>::NEW,
+    &Of::<Routers>::NEW,
     &Of::<Services>::NEW,
     &Of::<policies::ServiceEdgeRouterPolicies>::NEW,
     &Of::<policies::ServicePolicies>::NEW,
     &Of::<Terminators>::NEW,
+    &Of::<fabric::router::Routers>::FABRIC,
+    &Of::<fabric::service::Services>::FABRIC,
+    &Of::<fabric::terminator::Terminators>::FABRIC,
 ];
 
 /// Operations of their own, by subject.
@@ -40,17 +44,27 @@ const OWN: &[&[(Api, &str, Handler)]] = &[
     nested::HANDLERS,
     advice::HANDLERS,
     attributes::HANDLERS,
+    fabric::circuit::HANDLERS,
+    fabric::cluster::HANDLERS,
+    fabric::inspection::HANDLERS,
+    fabric::link::HANDLERS,
+    fabric::router::HANDLERS,
+    fabric::service::HANDLERS,
     fixed::HANDLERS,
     overrides::HANDLERS,
     server::HANDLERS,
+    super::resources::api_session::HANDLERS,
     super::resources::authenticator::HANDLERS,
     super::resources::ca::HANDLERS,
     super::resources::controller_setting::HANDLERS,
+    super::resources::database::HANDLERS,
     super::resources::edge_router::HANDLERS,
     super::resources::enrollment::HANDLERS,
     super::resources::external_jwt_signer::HANDLERS,
     super::resources::identity_state::HANDLERS,
     super::resources::role_usage::HANDLERS,
+    super::resources::router::HANDLERS,
+    super::resources::session::HANDLERS,
     auth::login::HANDLERS,
     auth::current::HANDLERS,
     auth::own_authenticators::HANDLERS,
@@ -85,7 +99,7 @@ mod tests {
     #[test]
     fn every_operation_of_the_contract_has_a_handler() {
         let registry = Registry::new();
-        for api in [Api::Management, Api::Client] {
+        for api in [Api::Management, Api::Client, Api::Fabric] {
             for row in resource::operations(api) {
                 assert!(registry.handler(api, row.id).is_some(), "{api} {}", row.id);
             }

@@ -1,6 +1,7 @@
 //! The resources, a file per subject.
 
 pub(crate) mod advice;
+pub(crate) mod api_session;
 pub(crate) mod attributes;
 pub(crate) mod auth_policy;
 pub(crate) mod authenticator;
@@ -8,9 +9,11 @@ pub(crate) mod ca;
 pub(crate) mod config;
 pub(crate) mod config_type;
 pub(crate) mod controller_setting;
+pub(crate) mod database;
 pub(crate) mod edge_router;
 pub(crate) mod enrollment;
 pub(crate) mod external_jwt_signer;
+pub(crate) mod fabric;
 pub(crate) mod fixed;
 pub(crate) mod identity;
 pub(crate) mod identity_state;
@@ -20,8 +23,10 @@ pub(crate) mod policies;
 pub(crate) mod posture_check;
 pub(crate) mod revocation;
 pub(crate) mod role_usage;
+pub(crate) mod router;
 pub(crate) mod server;
 pub(crate) mod service;
+pub(crate) mod session;
 pub(crate) mod terminator;
 
 #[cfg(test)]

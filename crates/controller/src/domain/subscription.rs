@@ -114,6 +114,15 @@ impl Subscribers {
         });
     }
 
+    /// Has everybody start over from the snapshot that is there: it is none that follows from the
+    /// one before.
+    pub(crate) fn start_over(&self) {
+        self.each(|backlog| {
+            backlog.batches.clear();
+            backlog.behind = true;
+        });
+    }
+
     /// Ends every subscription once its backlog is taken.
     pub(crate) fn close(&self) {
         self.each(|backlog| backlog.closed = true);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
 use weft_contract::ErrorCode;
@@ -25,6 +26,11 @@ use crate::failure::Failure;
 /// Decides what an operation changes, looking at nothing but the tip. It may run again on another
 /// tip, and must then decide anew.
 pub type Decide = Box<dyn Fn(&Snapshot) -> Result<ChangeSet, Failure> + Send + Sync>;
+
+/// Work between two batches, while nothing else is decided or written: on what is published, and
+/// perhaps with the same entities in a new snapshot.
+pub(crate) type Alone =
+    Box<dyn FnOnce(Arc<Snapshot>) -> BoxFuture<'static, Result<Option<Snapshot>, String>> + Send>;
 
 /// Operations that may wait to be decided; above that the answer is "busy".
 const QUEUE: usize = 1024;
@@ -77,10 +83,16 @@ struct Submission {
     answer: oneshot::Sender<Result<Done, Failure>>,
 }
 
+/// What is asked of the writer.
+enum Wanted {
+    Decide(Submission),
+    Alone(Alone, oneshot::Sender<Result<(), String>>),
+}
+
 /// What others have of the writer.
 #[derive(Clone)]
 pub(crate) struct Writer {
-    queue: mpsc::Sender<Submission>,
+    queue: mpsc::Sender<Wanted>,
     published: Arc<ArcSwap<Snapshot>>,
     subscribers: Subscribers,
     health: Arc<ArcSwap<Health>>,
@@ -107,6 +119,7 @@ impl Writer {
             health: Arc::clone(&writer.health),
             tip: snapshot,
             again: VecDeque::new(),
+            alone: None,
             open: Batch::default(),
             deadline: deadlines.commit,
         };
@@ -135,7 +148,8 @@ impl Writer {
             return Err(unavailable(cause));
         }
         let (answer, answered) = oneshot::channel();
-        self.queue.try_send(Submission { decide, answer }).map_err(|error| match error {
+        let wanted = Wanted::Decide(Submission { decide, answer });
+        self.queue.try_send(wanted).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ErrorCode::ServerTooManyRequests.into(),
             mpsc::error::TrySendError::Closed(_) => unavailable("the controller is stopping"),
         })?;
@@ -144,6 +158,15 @@ impl Writer {
             Ok(Err(_)) => Err(unavailable("the controller is stopping")),
             Err(_) => Err(ErrorCode::Timeout.into()),
         }
+    }
+
+    /// Has work done between two batches, also when writing has stopped; after work that succeeded
+    /// it is tried again.
+    pub(crate) async fn alone(&self, work: Alone) -> Result<(), String> {
+        let stopping = || "the controller is stopping".to_owned();
+        let (answer, answered) = oneshot::channel();
+        self.queue.send(Wanted::Alone(work, answer)).await.map_err(|_| stopping())?;
+        answered.await.map_err(|_| stopping())?
     }
 }
 
@@ -179,13 +202,15 @@ impl Batch {
 
 struct Work {
     store: Arc<dyn Store>,
-    submissions: mpsc::Receiver<Submission>,
+    submissions: mpsc::Receiver<Wanted>,
     published: Arc<ArcSwap<Snapshot>>,
     subscribers: Subscribers,
     health: Arc<ArcSwap<Health>>,
     tip: Arc<Snapshot>,
     /// Operations to be decided again before new ones.
     again: VecDeque<Submission>,
+    /// Work that waits until nothing is open.
+    alone: Option<(Alone, oneshot::Sender<Result<(), String>>)>,
     /// Operations decided since the batch in flight was closed.
     open: Batch,
     /// For the store to answer.
@@ -195,6 +220,10 @@ struct Work {
 impl Work {
     async fn run(mut self) {
         while self.fill().await {
+            if self.open.operations.is_empty() {
+                self.be_alone().await;
+                continue;
+            }
             let batch = std::mem::take(&mut self.open);
             let result = self.write(&batch).await;
             self.settle(batch, result).await;
@@ -202,22 +231,51 @@ impl Work {
         self.subscribers.close();
     }
 
-    /// Decides what is waiting, until there is a batch to write. False at the end.
+    /// Decides what is waiting, until there is a batch to write or work to do alone. False at the
+    /// end.
     async fn fill(&mut self) -> bool {
         loop {
             while !self.open.is_full() {
-                let next = self.again.pop_front().or_else(|| self.submissions.try_recv().ok());
-                let Some(submission) = next else { break };
-                self.decide(submission);
+                if let Some(submission) = self.again.pop_front() {
+                    self.decide(submission);
+                    continue;
+                }
+                let next = self.alone.is_none().then(|| self.submissions.try_recv().ok());
+                let Some(wanted) = next.flatten() else { break };
+                self.take(wanted);
             }
-            if !self.open.operations.is_empty() {
+            if !self.open.operations.is_empty() || self.alone.is_some() {
                 return true;
             }
             match self.submissions.recv().await {
-                Some(submission) => self.decide(submission),
+                Some(wanted) => self.take(wanted),
                 None => return false,
             }
         }
+    }
+
+    fn take(&mut self, wanted: Wanted) {
+        match wanted {
+            Wanted::Decide(submission) => self.decide(submission),
+            Wanted::Alone(work, answer) => self.alone = Some((work, answer)),
+        }
+    }
+
+    /// Does what had to wait until nothing is open.
+    async fn be_alone(&mut self) {
+        let Some((work, answer)) = self.alone.take() else { return };
+        let current = self.published.load_full();
+        let done = AssertUnwindSafe(async { work(current).await }).catch_unwind().await;
+        let done = done.unwrap_or_else(|panic| Err(fault(&*panic).to_string()));
+        if let Ok(after) = &done {
+            self.health.store(Arc::new(Health::Fine));
+            if let Some(after) = after {
+                self.tip = Arc::new(after.clone());
+                self.published.store(Arc::clone(&self.tip));
+                self.subscribers.start_over();
+            }
+        }
+        let _ = answer.send(done.map(drop));
     }
 
     /// Decides one operation on the tip. A refusal is answered at once.
@@ -258,13 +316,13 @@ impl Work {
         let mut commit =
             Box::pin(commit(Arc::clone(&self.store), base, changes, self.deadline).fuse());
         loop {
-            let room = !self.open.is_full();
+            let room = !self.open.is_full() && self.alone.is_none();
             tokio::select! {
                 biased;
                 result = &mut commit => return result,
                 next = self.submissions.recv(), if room && !self.submissions.is_closed() => {
-                    if let Some(submission) = next {
-                        self.decide(submission);
+                    if let Some(wanted) = next {
+                        self.take(wanted);
                     }
                 }
             }

@@ -29,6 +29,17 @@ struct Entry {
     failed_at: Option<Instant>,
 }
 
+/// What the cost of a terminator is made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Circuits it carries.
+    pub circuits: u32,
+    /// What failed dials cost it.
+    pub failures: u32,
+    /// What it costs in all.
+    pub total: u16,
+}
+
 impl Entry {
     fn cost(&self) -> u16 {
         let cost = self.circuits.saturating_mul(CIRCUIT).saturating_add(self.failures);
@@ -40,6 +51,16 @@ impl Costs {
     /// What a terminator costs now.
     pub fn of(&self, terminator: &Id) -> u16 {
         self.0.lock().get(terminator).map_or(0, Entry::cost)
+    }
+
+    /// What goes into it.
+    pub fn parts(&self, terminator: &Id) -> Parts {
+        let entries = self.0.lock();
+        entries.get(terminator).map_or_else(Parts::default, |entry| Parts {
+            circuits: entry.circuits,
+            failures: entry.failures,
+            total: entry.cost(),
+        })
     }
 
     /// A dial failed.

@@ -6,6 +6,7 @@
 //!   are told;
 //! - [`create`]: a circuit is made; [`upkeep`]: it is moved, confirmed and removed; [`adopt`]:
 //!   circuits of an earlier run are taken up;
+//! - [`inspect`]: looking inside routers;
 //! - [`validate`]: whether terminators that routers reported are still there.
 //!
 //! [`control`](crate::control) brings in what routers say. What flows out are routes, unroutes and
@@ -15,6 +16,7 @@ pub mod adopt;
 pub mod circuits;
 pub mod costs;
 pub mod create;
+pub mod inspect;
 pub mod links;
 pub mod path;
 pub mod routers;
@@ -23,19 +25,19 @@ pub mod select;
 pub mod upkeep;
 pub mod validate;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weft_channel::{Lane, SendError};
 use weft_config::controller::NetworkConfig;
-use weft_model::entity::{Router, Terminator};
+use weft_model::entity::Router;
 use weft_model::{Id, Snapshot};
 use weft_wire::Message;
 
+use crate::Controller;
 use crate::events::{Event, Events, RouterEvent};
-use crate::{Controller, DynamicCosts};
 
 use circuits::Circuits;
 use costs::Costs;
@@ -115,7 +117,7 @@ struct Inner {
     routers: Routers,
     links: Links,
     circuits: Circuits,
-    costs: Arc<Costs>,
+    costs: Costs,
     waiting: Waiting,
     pieces: adopt::Pieces,
     validations: Validations,
@@ -132,12 +134,14 @@ impl std::fmt::Debug for Network {
     }
 }
 
-/// The costs as the resources show them.
-struct Shown(Arc<Costs>);
+/// The network as long as somebody else keeps it.
+#[derive(Clone)]
+pub(crate) struct WeakNetwork(Weak<Inner>);
 
-impl DynamicCosts for Shown {
-    fn cost(&self, terminator: &Terminator) -> u16 {
-        self.0.of(&terminator.base.id)
+impl WeakNetwork {
+    /// The network, if it is still there.
+    pub(crate) fn upgrade(&self) -> Option<Network> {
+        self.0.upgrade().map(Network)
     }
 }
 
@@ -150,7 +154,7 @@ impl Network {
             routers: Routers::default(),
             links: Links::default(),
             circuits: Circuits::default(),
-            costs: Arc::default(),
+            costs: Costs::default(),
             waiting: Waiting::default(),
             pieces: adopt::Pieces::default(),
             validations: Validations::default(),
@@ -160,7 +164,7 @@ impl Network {
             stop: CancellationToken::new(),
             controller,
         }));
-        network.0.controller.set_dynamic_costs(Shown(Arc::clone(&network.0.costs)));
+        network.0.controller.attach(WeakNetwork(Arc::downgrade(&network.0)));
         network.spawn(network.clone().forgive());
         network.spawn(network.clone().look_over());
         network.spawn(network.clone().validate_terminators());

@@ -1,8 +1,8 @@
 //! Examining the file, and mending it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use redb::{Database, ReadTransaction, ReadableTable};
+use redb::{Database, ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 use weft_model::Revision;
 
 use super::{
@@ -12,9 +12,12 @@ use super::{
     load,
 };
 use crate::{
-    BatchId, Damage, Examination, Head, Mend, Place, ReadError, Seen, StoredFault,
+    Damage, Examination, Head, Mend, Place, ReadError, Seen, StoredFault,
     codec::{self, RowFault, Tally},
 };
+
+/// A table while it is written anew.
+const MENDING: Bytewise = TableDefinition::new("mending");
 
 /// One read transaction.
 pub(super) struct Reading {
@@ -43,44 +46,113 @@ impl Shared {
             if head.revision != base {
                 return Err(Failure::Stale(head.revision));
             }
-            {
-                let mut rows = transaction.open_table(ROWS)?;
-                let mut cold = transaction.open_table(COLD)?;
-                let mut live = transaction.open_table(LIVE)?;
-                let mut notes = transaction.open_table(NOTES)?;
-                for mend in mends {
-                    match mend {
-                        Mend::Put(entity) => {
-                            let key = codec::row_key(entity.kind(), entity.id());
-                            let sealed = codec::seal_row(&key, entity);
-                            rows.insert(key.as_slice(), sealed.as_slice())?;
-                        }
-                        Mend::Drop(Place::Row(key)) => drop(rows.remove(key.as_slice())?),
-                        Mend::Drop(Place::Cold(key)) => drop(cold.remove(key.as_slice())?),
-                        Mend::Drop(Place::Live(key)) => drop(live.remove(key.as_slice())?),
-                        Mend::Drop(Place::Note(key)) => drop(notes.remove(key.as_slice())?),
-                        Mend::Drop(Place::Log) => {
-                            transaction.open_table(LOG)?.retain(|_, _| false)?;
-                        }
-                        Mend::Drop(Place::Tally(_)) => {}
-                    }
-                }
-                let mut counted = BTreeMap::<u16, Tally>::new();
-                for entry in rows.iter()? {
-                    let (key, sealed) = entry?;
-                    let (code, _) = codec::split_key(key.value())?;
-                    counted.entry(code).or_default().add(key.value(), sealed.value());
-                }
-                let mut tallies = transaction.open_table(TALLIES)?;
-                tallies.retain(|_, _| false)?;
-                for (code, tally) in counted {
-                    tallies.insert(code, tally.to_bytes().as_slice())?;
-                }
+            drop_from(
+                &transaction,
+                ROWS,
+                &keys(mends, |place| match place {
+                    Place::Row(key) => Some(key),
+                    _ => None,
+                }),
+            )?;
+            drop_from(
+                &transaction,
+                COLD,
+                &keys(mends, |place| match place {
+                    Place::Cold(key) => Some(key),
+                    _ => None,
+                }),
+            )?;
+            drop_from(
+                &transaction,
+                LIVE,
+                &keys(mends, |place| match place {
+                    Place::Live(key) => Some(key),
+                    _ => None,
+                }),
+            )?;
+            drop_from(
+                &transaction,
+                NOTES,
+                &keys(mends, |place| match place {
+                    Place::Note(key) => Some(key),
+                    _ => None,
+                }),
+            )?;
+            if mends.contains(&Mend::Drop(Place::Log)) {
+                transaction.delete_table(LOG)?;
+                transaction.open_table(LOG)?;
             }
+            put_rows(&transaction, mends)?;
+            count_rows(&transaction)?;
             transaction.commit()?;
             Ok(())
         })
     }
+}
+
+type Bytewise = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+/// The keys of a table at which something is dropped.
+fn keys<'m>(
+    mends: &'m [Mend],
+    of_table: impl Fn(&'m Place) -> Option<&'m Vec<u8>>,
+) -> BTreeSet<&'m [u8]> {
+    let dropped = mends.iter().filter_map(|mend| match mend {
+        Mend::Drop(place) => of_table(place),
+        Mend::Put(_) => None,
+    });
+    dropped.map(Vec::as_slice).collect()
+}
+
+/// Writes a table anew without some of its entries. They cannot be removed one by one: a key in
+/// which a bit has flipped stands where nobody who looks for it will find it.
+fn drop_from(
+    transaction: &WriteTransaction,
+    table: Bytewise,
+    dropped: &BTreeSet<&[u8]>,
+) -> Result<(), Failure> {
+    if dropped.is_empty() {
+        return Ok(());
+    }
+    {
+        let old = transaction.open_table(table)?;
+        let mut new = transaction.open_table(MENDING)?;
+        for entry in old.iter()? {
+            let (key, value) = entry?;
+            if !dropped.contains(key.value()) {
+                new.insert(key.value(), value.value())?;
+            }
+        }
+    }
+    transaction.delete_table(table)?;
+    transaction.rename_table(MENDING, table)?;
+    Ok(())
+}
+
+fn put_rows(transaction: &WriteTransaction, mends: &[Mend]) -> Result<(), Failure> {
+    let mut rows = transaction.open_table(ROWS)?;
+    for mend in mends {
+        let Mend::Put(entity) = mend else { continue };
+        let key = codec::row_key(entity.kind(), entity.id());
+        rows.insert(key.as_slice(), codec::seal_row(&key, entity).as_slice())?;
+    }
+    Ok(())
+}
+
+/// Makes the tallies anew.
+fn count_rows(transaction: &WriteTransaction) -> Result<(), Failure> {
+    let mut counted = BTreeMap::<u16, Tally>::new();
+    for entry in transaction.open_table(ROWS)?.iter()? {
+        let (key, sealed) = entry?;
+        let (code, _) = codec::split_key(key.value())?;
+        counted.entry(code).or_default().add(key.value(), sealed.value());
+    }
+    transaction.delete_table(TALLIES)?;
+    let mut tallies = transaction.open_table(TALLIES)?;
+    for (code, tally) in counted {
+        tallies.insert(code, tally.to_bytes().as_slice())?;
+    }
+    Ok(())
 }
 
 impl Examination for Reading {
@@ -209,6 +281,7 @@ pub(crate) mod plant {
     //! Faults in a file, put there behind everybody's back.
 
     use super::*;
+    use crate::BatchId;
 
     /// Which table to write into, past every check.
     pub(crate) enum Into {

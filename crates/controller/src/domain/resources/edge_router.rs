@@ -246,7 +246,7 @@ pub(crate) fn outstanding<'v>(view: View<'v>, router: &Id) -> Option<&'v Arc<Enr
 
 /// Puts the identity and the policy of a router's tunneler, as far as they are not there or the
 /// router has a new name.
-fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Result<(), Failure> {
+pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Result<(), Failure> {
     let id = &router.base.id;
     let view = decision.view();
     let now = decision.now();
@@ -281,7 +281,8 @@ fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Result<(), Fail
     Ok(())
 }
 
-fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
+/// Deletes them.
+pub(crate) fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
     decision.delete_if_there(Kind::EdgeRouterPolicy, id)?;
     decision.delete_if_there(Kind::Identity, id)
 }

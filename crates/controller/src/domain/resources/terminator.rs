@@ -25,7 +25,7 @@ use crate::failure::Failure;
 /// The resource.
 pub(crate) struct Terminators;
 
-static SYMBOLS: Table<Context, Terminator> = symbols!("terminators", Terminator {
+pub(super) static SYMBOLS: Table<Context, Terminator> = symbols!("terminators", Terminator {
     Column::one("binding", Type::String, |_, it| Value::text(&it.binding)).public(),
     Column::one("address", Type::String, |_, it| Value::text(&it.address)).public(),
     Column::one("instanceId", Type::String, |_, it| Value::text(&it.instance_id)).public(),

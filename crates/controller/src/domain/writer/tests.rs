@@ -206,3 +206,57 @@ async fn followers_see_every_revision_in_order_or_start_over() {
     assert_eq!(json!(batch.changes.len()), json!(1));
     let _: &Timeline = snapshot.timeline();
 }
+
+#[tokio::test]
+async fn work_alone_runs_between_batches_and_everybody_starts_over() {
+    let store = store();
+    let writer = writer(&store);
+    let (_, mut changes) = writer.subscribe();
+    let submitted = (0..300).map(|at| {
+        let writer = writer.clone();
+        async move { writer.submit(create(&format!("s{at}"), &format!("n{at}"))).await }
+    });
+    let seen = store.clone();
+    let alone = writer.alone(Box::new(move |published| {
+        async move {
+            let head = seen.head().unwrap().revision;
+            assert_eq!(published.revision(), head, "a batch is in flight");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert_eq!(seen.head().unwrap().revision, head, "somebody writes");
+            published.rebuilt().map(Some).map_err(|error| error.to_string())
+        }
+        .boxed()
+    }));
+    let (done, submitted) = tokio::join!(alone, futures::future::join_all(submitted));
+    assert_eq!(done, Ok(()));
+    assert!(submitted.iter().all(Result::is_ok));
+    let mut last = Revision::default();
+    let mut resyncs = 0;
+    while last < Revision(300) {
+        match changes.next().await.unwrap() {
+            Notice::Change(published) => last = published.revision,
+            Notice::Resync(snapshot) => {
+                last = snapshot.revision();
+                resyncs += 1;
+            }
+        }
+    }
+    assert_eq!((resyncs, writer.snapshot().table(weft_model::Kind::Service).len()), (1, 300));
+    let failed = writer.alone(Box::new(|_| async { panic!("a fault") }.boxed())).await;
+    assert!(failed.is_err());
+    writer.submit(create("later", "later")).await.unwrap();
+}
+
+#[tokio::test]
+async fn writing_goes_on_after_mending() {
+    let store = store();
+    let writer = writer(&store);
+    let damage = weft_store::Damage { place: "a row".into(), reason: "it is wrong".into() };
+    store.push(Fault::Fails(CommitError::Damaged(damage)));
+    assert_eq!(writer.submit(create("a", "a")).await.unwrap_err().status(), 503);
+    assert!(matches!(writer.health(), Health::Stopped(_)));
+    assert_eq!(writer.submit(create("a", "a")).await.unwrap_err().status(), 503);
+    writer.alone(Box::new(|_| async { Ok(None) }.boxed())).await.unwrap();
+    assert_eq!(writer.health(), Health::Fine);
+    writer.submit(create("a", "a")).await.unwrap();
+}

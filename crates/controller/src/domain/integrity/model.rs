@@ -1,0 +1,109 @@
+//! Indexes against entities, references against what they name.
+
+use futures::FutureExt as _;
+use weft_contract::resource::config::CONFIG_TYPE_COLLECTION;
+use weft_model::entity::{Config, ConfigTarget, ConfigType};
+use weft_model::integrity::{self, Dangling};
+use weft_model::{Base, Change, Id, Kind, Snapshot};
+
+use super::Report;
+use crate::Controller;
+use crate::domain::decision::Decision;
+use crate::failure::Failure;
+
+impl Controller {
+    /// Indexes live in memory: mended are all of them at once, made anew from the entities.
+    pub(super) async fn examine_indexes(&self, fix: bool, report: &Report) -> Result<(), String> {
+        let snapshot = self.snapshot();
+        let looked = tokio::task::spawn_blocking(move || {
+            let mut found = Vec::new();
+            snapshot.verify_indexes(&mut |text| found.push(text));
+            found
+        });
+        let found = looked.await.map_err(|error| error.to_string())?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let fixed = fix && self.rebuild_indexes().await;
+        found.into_iter().for_each(|text| report.found(text, fixed));
+        Ok(())
+    }
+
+    async fn rebuild_indexes(&self) -> bool {
+        let rebuilt = self.writer().alone(Box::new(|published| {
+            async move {
+                let made = tokio::task::spawn_blocking(move || published.rebuilt()).await;
+                let made = made.map_err(|error| error.to_string())?;
+                made.map(Some).map_err(|error| error.to_string())
+            }
+            .boxed()
+        }));
+        match rebuilt.await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(error, "the indexes could not be made anew");
+                false
+            }
+        }
+    }
+
+    /// Who refers to nothing is mended as a deletion of the target would have done it.
+    pub(super) async fn examine_references(&self, fix: bool, report: &Report) {
+        let dangling = self.snapshot().dangling();
+        for ((kind, id), references) in integrity::referrers(&dangling) {
+            let name = id.clone();
+            let fixed = self.mends(fix, move |decision| mend(decision, kind, &name)).await;
+            let shown = references.iter().map(|one| described(one));
+            shown.for_each(|text| report.found(text, fixed));
+        }
+    }
+}
+
+fn described(one: &Dangling) -> String {
+    match (one.kind, one.link) {
+        (Kind::AuthPolicy, 1) => format!("{one}: nobody can log in by it; name another signer"),
+        _ => one.to_string(),
+    }
+}
+
+fn mend(decision: &mut Decision<'_>, kind: Kind, id: &Id) -> Result<(), Failure> {
+    let tip = decision.tip();
+    if !tip.contains(kind, id) {
+        return Ok(());
+    }
+    if let Some(config) = tip.get::<Config>(id).filter(|_| kind == Kind::Config) {
+        return restore_type(decision, &config.config_type_id);
+    }
+    let changes = integrity::mend(tip, kind, id, decision.now());
+    let changes = changes.ok_or_else(|| Failure::unhandled("nobody knows what to name instead"))?;
+    for change in changes {
+        match change {
+            Change::Put(entity) => decision.put(entity),
+            Change::Delete(kind, id) => decision.delete_if_there(kind, &id)?,
+            Change::Cold { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// A config whose type is gone keeps its data: a type without schema takes the place of its own.
+fn restore_type(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
+    if decision.tip().contains(Kind::ConfigType, id) {
+        return Ok(());
+    }
+    decision.put(ConfigType {
+        base: Base::new(id.clone(), decision.now()),
+        name: free_name(decision.tip(), id).as_str().into(),
+        target: ConfigTarget::default(),
+        ..ConfigType::default()
+    });
+    Ok(())
+}
+
+fn free_name(tip: &Snapshot, id: &Id) -> String {
+    let name = format!("restored-{id}");
+    match tip.by_name::<ConfigType>(&name) {
+        None => name,
+        Some(_) => format!("restored-{CONFIG_TYPE_COLLECTION}-{id}"),
+    }
+}

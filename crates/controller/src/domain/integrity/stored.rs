@@ -1,0 +1,166 @@
+//! What lies on the disk against what is in memory. Memory was checked when it was loaded, so where
+//! the two differ it is right, and the disk is written again.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use hashbrown::HashMap;
+use roaring::RoaringBitmap;
+use weft_model::{Entity, Id, Kind, Revision, Snapshot};
+use weft_store::{Examination, Mend, Place, ReadError, Seen, StoredFault};
+
+use super::Report;
+use crate::{Controller, Notice, Subscription};
+
+/// A fault on the disk, and where it is mended.
+struct Fault {
+    description: String,
+    place: Place,
+}
+
+impl Controller {
+    pub(super) async fn examine_stored(&self, fix: bool, report: &Report) -> Result<(), String> {
+        let faults = self.stored_faults().await?;
+        let fixed = fix && !faults.is_empty() && self.mend_stored(&faults).await?;
+        for fault in faults {
+            report.found(fault.description, fixed);
+        }
+        Ok(())
+    }
+
+    async fn stored_faults(&self) -> Result<Vec<Fault>, String> {
+        // Followed before the examination begins, so that its revision is published or to come.
+        let (snapshot, changes) = self.subscribe();
+        let store = Arc::clone(&self.settings().store);
+        let examination = blocking(move || store.examine()).await?;
+        let revision = examination.head().revision;
+        let snapshot = snapshot_at(snapshot, changes, revision).await?;
+        blocking(move || compare(&*examination, &snapshot)).await
+    }
+
+    /// Writes again what is wrong, while nobody else writes.
+    async fn mend_stored(&self, faults: &[Fault]) -> Result<bool, String> {
+        let places: Vec<Place> = faults.iter().map(|fault| fault.place.clone()).collect();
+        let sessions = places.clone();
+        let store = Arc::clone(&self.settings().store);
+        let work = self.writer().alone(Box::new(move |published| {
+            async move {
+                let mends = places.into_iter().map(|place| mend(&published, place));
+                let mended = store.mend(published.revision(), mends.collect()).await;
+                mended.map(|()| None).map_err(|error| error.to_string())
+            }
+            .boxed()
+        }));
+        work.await?;
+        sessions.iter().for_each(|place| self.keep_again(place));
+        let flushed = self.settings().store.live().flush().await;
+        flushed.map(|()| true).map_err(|error| error.to_string())
+    }
+
+    /// A session whose row is damaged is written again if it is known.
+    fn keep_again(&self, place: &Place) {
+        let Place::Live(_) = place else { return };
+        let Some((kind, id)) = place.entity() else { return };
+        let known: Option<Entity> = match kind {
+            Kind::ApiSession => self.sessions().by_id(id.as_str()).map(Entity::from),
+            Kind::Session => self.sessions().service(id.as_str()).map(Entity::from),
+            _ => None,
+        };
+        if let Some(entity) = known {
+            self.settings().store.live().put(entity);
+        }
+    }
+}
+
+/// How a place is mended, looking at what is published.
+fn mend(published: &Snapshot, place: Place) -> Mend {
+    let known = match &place {
+        Place::Row(_) => place.entity().and_then(|(kind, id)| published.entity(kind, &id).cloned()),
+        _ => None,
+    };
+    known.map_or(Mend::Drop(place), Mend::Put)
+}
+
+/// The snapshot of a revision that is durable: the one there is, or one of those to come.
+async fn snapshot_at(
+    mut current: Arc<Snapshot>,
+    mut changes: Subscription,
+    revision: Revision,
+) -> Result<Arc<Snapshot>, String> {
+    while current.revision() < revision {
+        current = match changes.next().await {
+            Some(Notice::Change(published)) => Arc::clone(&published.after),
+            Some(Notice::Resync(snapshot)) => snapshot,
+            None => return Err("the controller is stopping".to_owned()),
+        };
+    }
+    if current.revision() == revision {
+        return Ok(current);
+    }
+    // More was written than a subscriber may be behind.
+    Err("too much was written while the check began; begin again".to_owned())
+}
+
+/// Everything on the disk that is not as in memory.
+fn compare(examination: &dyn Examination, snapshot: &Snapshot) -> Result<Vec<Fault>, ReadError> {
+    let mut faults: Vec<Fault> = Vec::new();
+    let mut seen: HashMap<Kind, RoaringBitmap> = HashMap::new();
+    examination.run(&mut |each| match each {
+        Seen::Row(row) => {
+            let (kind, id) = (row.kind(), row.id());
+            if let Some(ordinal) = snapshot.table(kind).ordinal(id) {
+                seen.entry(kind).or_default().insert(ordinal);
+            }
+            let reason = match snapshot.entity(kind, id) {
+                Some(known) if *known == row => return,
+                Some(_) => "differs from what is in memory",
+                None => "is not in memory",
+            };
+            let place = Place::row(kind, id);
+            faults.push(Fault {
+                description: format!("the stored row of {kind} {id} {reason}"),
+                place,
+            });
+        }
+        Seen::Fault(StoredFault { place, damage }) => {
+            if let Some((kind, ordinal)) = ordinal_of(snapshot, &place) {
+                seen.entry(kind).or_default().insert(ordinal);
+            }
+            let description =
+                format!("stored data is damaged: {}: {}", damage.place, damage.reason);
+            faults.push(Fault { description, place });
+        }
+    })?;
+    for kind in Kind::ALL {
+        let known = snapshot.table(*kind).live();
+        let missing = match seen.get(kind) {
+            Some(seen) => &**known - seen,
+            None => (**known).clone(),
+        };
+        for id in missing.iter().filter_map(|ordinal| id_at(snapshot, *kind, ordinal)) {
+            let description = format!("the row of {kind} {id} is missing on the disk");
+            faults.push(Fault { description, place: Place::row(*kind, &id) });
+        }
+    }
+    Ok(faults)
+}
+
+fn ordinal_of(snapshot: &Snapshot, place: &Place) -> Option<(Kind, u32)> {
+    let Place::Row(_) = place else { return None };
+    let (kind, id) = place.entity()?;
+    Some((kind, snapshot.table(kind).ordinal(&id)?))
+}
+
+fn id_at(snapshot: &Snapshot, kind: Kind, ordinal: u32) -> Option<Id> {
+    Some(snapshot.table(kind).at(ordinal)?.id().clone())
+}
+
+/// Runs what waits for the disk where it holds up nobody.
+async fn blocking<T: Send + 'static, E: std::fmt::Display + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(error) => Err(format!("the check was broken off: {error}")),
+    }
+}

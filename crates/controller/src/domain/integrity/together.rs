@@ -1,0 +1,198 @@
+//! Entities that belong together: the tunneler of a router with its identity and policy, what every
+//! network has, sets that are sorted, enrollments that enroll somebody.
+
+use std::sync::Arc;
+
+use weft_model::entity::{
+    AuthPolicy, ConfigTarget, ConfigType, EdgeRouterPolicy, Enrollment, Identity, IdentityType,
+    Router, Service,
+};
+use weft_model::{Base, Entity, Id, JsonMap, Kind, Snapshot};
+
+use super::Report;
+use crate::Controller;
+use crate::domain::decision::Decision;
+use crate::domain::resources::edge_router::put_tunneler;
+use crate::domain::seeds;
+use crate::failure::Failure;
+
+/// Something that is not as it belongs, and how it becomes so.
+struct Wrong {
+    description: String,
+    mend: Mend,
+}
+
+enum Mend {
+    /// A router's tunneler gets what belongs to it.
+    Tunneler(Id),
+    /// What belongs to nobody goes.
+    Delete(Kind, Id),
+    /// An entity is put as it is to be.
+    Put(Box<Entity>),
+}
+
+impl Controller {
+    /// What others may refer to comes first.
+    pub(super) async fn examine_seeds(&self, fix: bool, report: &Report) {
+        let mut wrong = Vec::new();
+        seeds_of_every_network(&self.snapshot(), self.now(), &mut wrong);
+        self.mend_together(wrong, fix, report).await;
+    }
+
+    pub(super) async fn examine_together(&self, fix: bool, report: &Report) {
+        let snapshot = self.snapshot();
+        let mut wrong = Vec::new();
+        tunnelers(&snapshot, &mut wrong);
+        enrollments(&snapshot, &mut wrong);
+        sets(&snapshot, &mut wrong);
+        self.mend_together(wrong, fix, report).await;
+    }
+
+    async fn mend_together(&self, wrong: Vec<Wrong>, fix: bool, report: &Report) {
+        for Wrong { description, mend } in wrong {
+            let mend = Arc::new(mend);
+            let fixed = self.mends(fix, move |decision| mend.apply(decision)).await;
+            report.found(description, fixed);
+        }
+    }
+}
+
+impl Mend {
+    fn apply(&self, decision: &mut Decision<'_>) -> Result<(), Failure> {
+        match self {
+            Self::Tunneler(id) => match decision.tip().get::<Router>(id) {
+                Some(router) if router.is_tunneler_enabled => put_tunneler(decision, router),
+                _ => Ok(()),
+            },
+            Self::Delete(kind, id) => decision.delete_if_there(*kind, id),
+            Self::Put(entity) => {
+                decision.put(Entity::clone(entity));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The default auth policy and the built-in config types.
+fn seeds_of_every_network(snapshot: &Snapshot, now: weft_model::Timestamp, wrong: &mut Vec<Wrong>) {
+    if !snapshot.contains(Kind::AuthPolicy, &Id::new(AuthPolicy::DEFAULT_ID)) {
+        wrong.push(Wrong {
+            description: "the default authentication policy is missing".to_owned(),
+            mend: Mend::Put(Box::new(AuthPolicy::default_policy(now).into())),
+        });
+    }
+    for seed in seeds::CONFIG_TYPES {
+        let id = Id::new(seed.id);
+        let (known, schema) = (snapshot.get::<ConfigType>(&id), JsonMap::from_text(seed.schema));
+        // Another type may have been given the name; that is nobody's fault.
+        let is_named = snapshot.by_name::<ConfigType>(seed.name).is_some();
+        let (None, Some(schema), false) = (known, schema, is_named) else { continue };
+        let restored = ConfigType {
+            base: Base::new(id, now),
+            name: seed.name.into(),
+            schema,
+            target: ConfigTarget::parse(seed.target).unwrap_or_default(),
+        };
+        wrong.push(Wrong {
+            description: format!("the built-in config type {} is missing", seed.name),
+            mend: Mend::Put(Box::new(restored.into())),
+        });
+    }
+}
+
+/// A router with a tunneler has an identity and a policy of its id, and nobody else has such.
+fn tunnelers(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
+    for router in snapshot.list::<Router>().filter(|router| router.is_tunneler_enabled) {
+        let (id, name) = (&router.base.id, &router.name);
+        let mut lacks = Vec::new();
+        match snapshot.get::<Identity>(id) {
+            None => lacks.push("its identity is missing"),
+            Some(identity) if identity.name != *name => lacks.push("its identity has another name"),
+            Some(_) => {}
+        }
+        if !snapshot.contains(Kind::EdgeRouterPolicy, id) {
+            lacks.push("its policy is missing");
+        }
+        for lack in lacks {
+            wrong.push(Wrong {
+                description: format!("router {id} ({name}) has a tunneler: {lack}"),
+                mend: Mend::Tunneler(id.clone()),
+            });
+        }
+    }
+    let has_tunneler =
+        |id: &Id| snapshot.get::<Router>(id).is_some_and(|router| router.is_tunneler_enabled);
+    let orphan = |kind: Kind, id: &Id, name: &str| Wrong {
+        description: format!(
+            "{kind} {id} ({name}) belongs to the tunneler of a router that has none"
+        ),
+        mend: Mend::Delete(kind, id.clone()),
+    };
+    for identity in snapshot.list::<Identity>() {
+        let id = &identity.base.id;
+        if identity.identity_type == IdentityType::Router && !has_tunneler(id) {
+            wrong.push(orphan(Kind::Identity, id, &identity.name));
+        }
+    }
+    for policy in snapshot.list::<EdgeRouterPolicy>() {
+        let id = &policy.base.id;
+        if policy.base.is_system && !has_tunneler(id) {
+            wrong.push(orphan(Kind::EdgeRouterPolicy, id, &policy.name));
+        }
+    }
+}
+
+/// An enrollment enrolls an identity or a router.
+fn enrollments(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
+    let nobody = |it: &&Arc<Enrollment>| it.identity_id.is_none() && it.router_id.is_none();
+    for enrollment in snapshot.list::<Enrollment>().filter(nobody) {
+        let id = &enrollment.base.id;
+        wrong.push(Wrong {
+            description: format!("enrollment {id} is for nobody"),
+            mend: Mend::Delete(Kind::Enrollment, id.clone()),
+        });
+    }
+}
+
+/// Attributes and configs are kept sorted and once each: policies and lists rely on it.
+fn sets(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
+    let mut unsorted = |kind: Kind, id: &Id, mended: Entity| {
+        wrong.push(Wrong {
+            description: format!("attributes or configs of {kind} {id} are not sorted and unique"),
+            mend: Mend::Put(Box::new(mended)),
+        });
+    };
+    for it in snapshot.list::<Identity>().filter(|it| !is_set(&it.role_attributes)) {
+        let role_attributes = set(&it.role_attributes);
+        unsorted(
+            Kind::Identity,
+            &it.base.id,
+            Identity { role_attributes, ..(**it).clone() }.into(),
+        );
+    }
+    for it in snapshot.list::<Service>() {
+        if !is_set(&it.role_attributes) || !is_set(&it.configs) {
+            let (role_attributes, configs) = (set(&it.role_attributes), set(&it.configs));
+            let mended = Service { role_attributes, configs, ..(**it).clone() };
+            unsorted(Kind::Service, &it.base.id, mended.into());
+        }
+    }
+    for it in snapshot.list::<Router>() {
+        if !is_set(&it.role_attributes) || !is_set(&it.configs) {
+            let (role_attributes, configs) = (set(&it.role_attributes), set(&it.configs));
+            let mended = Router { role_attributes, configs, ..(**it).clone() };
+            unsorted(Kind::Router, &it.base.id, mended.into());
+        }
+    }
+}
+
+fn is_set<T: Ord>(values: &[T]) -> bool {
+    values.is_sorted_by(|one, other| one < other)
+}
+
+fn set<T: Ord + Clone>(values: &[T]) -> Vec<T> {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.dedup();
+    values
+}

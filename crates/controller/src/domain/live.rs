@@ -1,0 +1,84 @@
+//! Kinds that are not in snapshots: sessions, circuits, links. Tables in memory hold them; lists
+//! and details are the same as those of every other kind.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use serde::Serialize;
+use weft_contract::envelope::Pagination;
+use weft_model::filter::{PageRules, Table};
+
+use super::call::{Answer, Call, Query, Reply};
+use super::caller::Caller;
+use super::list;
+use super::view::Context;
+use crate::Controller;
+use crate::failure::Failure;
+
+/// A kind that lives in memory.
+pub(crate) trait Live: Sized + 'static {
+    /// One of them.
+    type Record: Send + Sync + 'static;
+    /// The answer to read.
+    type Detail: Serialize;
+
+    /// What messages call one of them.
+    const NAME: &'static str;
+    /// Its symbols in filters.
+    const SYMBOLS: &'static Table<Context, Self::Record>;
+
+    /// All of them, in any order.
+    fn all(context: &Context) -> Vec<Arc<Self::Record>>;
+
+    /// One of them.
+    fn find(context: &Context, id: &str) -> Option<Arc<Self::Record>>;
+
+    /// How the API shows it.
+    fn detail(context: &Context, record: &Self::Record) -> Result<Self::Detail, Failure>;
+}
+
+/// The one that a path names.
+pub(crate) fn require<L: Live>(context: &Context, id: &str) -> Result<Arc<L::Record>, Failure> {
+    L::find(context, id).ok_or_else(|| Failure::not_found(L::NAME, id))
+}
+
+/// GET of all of them.
+pub(crate) fn list<L: Live>(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let found = L::all(&context);
+        list::run(found.len(), move || page::<L>(&context, &call.query, found)).await
+    }
+    .boxed()
+}
+
+/// A page of these.
+pub(crate) fn page<L: Live>(
+    context: &Context,
+    query: &Query,
+    mut found: Vec<Arc<L::Record>>,
+) -> Result<Reply, Failure> {
+    let id = L::SYMBOLS.id;
+    found.sort_unstable_by(|one, other| id(one).cmp(id(other)));
+    let selection = list::selection(query, L::SYMBOLS, &PageRules::LIST)?;
+    let listed = selection.run_by_id(found.iter().map(|it| L::SYMBOLS.row(context, &**it)));
+    let details = listed.rows.iter().map(|row| L::detail(context, row.record()));
+    let details = details.collect::<Result<Vec<_>, _>>()?;
+    let pagination = Pagination {
+        limit: listed.page.stated_limit(),
+        offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
+        total_count: i64::try_from(listed.total).unwrap_or(i64::MAX),
+    };
+    let names = L::SYMBOLS.public_names().map(str::to_owned).collect();
+    Reply::list(&details, pagination, names)
+}
+
+/// GET of one of them.
+pub(crate) fn detail<L: Live>(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let record = require::<L>(&context, call.id(0))?;
+        Reply::detail(&L::detail(&context, &record)?)
+    }
+    .boxed()
+}

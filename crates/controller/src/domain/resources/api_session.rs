@@ -1,0 +1,87 @@
+//! API sessions, as administrators see them (protocol: management-api 7.8). Only sessions with
+//! opaque tokens are kept anywhere; a session of a signed token is its token.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use weft_contract::Api;
+use weft_contract::resource::session::ApiSessionDetail;
+use weft_model::entity::ApiSession;
+use weft_model::filter::{Table, Type, Value};
+
+use crate::Controller;
+use crate::auth::current::shown;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::live::{self, Live};
+use crate::domain::symbols::{at, symbols};
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct ApiSessions;
+
+// The token is no symbol: who may filter by it could guess it.
+static SYMBOLS: Table<Context, ApiSession> = symbols!("api-sessions", ApiSession {
+    Column::one("identity", Type::String, |_, it| Value::text(it.identity_id.as_str())).public(),
+    Column::one("authenticator", Type::String, |_, it| Value::text(it.authenticator_id.as_str()))
+        .public(),
+    Column::one("ipAddress", Type::String, |_, it| Value::text(&it.ip_address)).public(),
+    Column::one("lastActivityAt", Type::Time, |context, it| {
+        at(context.sessions().last_activity(it))
+    })
+    .public(),
+    Column::one("mfaComplete", Type::Bool, |_, it| Value::Bool(it.is_mfa_complete)).public(),
+    Column::one("mfaRequired", Type::Bool, |_, it| Value::Bool(it.is_mfa_required)).public(),
+    Column::one("improperClientCertChain", Type::Bool, |_, it| {
+        Value::Bool(it.improper_client_cert_chain)
+    })
+    .public(),
+});
+
+impl Live for ApiSessions {
+    type Record = ApiSession;
+    type Detail = ApiSessionDetail;
+
+    const NAME: &'static str = "API session";
+    const SYMBOLS: &'static Table<Context, ApiSession> = &SYMBOLS;
+
+    fn all(context: &Context) -> Vec<Arc<ApiSession>> {
+        context.sessions().all()
+    }
+
+    fn find(context: &Context, id: &str) -> Option<Arc<ApiSession>> {
+        context.sessions().by_id(id)
+    }
+
+    fn detail(context: &Context, record: &ApiSession) -> Result<ApiSessionDetail, Failure> {
+        let mut detail = shown(context.controller(), record, false);
+        detail.auth_queries.clear();
+        // Whoever has a token has the session: it is for those who may do everything anyway.
+        if !context.caller().is_admin() {
+            detail.token.clear();
+        }
+        Ok(detail)
+    }
+}
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "listAPISessions", live::list::<ApiSessions>),
+    (Api::Management, "detailAPISessions", live::detail::<ApiSessions>),
+    (Api::Management, "deleteAPISessions", delete),
+];
+
+/// Ends a session with everything in it. It is answered once the session cannot come back: a
+/// controller that is killed after that does not know it any more.
+fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let session = live::require::<ApiSessions>(&context, call.id(0))?;
+        let sessions = controller.sessions();
+        sessions.end(std::slice::from_ref(&session.base.id));
+        sessions.kept().await?;
+        Reply::empty()
+    }
+    .boxed()
+}

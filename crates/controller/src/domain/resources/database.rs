@@ -1,0 +1,257 @@
+//! The database: snapshots of it, and whether it is in order (protocol: management-api 7.10;
+//! operations 1.2).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use weft_contract::envelope::Pagination;
+use weft_contract::resource::database::{
+    IntegrityDetail, IntegrityResult, SnapshotBody, SnapshotDetail,
+};
+use weft_contract::{Api, ErrorCode, Meta, Verb};
+use weft_model::Timestamp;
+
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::integrity::Run;
+use crate::failure::Failure;
+
+/// Time between two snapshots.
+const PAUSE: Duration = Duration::from_secs(60);
+/// Where a snapshot goes when nobody says where.
+const DEFAULT_PATH: &str = "__DB_DIR__/__DB_FILE__-__DATE__-__TIME__";
+/// Longest path.
+const MAX_PATH: usize = 4096;
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "createDatabaseSnapshot", snapshot),
+    (Api::Fabric, "createDatabaseSnapshot", snapshot),
+    (Api::Fabric, "createDatabaseSnapshotWithPath", snapshot_at),
+    (Api::Management, "checkDataIntegrity", check),
+    (Api::Fabric, "checkDataIntegrity", check),
+    (Api::Management, "fixDataIntegrity", fix),
+    (Api::Fabric, "fixDataIntegrity", fix),
+    (Api::Management, "dataIntegrityResults", results),
+    (Api::Fabric, "dataIntegrityResults", results),
+];
+
+/// Whether a snapshot is being written, and when one was.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshots(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    writing: bool,
+    last: Option<Timestamp>,
+}
+
+/// The turn to write a snapshot; over when dropped.
+struct Turn(Snapshots);
+
+impl Snapshots {
+    /// One at a time, and a while apart.
+    fn turn(&self, now: Timestamp) -> Result<Turn, Failure> {
+        let mut state = self.0.lock();
+        if state.writing {
+            let reason = "a snapshot is being written";
+            return Err(Failure::because(ErrorCode::RateLimited, reason));
+        }
+        let left = state.last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(now.since(last)));
+        if !left.is_zero() {
+            let reason = format!("the last snapshot is less than {} s old", PAUSE.as_secs());
+            let failure = Failure::because(ErrorCode::RateLimited, reason);
+            return Err(failure.with_retry_after(left));
+        }
+        state.writing = true;
+        Ok(Turn(self.clone()))
+    }
+}
+
+impl Turn {
+    fn written(&self, now: Timestamp) {
+        self.0.0.lock().last = Some(now);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.0.lock().writing = false;
+    }
+}
+
+impl Controller {
+    /// Writes a snapshot of the database while everything goes on. Answers where it lies.
+    pub async fn write_snapshot(&self, path: &str) -> Result<PathBuf, Failure> {
+        let now = self.now();
+        let store = Arc::clone(&self.settings().store);
+        let path = if path.is_empty() { DEFAULT_PATH } else { path };
+        let revision = self.snapshot().revision().0;
+        let path = fill(path, store.file(), revision, now)?;
+        let turn = self.snapshots().turn(now)?;
+        let revision = store.backup(&path).await.map_err(|error| refused(&path, &error))?;
+        turn.written(now);
+        tracing::info!(path = %path.display(), %revision, "a snapshot of the database was written");
+        Ok(path)
+    }
+}
+
+fn refused(path: &Path, error: &weft_store::BackupError) -> Failure {
+    let shown = path.display().to_string();
+    match error {
+        weft_store::BackupError::Write(error) => Failure::field("path", error.to_string(), shown),
+        weft_store::BackupError::Read(error) => Failure::unhandled(error.to_string()),
+    }
+}
+
+/// A path with its placeholders filled. Each is also known without underscores
+/// (protocol: operations 1.2).
+fn fill(
+    path: &str,
+    database: Option<&Path>,
+    revision: u64,
+    now: Timestamp,
+) -> Result<PathBuf, Failure> {
+    if path.len() > MAX_PATH || path.contains('\0') {
+        let reason = format!("must be a path of at most {MAX_PATH} bytes");
+        return Err(Failure::field("path", reason, ""));
+    }
+    let (folder, file) = match database {
+        Some(database) => {
+            let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new(".")).to_string_lossy();
+            let file = database.file_name().unwrap_or_default().to_string_lossy();
+            (folder.into_owned(), file.into_owned())
+        }
+        None if ["DB_DIR", "DB_FILE"].iter().any(|word| path.contains(word)) => {
+            let reason = "the database does not lie in a file; name a path without placeholders";
+            return Err(Failure::field("path", reason, path));
+        }
+        None => (String::new(), String::new()),
+    };
+    let at = time::OffsetDateTime::from_unix_timestamp(now.secs())
+        .map_err(|error| Failure::unhandled(error.to_string()))?;
+    let date = format!("{:04}{:02}{:02}", at.year(), u8::from(at.month()), at.day());
+    let clock = format!("{:02}{:02}{:02}", at.hour(), at.minute(), at.second());
+    let words = [
+        ("RAFT_INDEX", revision.to_string()),
+        ("DB_FILE", file),
+        ("DB_DIR", folder),
+        ("DATE", date),
+        ("TIME", clock),
+    ];
+    Ok(substitute(path, &words).into())
+}
+
+/// Puts values in the place of words, from left to right; what was put is not looked at again.
+fn substitute(text: &str, words: &[(&str, String)]) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    'text: while let Some(first) = rest.chars().next() {
+        for (word, value) in words {
+            for form in [&*format!("__{word}__"), *word] {
+                if let Some(behind) = rest.strip_prefix(form) {
+                    filled.push_str(value);
+                    rest = behind;
+                    continue 'text;
+                }
+            }
+        }
+        filled.push(first);
+        rest = rest.get(first.len_utf8()..).unwrap_or_default();
+    }
+    filled
+}
+
+fn snapshot(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    async move {
+        controller.write_snapshot("").await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+fn snapshot_at(controller: Controller, _caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: SnapshotBody = call.decode_optional(Verb::Create)?;
+        let path = controller.write_snapshot(body.path.as_deref().unwrap_or_default()).await?;
+        Reply::detail(&SnapshotDetail { path: path.display().to_string() })
+    }
+    .boxed()
+}
+
+fn check(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    async move { start(&controller, false) }.boxed()
+}
+
+fn fix(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    async move { start(&controller, true) }.boxed()
+}
+
+fn start(controller: &Controller, fixing: bool) -> Result<Reply, Failure> {
+    controller.integrity().start(controller, fixing)?;
+    Ok(Reply::empty()?.with_status(202))
+}
+
+fn results(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    async move {
+        let run = controller.integrity().last();
+        let count = i64::try_from(run.results.len()).unwrap_or(i64::MAX);
+        let pagination = Pagination { limit: -1, offset: 0, total_count: count };
+        let meta = Meta { pagination: Some(pagination), ..Meta::versions() };
+        Reply::detail_with(&shown(run), meta)
+    }
+    .boxed()
+}
+
+fn shown(run: Run) -> IntegrityDetail {
+    let results = run
+        .results
+        .into_iter()
+        .map(|found| IntegrityResult { description: found.description, fixed: found.fixed });
+    IntegrityDetail {
+        end_time: run.ended.map(convert::time),
+        error: run.error,
+        fixing_errors: run.fixing,
+        in_progress: run.in_progress,
+        results: run.started.is_some().then(|| results.collect()),
+        start_time: run.started.map(convert::time),
+        too_many_errors: run.too_many,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_767_323_045_000);
+
+    fn filled(path: &str) -> String {
+        let database = Path::new("/var/lib/weft/ctrl.db");
+        fill(path, Some(database), 42, NOW).unwrap().display().to_string()
+    }
+
+    #[test]
+    fn placeholders_are_filled_once() {
+        assert_eq!(filled(DEFAULT_PATH), "/var/lib/weft/ctrl.db-20260102-030405");
+        assert_eq!(filled("/b/DATE/TIME/RAFT_INDEX"), "/b/20260102/030405/42");
+        assert_eq!(filled("DB_DIR/x__DB_FILE__"), "/var/lib/weft/xctrl.db");
+        assert_eq!(filled("/plain/päth"), "/plain/päth");
+        let odd = fill("DB_FILE", Some(Path::new("DATE.db")), 1, NOW).unwrap();
+        assert_eq!(odd, Path::new("DATE.db"), "what was put in is not filled again");
+    }
+
+    #[test]
+    fn paths_that_cannot_be_are_refused() {
+        for path in ["a\0b", &"x".repeat(5000)] {
+            assert_eq!(fill(path, None, 1, NOW).unwrap_err().field_name(), Some("path"));
+        }
+        assert!(fill(DEFAULT_PATH, None, 1, NOW).is_err());
+        assert!(fill("/tmp/x", None, 1, NOW).is_ok());
+    }
+}

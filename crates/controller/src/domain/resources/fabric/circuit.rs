@@ -1,0 +1,119 @@
+//! Circuits, looked up in the running network.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use weft_contract::entity::{Base, links};
+use weft_contract::json::TagValue;
+use weft_contract::resource::fabric::circuit::{
+    COLLECTION, CircuitDelete, CircuitDetail, CircuitPath,
+};
+use weft_contract::resource::fabric::link::COLLECTION as LINKS;
+use weft_contract::resource::fabric::terminator::COLLECTION as TERMINATORS;
+use weft_contract::{Api, EntityRef, Verb};
+use weft_model::entity::Service;
+use weft_model::filter::{Column, Table, Type, Value};
+
+use super::{network, router_ref, service_ref};
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::live::{self, Live};
+use crate::domain::symbols::{at, each};
+use crate::domain::view::Context;
+use crate::failure::Failure;
+use crate::network::circuits::Circuit;
+
+/// The resource.
+pub(crate) struct Circuits;
+
+type CircuitColumn = Column<Context, Circuit>;
+
+static SYMBOLS: Table<Context, Circuit> = Table {
+    kind: "circuits",
+    id: |circuit| &circuit.id,
+    columns: &[
+        CircuitColumn::one("id", Type::String, |_, it| Value::text(&it.id)).public(),
+        CircuitColumn::one("createdAt", Type::Time, |_, it| at(it.created_at)).public(),
+        CircuitColumn::one("clientId", Type::String, |_, it| Value::text(&it.client)).public(),
+        CircuitColumn::one("service", Type::String, |_, it| Value::text(it.service.as_str()))
+            .public(),
+        CircuitColumn::one("service.name", Type::String, |context, it| {
+            let service = context.view().get::<Service>(it.service.as_str());
+            service.map_or(Value::Null, |service| Value::text(&service.name))
+        })
+        .public(),
+        CircuitColumn::one("terminator", Type::String, |_, it| Value::text(it.terminator.as_str()))
+            .public(),
+        CircuitColumn::set("routers", Type::String, |_, it, visit| each(&it.path.nodes, visit))
+            .public(),
+        CircuitColumn::set("links", Type::String, |_, it, visit| each(&it.path.links, visit))
+            .public(),
+        CircuitColumn::map("tags", |_, it, key| {
+            it.tags.get(key).map_or(Value::Null, |text| Value::text(text))
+        })
+        .public(),
+    ],
+};
+
+impl Live for Circuits {
+    type Record = Circuit;
+    type Detail = CircuitDetail;
+
+    const NAME: &'static str = "circuit";
+    const SYMBOLS: &'static Table<Context, Circuit> = &SYMBOLS;
+
+    fn all(context: &Context) -> Vec<Arc<Circuit>> {
+        let circuits = context.controller().network().map(|network| network.circuits().all());
+        circuits.unwrap_or_default()
+    }
+
+    fn find(context: &Context, id: &str) -> Option<Arc<Circuit>> {
+        context.controller().network()?.circuits().get(id)
+    }
+
+    fn detail(context: &Context, record: &Circuit) -> Result<CircuitDetail, Failure> {
+        let view = context.view();
+        let at = convert::time(record.created_at);
+        let tags = record.tags.iter();
+        let terminator = record.terminator.as_str();
+        Ok(CircuitDetail {
+            base: Base {
+                links: links(COLLECTION, &record.id, &[]),
+                created_at: at,
+                id: record.id.clone(),
+                tags: tags
+                    .map(|(name, text)| (name.clone(), TagValue::Text(text.clone())))
+                    .collect(),
+                updated_at: at,
+            },
+            client_id: record.client.clone(),
+            path: CircuitPath {
+                links: record.path.links.iter().map(|id| EntityRef::new(LINKS, id, id)).collect(),
+                nodes: record.path.nodes.iter().map(|id| router_ref(view, id)).collect(),
+            },
+            service: service_ref(view, &record.service),
+            terminator: EntityRef::new(TERMINATORS, terminator, terminator),
+        })
+    }
+}
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Fabric, "listCircuits", live::list::<Circuits>),
+    (Api::Fabric, "detailCircuit", live::detail::<Circuits>),
+    (Api::Fabric, "deleteCircuit", delete),
+];
+
+/// Ends a circuit at once; data that is on its way is lost.
+fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
+    async move {
+        let _: CircuitDelete = call.decode_optional(Verb::Create)?;
+        match network(&controller)?.remove_circuit(call.id(0), true) {
+            true => Reply::empty(),
+            false => Err(Failure::not_found(Circuits::NAME, call.id(0))),
+        }
+    }
+    .boxed()
+}

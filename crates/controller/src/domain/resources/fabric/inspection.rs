@@ -1,0 +1,28 @@
+//! Looking inside this controller and its routers (protocol: operations 3).
+
+use futures::FutureExt as _;
+use weft_contract::resource::fabric::inspection::{InspectBody, Inspected};
+use weft_contract::{Api, Verb, headers};
+
+use super::network;
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::failure::Failure;
+
+/// The operation.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[(Api::Fabric, "inspect", inspect)];
+
+/// Answers without envelope; what could not be asked is said in the answer.
+fn inspect(controller: Controller, _caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: InspectBody = call.decode(Verb::Create)?;
+        let pattern = body.app_regex.unwrap_or_default();
+        let values = body.requested_values.unwrap_or_default();
+        let inspected: Inspected = network(&controller)?.inspect(&pattern, &values).await;
+        let text = serde_json::to_vec(&inspected)
+            .map_err(|error| Failure::unhandled(error.to_string()))?;
+        Ok(Reply::raw(headers::JSON, text))
+    }
+    .boxed()
+}

@@ -1,0 +1,137 @@
+//! Links, looked up in the running network.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use weft_contract::resource::fabric::link::{LinkBody, LinkConnection, LinkDetail, state};
+use weft_contract::{Api, Verb};
+use weft_model::Id;
+use weft_model::entity::Router;
+use weft_model::filter::{Column, Table, Type, Value};
+
+use super::{network, router_ref};
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::live::{self, Live};
+use crate::domain::view::Context;
+use crate::failure::Failure;
+use crate::network::links::Link;
+
+/// The resource.
+pub(crate) struct Links;
+
+type LinkColumn = Column<Context, Link>;
+
+static SYMBOLS: Table<Context, Link> = Table {
+    kind: "links",
+    id: |link| &link.id,
+    columns: &[
+        LinkColumn::one("id", Type::String, |_, it| Value::text(&it.id)).public(),
+        LinkColumn::one("protocol", Type::String, |_, it| Value::text(&it.protocol)).public(),
+        LinkColumn::one("sourceRouter", Type::String, |_, it| Value::text(it.source.as_str()))
+            .public(),
+        LinkColumn::one("sourceRouter.name", Type::String, |context, it| {
+            router_name(context, &it.source)
+        })
+        .public(),
+        LinkColumn::one("destRouter", Type::String, |_, it| Value::text(it.destination.as_str()))
+            .public(),
+        LinkColumn::one("destRouter.name", Type::String, |context, it| {
+            router_name(context, &it.destination)
+        })
+        .public(),
+        LinkColumn::one("state", Type::String, |_, _| Value::text(state::CONNECTED)).public(),
+        LinkColumn::one("down", Type::Bool, |_, it| Value::Bool(it.down)).public(),
+        LinkColumn::one("staticCost", Type::Int, |_, it| Value::Int(it.static_cost.into()))
+            .public(),
+        LinkColumn::one("cost", Type::Int, |_, it| whole(it.cost())).public(),
+        LinkColumn::one("sourceLatency", Type::Int, |_, it| whole(it.source_latency)).public(),
+        LinkColumn::one("destLatency", Type::Int, |_, it| whole(it.destination_latency)).public(),
+        LinkColumn::one("iteration", Type::Int, |_, it| Value::Int(it.iteration.into())).public(),
+    ],
+};
+
+fn whole<'a>(number: u64) -> Value<'a> {
+    Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn router_name<'a>(context: &'a Context, id: &Id) -> Value<'a> {
+    let router = context.view().get::<Router>(id.as_str());
+    router.map_or(Value::Null, |router| Value::text(&router.name))
+}
+
+impl Live for Links {
+    type Record = Link;
+    type Detail = LinkDetail;
+
+    const NAME: &'static str = "link";
+    const SYMBOLS: &'static Table<Context, Link> = &SYMBOLS;
+
+    fn all(context: &Context) -> Vec<Arc<Link>> {
+        let links = context.controller().network().map(|network| network.links().all());
+        links.unwrap_or_default().into_iter().map(Arc::new).collect()
+    }
+
+    fn find(context: &Context, id: &str) -> Option<Arc<Link>> {
+        context.controller().network()?.links().get(id).map(Arc::new)
+    }
+
+    fn detail(context: &Context, record: &Link) -> Result<LinkDetail, Failure> {
+        let connections = record.connections.conns.iter().map(|connection| LinkConnection {
+            dest: connection.remote_addr.clone(),
+            source: connection.local_addr.clone(),
+            r#type: connection.r#type.clone(),
+        });
+        Ok(LinkDetail {
+            connections: connections.collect(),
+            cost: record.cost(),
+            dest_latency: record.destination_latency,
+            dest_router: router_ref(context.view(), &record.destination),
+            down: record.down,
+            id: record.id.clone(),
+            iteration: record.iteration,
+            protocol: record.protocol.clone(),
+            source_latency: record.source_latency,
+            source_router: router_ref(context.view(), &record.source),
+            // A link that broke or gave way is not in the table any more.
+            state: state::CONNECTED.to_owned(),
+            static_cost: record.static_cost,
+        })
+    }
+}
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Fabric, "listLinks", live::list::<Links>),
+    (Api::Fabric, "detailLink", live::detail::<Links>),
+    (Api::Fabric, "deleteLink", delete),
+    (Api::Fabric, "patchLink", patch),
+];
+
+/// Takes a link out, and tells both of its routers to close it.
+fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
+    async move {
+        match network(&controller)?.remove_link(call.id(0)) {
+            true => Reply::empty(),
+            false => Err(Failure::not_found(Links::NAME, call.id(0))),
+        }
+    }
+    .boxed()
+}
+
+/// Changes what a link costs or whether it is used; circuits over it look for a better way.
+fn patch(controller: Controller, _caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: LinkBody = call.decode(Verb::Patch)?;
+        let cost = body.static_cost.map(i32::try_from).transpose().map_err(|_| {
+            let reason = format!("must be a whole number from {} to {}", i32::MIN, i32::MAX);
+            Failure::field("staticCost", reason, "")
+        })?;
+        match network(&controller)?.change_link(call.id(0), cost, body.down) {
+            true => Reply::empty(),
+            false => Err(Failure::not_found(Links::NAME, call.id(0))),
+        }
+    }
+    .boxed()
+}

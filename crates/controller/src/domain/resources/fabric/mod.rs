@@ -1,0 +1,52 @@
+//! The fabric API: the mesh as it is (protocol: operations 1). Services, routers and terminators
+//! are the same entities as in the management API, shown without what only the edge knows; links
+//! and circuits are looked up in the running network.
+
+pub(crate) mod circuit;
+pub(crate) mod cluster;
+pub(crate) mod inspection;
+pub(crate) mod link;
+pub(crate) mod router;
+pub(crate) mod service;
+pub(crate) mod terminator;
+
+use weft_contract::EntityRef;
+use weft_contract::entity::links;
+use weft_contract::resource::fabric::router::COLLECTION as ROUTERS;
+use weft_contract::resource::fabric::service::COLLECTION as SERVICES;
+use weft_model::Id;
+use weft_model::entity::{Record, Router, Service};
+
+use crate::Controller;
+use crate::domain::view::View;
+use crate::failure::Failure;
+use crate::network::Network;
+
+/// What an entity that is gone is called.
+const DELETED: &str = "<deleted>";
+
+/// A mention of a router.
+fn router_ref(view: View<'_>, id: &Id) -> EntityRef {
+    mention::<Router>(view, ROUTERS, id)
+}
+
+/// A mention of a service.
+fn service_ref(view: View<'_>, id: &Id) -> EntityRef {
+    mention::<Service>(view, SERVICES, id)
+}
+
+/// A mention of an entity that may be gone and whose terminators can be listed.
+fn mention<T: Record>(view: View<'_>, collection: &str, id: &Id) -> EntityRef {
+    let name = view.get::<T>(id.as_str()).and_then(|record| record.name().cloned());
+    let name = name.as_deref().unwrap_or(DELETED);
+    EntityRef {
+        links: links(collection, id.as_str(), &["terminators"]),
+        ..EntityRef::new(collection, id.as_str(), name)
+    }
+}
+
+/// The running network; there is none while the controller starts or stops.
+fn network(controller: &Controller) -> Result<Network, Failure> {
+    let missing = || Failure::unhandled("the network is starting or stopping").with_status(503);
+    controller.network().ok_or_else(missing)
+}

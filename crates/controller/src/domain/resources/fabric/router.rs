@@ -1,0 +1,190 @@
+//! Routers, as the fabric sees them. One that is made here brings its own certificate and never
+//! enrolls.
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::resource::edge_router::VersionInfo;
+use weft_contract::resource::fabric::router::{
+    self as contract, RouterBody, RouterDetail, RouterListener,
+};
+use weft_contract::{Api, Kind as ContractKind, Verb};
+use weft_model::Id;
+use weft_model::entity::{ConfigTarget, Router, Terminator};
+use weft_model::filter::Table;
+
+use super::terminator::Terminators;
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::list;
+use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resources::config_type::check_configs;
+use crate::domain::resources::edge_router::{delete_tunneler, put_tunneler};
+use crate::domain::resources::router::{SYMBOLS, from_listeners, listeners};
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// Digits of a fingerprint: SHA-1 in hex.
+const FINGERPRINT: usize = 40;
+
+/// The resource.
+pub(crate) struct Routers;
+
+impl Readable for Routers {
+    type Record = Router;
+    type Detail = RouterDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, Router> = &SYMBOLS;
+
+    fn detail(context: &Context, record: &Router) -> RouterDetail {
+        let id = record.base.id.as_str();
+        let facts = context.online().router(id);
+        let live = context.controller().network().and_then(|network| network.routers().get(id));
+        let listening = live.map(|live| live.listeners()).unwrap_or_default().into_iter();
+        RouterDetail {
+            base: detail_base::<Self>(&record.base),
+            configs: convert::ids(&record.configs),
+            connected: facts.is_some(),
+            cost: record.cost,
+            ctrl_chan_listeners: listeners(record),
+            disabled: record.disabled,
+            fingerprint: record.fingerprint.as_deref().map(str::to_owned),
+            interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default(),
+            listener_addresses: listening
+                .map(|it| RouterListener { address: it.address, protocol: it.protocol })
+                .collect(),
+            name: record.name.to_string(),
+            no_traversal: record.no_traversal,
+            version_info: facts.as_ref().map(|facts| VersionInfo {
+                arch: facts.version.arch.clone(),
+                build_date: facts.version.build_date.clone(),
+                os: facts.version.os.clone(),
+                revision: facts.version.revision.clone(),
+                version: facts.version.version.clone(),
+            }),
+        }
+    }
+}
+
+impl Resource for Routers {
+    type Body = RouterBody;
+    type Prepared = ();
+
+    fn chosen_id(body: &RouterBody) -> Option<Result<Id, Failure>> {
+        Some(convert::id_field("id", body.id.as_deref().unwrap_or_default()))
+    }
+
+    fn prepare<'a>(
+        _controller: &'a Controller,
+        _caller: &'a Caller,
+        _body: &'a RouterBody,
+        _verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn keep(current: &Router, fresh: &mut Router) {
+        let Router { base, name: _, cost: _, no_traversal: _, .. } = fresh.clone();
+        *fresh = Router {
+            base,
+            cost: 0,
+            no_traversal: false,
+            disabled: false,
+            configs: Vec::new(),
+            ctrl_chan_listeners: Default::default(),
+            ..current.clone()
+        };
+    }
+
+    fn merge(
+        record: &mut Router,
+        body: &RouterBody,
+        _prepared: &(),
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        if verb == Verb::Create {
+            record.is_fabric_only = true;
+        }
+        if let Some(name) = &body.name {
+            record.name = name.as_str().into();
+        }
+        if let Some(fingerprint) = &body.fingerprint {
+            set_fingerprint(record, fingerprint)?;
+        }
+        if let Some(cost) = body.cost {
+            record.cost = cost;
+        }
+        if let Some(no_traversal) = body.no_traversal {
+            record.no_traversal = no_traversal;
+        }
+        if let Some(disabled) = body.disabled {
+            record.disabled = disabled;
+        }
+        if let Some(configs) = &body.configs {
+            record.configs = convert::id_set("configs", configs)?;
+        }
+        if let Some(listeners) = &body.ctrl_chan_listeners {
+            record.ctrl_chan_listeners = from_listeners(listeners);
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        Ok(())
+    }
+
+    fn validate(
+        decision: &mut Decision<'_>,
+        before: Option<&Router>,
+        after: &mut Router,
+        _prepared: &(),
+    ) -> Result<(), Failure> {
+        if before.is_none_or(|before| before.configs != after.configs) {
+            check_configs(decision, ConfigTarget::Router, &after.configs)?;
+        }
+        match after.is_tunneler_enabled {
+            true => put_tunneler(decision, after),
+            false => Ok(()),
+        }
+    }
+
+    fn on_delete(decision: &mut Decision<'_>, record: &Router) -> Result<(), Failure> {
+        match record.is_tunneler_enabled {
+            true => delete_tunneler(decision, &record.base.id),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Another certificate counts from now on; the one that was known is no longer shown.
+fn set_fingerprint(record: &mut Router, text: &str) -> Result<(), Failure> {
+    let text = text.trim().to_ascii_lowercase();
+    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !(text.is_empty() || is_hex && text.len() == FINGERPRINT) {
+        let reason = format!("must be SHA-1 in hex: {FINGERPRINT} digits");
+        return Err(Failure::field("fingerprint", reason, text));
+    }
+    if record.fingerprint.as_deref().unwrap_or_default() != text {
+        record.cert_pem.clear();
+        record.unverified_cert_pem.clear();
+        record.unverified_fingerprint = None;
+        record.is_verified = !text.is_empty();
+        record.fingerprint = (!text.is_empty()).then(|| text.as_str().into());
+    }
+    Ok(())
+}
+
+/// The operations beside the generic ones.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Fabric, "listRouterTerminators", terminators)];
+
+fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
+    list::nested::<Routers, Terminators>(controller, caller, call, |context, parent, _| {
+        let found = context.snapshot().referring::<Terminator>(Terminator::ROUTER, &parent.base.id);
+        Ok(found.cloned().collect())
+    })
+    .boxed()
+}

@@ -1,0 +1,128 @@
+//! Services, as the fabric sees them.
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use weft_contract::resource::fabric::service::{self as contract, ServiceBody, ServiceDetail};
+use weft_contract::resource::service::{DEFAULT_STRATEGY, STRATEGIES};
+use weft_contract::{Api, Kind as ContractKind, Verb};
+use weft_model::Id;
+use weft_model::entity::{Service, Terminator, TerminatorStrategy};
+use weft_model::filter::{Table, Type, Value};
+
+use super::terminator::Terminators;
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::decision::Decision;
+use crate::domain::list;
+use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::symbols::symbols;
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct Services;
+
+static SYMBOLS: Table<Context, Service> = symbols!("services", Service {
+    Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
+    Column::one("terminatorStrategy", Type::String, |_, it| {
+        Value::text(it.terminator_strategy.as_str())
+    })
+    .public(),
+    Column::one("maxIdleTimeMillis", Type::Int, |_, it| Value::Int(it.max_idle_millis)).public(),
+    Column::one("isFabricOnly", Type::Bool, |_, it| Value::Bool(it.is_fabric_only)).public(),
+});
+
+impl Readable for Services {
+    type Record = Service;
+    type Detail = ServiceDetail;
+
+    const KIND: &'static ContractKind = &contract::KIND;
+    const SYMBOLS: &'static Table<Context, Service> = &SYMBOLS;
+
+    fn detail(_context: &Context, record: &Service) -> ServiceDetail {
+        ServiceDetail {
+            base: detail_base::<Self>(&record.base),
+            max_idle_time_millis: record.max_idle_millis,
+            name: record.name.to_string(),
+            terminator_strategy: record.terminator_strategy.as_str().to_owned(),
+        }
+    }
+}
+
+impl Resource for Services {
+    type Body = ServiceBody;
+    type Prepared = ();
+
+    fn prepare<'a>(
+        _controller: &'a Controller,
+        _caller: &'a Caller,
+        _body: &'a ServiceBody,
+        _verb: Verb,
+        _id: &'a Id,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn keep(current: &Service, fresh: &mut Service) {
+        fresh.is_fabric_only = current.is_fabric_only;
+        fresh.encryption_required = current.encryption_required;
+        fresh.role_attributes.clone_from(&current.role_attributes);
+        fresh.configs.clone_from(&current.configs);
+    }
+
+    fn merge(
+        record: &mut Service,
+        body: &ServiceBody,
+        _prepared: &(),
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        if verb == Verb::Create {
+            record.is_fabric_only = true;
+        }
+        if let Some(name) = &body.name {
+            record.name = name.as_str().into();
+        }
+        if let Some(millis) = body.max_idle_time_millis {
+            if millis < 0 {
+                let reason = "must be 0 or more";
+                return Err(Failure::field("maxIdleTimeMillis", reason, millis.to_string()));
+            }
+            record.max_idle_millis = millis;
+        }
+        if let Some(strategy) = &body.terminator_strategy {
+            let word = if strategy.is_empty() { DEFAULT_STRATEGY } else { strategy };
+            record.terminator_strategy = TerminatorStrategy::parse(word).ok_or_else(|| {
+                let reason = format!("must be one of {}", STRATEGIES.join(", "));
+                Failure::field("terminatorStrategy", reason, word)
+            })?;
+        }
+        if let Some(tags) = &body.tags {
+            record.base.tags = convert::from_tags(tags);
+        }
+        Ok(())
+    }
+
+    fn validate(
+        _decision: &mut Decision<'_>,
+        _before: Option<&Service>,
+        _after: &mut Service,
+        _prepared: &(),
+    ) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The operations beside the generic ones.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Fabric, "listServiceTerminators", terminators)];
+
+fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
+    list::nested::<Services, Terminators>(controller, caller, call, |context, parent, _| {
+        let found =
+            context.snapshot().referring::<Terminator>(Terminator::SERVICE, &parent.base.id);
+        Ok(found.cloned().collect())
+    })
+    .boxed()
+}

@@ -1,0 +1,97 @@
+//! Service sessions, as administrators see them (protocol: management-api 7.8). Clients make them
+//! and see their own by [`crate::auth::service_session`].
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use weft_contract::resource::service_policy::COLLECTION as SERVICE_POLICIES;
+use weft_contract::resource::service_session::{SessionManagementDetail, SessionRoutePath};
+use weft_contract::{Api, EntityRef};
+use weft_model::entity::Session;
+use weft_model::filter::Table;
+
+use crate::Controller;
+use crate::auth::service_session::{self, SYMBOLS};
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::live::{self, Live};
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// The resource.
+pub(crate) struct Sessions;
+
+impl Live for Sessions {
+    type Record = Session;
+    type Detail = SessionManagementDetail;
+
+    const NAME: &'static str = "session";
+    const SYMBOLS: &'static Table<Context, Session> = &SYMBOLS;
+
+    fn all(context: &Context) -> Vec<Arc<Session>> {
+        context.sessions().all_services()
+    }
+
+    fn find(context: &Context, id: &str) -> Option<Arc<Session>> {
+        context.sessions().service(id)
+    }
+
+    fn detail(context: &Context, record: &Session) -> Result<SessionManagementDetail, Failure> {
+        let mut session = service_session::shown(context, record)?;
+        if !context.caller().is_admin() {
+            session.token.clear();
+        }
+        Ok(SessionManagementDetail { session, service_policies: policies(context, record) })
+    }
+}
+
+/// The policies that grant a session.
+fn policies(context: &Context, session: &Session) -> Vec<EntityRef> {
+    let between =
+        context.snapshot().service_policies_between(&session.identity_id, &session.service_id);
+    let granting =
+        between.into_iter().filter(|(_, policy)| policy.policy_type == session.session_type);
+    let named = granting
+        .map(|(_, policy)| EntityRef::new(SERVICE_POLICIES, policy.base.id.as_str(), &policy.name));
+    named.collect()
+}
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "listSessions", live::list::<Sessions>),
+    (Api::Management, "detailSession", live::detail::<Sessions>),
+    (Api::Management, "deleteSession", delete),
+    (Api::Management, "detailSessionRoutePath", route_path),
+];
+
+/// Ends a session; routers end the circuits that were made with it.
+fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let session = live::require::<Sessions>(&context, call.id(0))?;
+        let sessions = controller.sessions();
+        sessions.remove_services(std::slice::from_ref(&session.base.id));
+        sessions.kept().await?;
+        Reply::empty()
+    }
+    .boxed()
+}
+
+/// The routers of the first circuit of a session.
+fn route_path(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let session = live::require::<Sessions>(&context, call.id(0))?;
+        let id = session.base.id.as_str();
+        let circuits = controller
+            .network()
+            .map(|network| network.circuits().matching(|circuit| circuit.client == id));
+        let first = circuits
+            .unwrap_or_default()
+            .into_iter()
+            .min_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+        let nodes = first.iter().flat_map(|circuit| &circuit.path.nodes);
+        Reply::detail(&SessionRoutePath { route_path: nodes.map(ToString::to_string).collect() })
+    }
+    .boxed()
+}
