@@ -9,12 +9,14 @@
 //! - [`resource`]: the rows, the bodies and the [`Kind`] of every resource, a file each;
 //! - [`body`]: how a request body is described, decoded and checked;
 //! - [`schema`]: how an answer is described;
+//! - [`openapi`]: the descriptions of the APIs, made of all that;
 //! - [`entity`], [`envelope`], [`error`]: what every answer has in common;
 //! - [`permission`], [`headers`]: names.
 //!
 //! A new resource is a new file in [`resource`] and a line in its tables.
 
 pub mod body;
+pub mod defaults;
 pub mod entity;
 pub mod envelope;
 pub mod error;
@@ -22,6 +24,7 @@ mod filter;
 pub mod headers;
 pub mod json;
 pub mod kind;
+pub mod openapi;
 pub mod operation;
 pub mod paths;
 pub mod permission;

@@ -10,8 +10,12 @@ use crate::entity::words;
 pub const CA_CERTIFICATES: &str = "/.well-known/est/cacerts";
 /// Where the version is, below the base path and at the root.
 pub const VERSION: &str = "/version";
-/// The description of an API, below its base path; raw JSON.
+/// The description of an API in OpenAPI 2.0, below its base path; raw JSON.
 pub const DESCRIPTION: &str = "/swagger.json";
+/// The same in OpenAPI 3.1.
+pub const DESCRIPTION_3: &str = "/openapi.json";
+/// A page to browse the description, below the base path.
+pub const BROWSE: &str = "/docs";
 
 words! {
     /// An API, by the name of its binding in the configuration file.

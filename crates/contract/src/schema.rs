@@ -227,6 +227,7 @@ const fn raw_prefix(bytes: &[u8]) -> usize {
 }
 
 #[cfg(test)]
+#[allow(unreachable_pub)]
 mod tests {
     use super::*;
     use crate::entity::detail;

@@ -1,5 +1,6 @@
 //! The resources, a file each, and the tables over all of them.
 
+pub mod answers;
 pub mod auth_policy;
 pub mod authenticator;
 pub mod ca;
@@ -25,6 +26,7 @@ pub mod service_edge_router_policy;
 pub mod service_policy;
 pub mod service_session;
 pub mod session;
+pub mod spec;
 pub mod terminator;
 
 use crate::kind::Kind;
@@ -54,6 +56,7 @@ pub const KINDS: &[&Kind] = &[
     &service_policy::KIND,
     &service_session::KIND,
     &session::KIND,
+    &spec::KIND,
     &terminator::KIND,
 ];
 
@@ -76,6 +79,7 @@ const MANAGEMENT: &[&[Operation]] = &[
     identity::MANAGEMENT,
     identity::TYPES,
     identity::CURRENT,
+    mfa::SHARED,
     posture_check::MANAGEMENT,
     posture_check::TYPES,
     role_attribute::MANAGEMENT,
@@ -88,6 +92,7 @@ const MANAGEMENT: &[&[Operation]] = &[
     service_policy::MANAGEMENT,
     service_session::MANAGEMENT,
     session::SHARED,
+    spec::SHARED,
     session::MANAGEMENT,
     terminator::MANAGEMENT,
 ];
@@ -99,11 +104,14 @@ const CLIENT: &[&[Operation]] = &[
     enrollment::CLIENT,
     external_jwt_signer::CLIENT,
     identity::CURRENT,
+    mfa::SHARED,
+    posture_check::CLIENT,
     server::SHARED,
     server::CLIENT,
     service::CLIENT,
     service_session::CLIENT,
     session::SHARED,
+    spec::SHARED,
     session::CLIENT,
 ];
 

@@ -90,7 +90,14 @@ pub const CLIENT: &[Operation] = &[
     get("listServiceEdgeRouters", "/services/{id}/edge-routers", AUTH, "serviceEdgeRouters")
         .statuses(&[200, 400, 401, 404, 429]),
     list("listServiceTerminators", "/services/{id}/terminators", AUTH, "terminatorClientDetail"),
+    replace::<ServiceBody>("updateService", "/services/{id}", AUTH),
+    patch::<ServiceBody>("patchService", "/services/{id}", AUTH),
+    delete("deleteService", "/services/{id}", AUTH).statuses(DELETE_STATUSES),
 ];
+
+/// Operations of the client API that are described but that nobody ever built: they answer 501
+/// (protocol: management-api 1).
+pub const NEVER_BUILT: &[&str] = &["updateService", "patchService", "deleteService"];
 
 /// How people name it.
 pub const KIND: Kind = Kind {

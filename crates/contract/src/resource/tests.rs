@@ -24,9 +24,10 @@ fn documented(
         .collect()
 }
 
-const LISTS: [(Api, &str); 2] = [
+const LISTS: [(Api, &str); 3] = [
     (Api::Management, include_str!("../../testdata/management-operations.csv")),
     (Api::Client, include_str!("../../testdata/client-operations.csv")),
+    (Api::Fabric, include_str!("../../testdata/fabric-operations.csv")),
 ];
 
 /// Operations of weft's own that the original does not describe.
@@ -49,52 +50,30 @@ fn rows_say_what_is_documented() {
     }
 }
 
+/// Documented operations that the tables do not offer yet. Take out what you add.
+const NOT_YET: &[(Api, &[&str])] = &[(
+    Api::Client,
+    &[
+        "enrollCa",
+        "enrollOttCa",
+        "enrollToken",
+        "enrollUpdb",
+        "enrollmentChallenge",
+        "extendRouterEnrollment",
+        "getEnrollmentJwks",
+    ],
+)];
+
 #[test]
-fn the_resources_so_far_are_whole() {
-    // What later issues bring.
-    let later = |path: &str| {
-        [
-            "/api-sessions",
-            "/authenticate/mfa",
-            "/cas",
-            "/controller-settings",
-            "/totp-token",
-            "/mfa",
-            "/database",
-            "external-jwt-signers",
-            "/failed-service-requests",
-            "/posture",
-            "/trace",
-            "/revocations",
-            "/routers",
-            "/specs",
-            "/transit-routers",
-            "-usage",
-            "/enroll/ca",
-            "/enroll/challenge",
-            "/enroll/extend",
-            "/enroll/jwks",
-            "/enroll/ottca",
-            "/enroll/token",
-            "/enroll/updb",
-        ]
-        .iter()
-        .any(|part| path.contains(part))
-    };
+fn every_documented_operation_is_offered() {
     for (api, text) in LISTS {
+        let not_yet = NOT_YET.iter().find(|(own, _)| *own == api).map_or(&[][..], |(_, ids)| *ids);
+        let mut expected: Vec<_> = not_yet.to_vec();
+        expected.sort_unstable();
         let have: HashSet<_> = operations(api).map(|row| row.id).collect();
-        let missing: Vec<_> = documented(text)
-            .iter()
-            .filter(|(id, _)| !have.contains(**id))
-            .filter(|(_, (method, path, ..))| {
-                !(later(path)
-                    || (path.starts_with("/auth-policies") && *method != "GET")
-                    || (api == Api::Management && path.starts_with("/sessions"))
-                    || (api == Api::Client && path.starts_with("/services") && *method != "GET"))
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        assert!(missing.is_empty(), "{api}: {missing:?}");
+        let missing: Vec<_> =
+            documented(text).into_keys().filter(|id| !have.contains(id)).collect();
+        assert_eq!(missing, expected, "{api}");
     }
 }
 

@@ -1,0 +1,189 @@
+//! A description in OpenAPI 3.1.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::schemas::Schemas;
+use super::{parameters, statuses, words};
+use crate::body::{Field, Verb};
+use crate::headers;
+use crate::operation::{Access, Method, Operation, Request, Response};
+use crate::paths::Api;
+use crate::resource::operations;
+
+/// Version of the documents: that of the crate, so that a release has its own.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Describes an API.
+#[must_use]
+pub fn document(api: Api) -> Value {
+    let mut schemas = Schemas::new();
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    let mut tags = BTreeMap::new();
+    for row in operations(api) {
+        let described = operation(api, row, &mut schemas);
+        let method = row.method.as_str().to_lowercase();
+        paths.entry(row.path).or_default().insert(method, described);
+        tags.entry(words::tag(row)).or_insert_with(|| words::about_tag(words::tag(row)));
+    }
+    let tags: Vec<_> =
+        tags.into_iter().map(|(name, about)| json!({"name": name, "description": about})).collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": title(api),
+            "description": about(api),
+            "version": VERSION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": api.base()}],
+        "tags": tags,
+        "paths": paths,
+        "components": {
+            "schemas": schemas.into_map(),
+            "parameters": named(parameters::paging()),
+            "responses": named(statuses::REFUSALS.iter().map(|it| (it.name, statuses::shared(it)))),
+            "securitySchemes": {
+                "session": {
+                    "type": "apiKey", "in": "header", "name": headers::SESSION,
+                    "description": "The token of a session from `POST /authenticate`.",
+                },
+                "bearer": {
+                    "type": "http", "scheme": "bearer", "bearerFormat": "JWT",
+                    "description": "An access token of the controller's OpenID Connect login.",
+                },
+            },
+        },
+    })
+}
+
+fn named<'n>(pairs: impl IntoIterator<Item = (&'n str, Value)>) -> Map<String, Value> {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn title(api: Api) -> &'static str {
+    match api {
+        Api::Client => "weft: edge client API",
+        Api::Management => "weft: edge management API",
+        Api::Fabric => "weft: fabric API",
+        other => other.as_str(),
+    }
+}
+
+fn about(api: Api) -> &'static str {
+    match api {
+        Api::Client => "What applications and tunnelers use: enrolling, logging in, services.",
+        Api::Management => "What administrators and their tools use: every entity of the network.",
+        Api::Fabric => "The mesh: routers, links, circuits, terminators, and the database.",
+        _ => "",
+    }
+}
+
+fn operation(api: Api, row: &Operation, schemas: &mut Schemas) -> Value {
+    let paging = parameters::paging().map(|(name, _)| name);
+    let paging = paging.iter().filter(|_| row.paged);
+    let shared = paging.map(|name| json!({"$ref": format!("#/components/parameters/{name}")}));
+    let parameters: Vec<_> = parameters::of(row).into_iter().chain(shared).collect();
+    let mut described = json!({
+        "operationId": row.id,
+        "tags": [words::tag(row)],
+        "summary": words::summary(row),
+        "description": words::access(row.access),
+        "x-access": words::access_word(row.access),
+    });
+    if !parameters.is_empty() {
+        described["parameters"] = parameters.into();
+    }
+    if let Some(body) = body(row, schemas) {
+        described["requestBody"] = body;
+    }
+    described["responses"] = responses(api, row, schemas);
+    described["security"] = match row.access {
+        Access::Public => json!([]),
+        _ => json!([{"session": []}, {"bearer": []}]),
+    };
+    described
+}
+
+fn body(row: &Operation, schemas: &mut Schemas) -> Option<Value> {
+    let verb = match row.method {
+        Method::Put => Verb::Replace,
+        Method::Patch => Verb::Patch,
+        _ => Verb::Create,
+    };
+    let mut object = |fields: &[Field]| schemas.body(&body_name(row.id), fields, verb);
+    let json_only = |schema: Value| json!({headers::JSON: {"schema": schema}});
+    let text = json!({"schema": {"type": "string"}});
+    let (content, is_required) = match row.request {
+        Request::None => return None,
+        Request::Json(fields) => (json_only(object(fields)), true),
+        Request::OptionalJson(fields) => (json_only(object(fields)), false),
+        Request::JsonList(fields) => {
+            (json_only(json!({"type": "array", "items": object(fields)})), true)
+        }
+        Request::Text => (json!({headers::TEXT: text}), true),
+        Request::Enrollment(fields) => {
+            let mut content = json_only(object(fields));
+            for media in headers::RAW_ENROLL_TYPES {
+                content[*media] = text.clone();
+            }
+            (content, false)
+        }
+    };
+    Some(json!({"required": is_required, "content": content}))
+}
+
+/// `createService` takes a `serviceCreate`.
+fn body_name(id: &str) -> String {
+    for (verb, suffix) in [("create", "Create"), ("update", "Update"), ("patch", "Patch")] {
+        if let Some(rest) = id.strip_prefix(verb) {
+            let mut letters = rest.chars();
+            if let Some(first) = letters.next().filter(|first| first.is_uppercase()) {
+                return format!("{}{}{suffix}", first.to_lowercase(), letters.as_str());
+            }
+        }
+    }
+    format!("{id}Request")
+}
+
+fn responses(api: Api, row: &Operation, schemas: &mut Schemas) -> Value {
+    let mut responses = Map::new();
+    for status in statuses::of(api, row) {
+        let refusal = statuses::REFUSALS.iter().find(|refusal| refusal.status == status);
+        let response = match refusal {
+            Some(refusal) => json!({"$ref": format!("#/components/responses/{}", refusal.name)}),
+            None => success(row, schemas),
+        };
+        responses.insert(status.to_string(), response);
+    }
+    Value::Object(responses)
+}
+
+fn success(row: &Operation, schemas: &mut Schemas) -> Value {
+    let (about, schema) = match row.response {
+        Response::List(of) if row.paged => ("One page of the list.", schemas.list(of, true)),
+        Response::List(of) => ("The list.", schemas.list(of, false)),
+        Response::Detail(of) => ("What was asked for.", schemas.envelope(of)),
+        Response::Created => ("Where the new entity is.", schemas.created()),
+        Response::Empty => ("Done.", schemas.empty()),
+        Response::Raw(media) => return raw(row, media, schemas),
+    };
+    json!({"description": about, "content": {headers::JSON: {"schema": schema}}})
+}
+
+/// A body without envelope.
+fn raw(row: &Operation, media: &str, schemas: &mut Schemas) -> Value {
+    let schema = match media {
+        headers::JSON => schemas.raw(row.id),
+        _ => json!({"type": "string"}),
+    };
+    let mut response = json!({
+        "description": "A body of its own, without envelope.",
+        "content": {media: {"schema": schema}},
+    });
+    if row.id == "detailSpecBody" {
+        response["content"][headers::YAML] = json!({"schema": {"type": "string"}});
+    }
+    response
+}

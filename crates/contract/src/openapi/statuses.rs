@@ -1,0 +1,109 @@
+//! Which statuses an operation can answer with, and what each means.
+
+use serde_json::{Value, json};
+
+use super::schemas::reference;
+use crate::headers;
+use crate::operation::{Access, Operation, Request};
+use crate::paths::Api;
+use crate::resource::service::NEVER_BUILT;
+
+/// A status that is not a success.
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    /// Its name among the shared responses.
+    pub(super) name: &'static str,
+    about: &'static str,
+}
+
+const fn refusal(status: u16, name: &'static str, about: &'static str) -> Refusal {
+    Refusal { status, name, about }
+}
+
+/// Every refusal that rows may declare.
+pub(super) const REFUSALS: &[Refusal] = &[
+    refusal(
+        400,
+        "invalid",
+        "The body, a parameter or the filter is not what it must be; `error.cause` names the field.",
+    ),
+    refusal(
+        401,
+        "unauthorized",
+        "There is no valid session, the credentials are wrong, or the session may not do this.",
+    ),
+    refusal(403, "forbidden", "The operation is not allowed on this entity."),
+    refusal(404, "notFound", "There is no entity of this id."),
+    refusal(
+        409,
+        "conflict",
+        "The entity is in use, or exists already; `error.cause` names what stands in the way.",
+    ),
+    refusal(410, "gone", "It was done before and cannot be done again."),
+    refusal(413, "tooLarge", "The body is over the limit of 1 MiB."),
+    refusal(
+        429,
+        "tooManyRequests",
+        "Too much is being asked for; `Retry-After` says when to try again.",
+    ),
+    refusal(500, "failed", "The operation could not be carried out."),
+    refusal(501, "notBuilt", "The operation is described but nobody ever built it."),
+    refusal(503, "unavailable", "Nothing can be written at the moment, or it took too long."),
+];
+
+/// Statuses that operations answer with beyond those that their rows declare.
+const ALSO: &[(Api, u16, &[&str])] = &[
+    // The identity of `asIdentity`.
+    (Api::Management, 404, &["listServices"]),
+    // Routers that the other API made.
+    (
+        Api::Management,
+        409,
+        &["updateRouter", "patchRouter", "updateTransitRouter", "patchTransitRouter"],
+    ),
+    // Authenticators of another kind.
+    (Api::Management, 409, EXTENSION),
+    (Api::Client, 409, EXTENSION),
+    (Api::Client, 501, NEVER_BUILT),
+];
+
+const EXTENSION: &[&str] =
+    &["extendCurrentIdentityAuthenticator", "extendVerifyCurrentIdentityAuthenticator"];
+
+/// The statuses of an operation: those of its row, and those that the server gives on its own.
+pub(super) fn of(api: Api, row: &Operation) -> Vec<u16> {
+    let takes_body = !matches!(row.request, Request::None);
+    let validates = takes_body || row.paged || !row.query.is_empty();
+    let more = [
+        (validates, 400),
+        (row.access != Access::Public, 401),
+        (row.places() > 0, 404),
+        (takes_body, 413),
+        (true, 429),
+        (true, 503),
+    ];
+    let more = more.into_iter().filter(|(applies, _)| *applies).map(|(_, status)| status);
+    let also = ALSO.iter().filter(|(own, _, ids)| *own == api && ids.contains(&row.id));
+    let also = also.map(|(_, status, _)| *status);
+    let mut statuses: Vec<_> = row.statuses.iter().copied().chain(more).chain(also).collect();
+    statuses.sort_unstable();
+    statuses.dedup();
+    statuses
+}
+
+/// The shared response of a status.
+pub(super) fn shared(refusal: &Refusal) -> Value {
+    let mut response = json!({
+        "description": refusal.about,
+        "content": {headers::JSON: {"schema": reference("errorEnvelope")}},
+    });
+    let header = match refusal.status {
+        401 => Some(("WWW-Authenticate", "string", "What was missing or wrong.")),
+        429 => Some(("Retry-After", "integer", "Seconds to wait.")),
+        _ => None,
+    };
+    if let Some((name, of, about)) = header {
+        response["headers"] = json!({name: {"description": about, "schema": {"type": of}}});
+    }
+    response
+}

@@ -1,0 +1,42 @@
+//! Descriptions of the APIs, as things that can be listed and fetched (protocol: management-api 5).
+
+use crate::entity::detail;
+use crate::headers;
+use crate::kind::{Column, Kind};
+use crate::operation::{Access, Operation, Response, detail as get, list};
+
+/// The collection in paths and references.
+pub const COLLECTION: &str = "specs";
+
+const PUBLIC: &[u16] = &[200];
+
+/// Operations that both APIs serve, to anybody. The last one answers YAML to those who accept it.
+pub const SHARED: &[Operation] = &[
+    list("listSpecs", "/specs", Access::Public, "specDetail").statuses(PUBLIC),
+    get("detailSpec", "/specs/{id}", Access::Public, "specDetail").statuses(PUBLIC),
+    get("detailSpecBody", "/specs/{id}/spec", Access::Public, "specBodyDetail")
+        .answers(Response::Raw(headers::JSON))
+        .statuses(PUBLIC),
+];
+
+/// How people name it.
+pub const KIND: Kind = Kind {
+    name: "spec",
+    plural: COLLECTION,
+    aliases: &[],
+    about: "a description of an API, for programs",
+    operations: SHARED,
+    fields: &[],
+    links: &["spec"],
+    role_attributes: None,
+    roles: &[],
+    columns: &[Column { title: "ID", pointer: "/id" }, Column { title: "NAME", pointer: "/name" }],
+};
+
+detail! {
+    /// A description of an API.
+    pub struct SpecDetail with Base {
+        /// The name.
+        pub name: String,
+    }
+}
