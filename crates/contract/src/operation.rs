@@ -315,7 +315,8 @@ const fn is_place(segment: &str) -> bool {
 }
 
 /// Escapes everything but what RFC 3986 calls unreserved.
-fn escape(segment: &str) -> String {
+#[must_use]
+pub fn escape(segment: &str) -> String {
     let mut escaped = String::with_capacity(segment.len());
     for byte in segment.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -6,8 +6,12 @@
 //! - [`service_session`]: leave to dial or bind, as a signed token; and its check for routers;
 //! - `enroll`, [`tickets`]: how identities and routers get their first credentials;
 //! - [`operator`]: a session for the program around the controller;
-//! - [`password`], `lockout`: hashes, and how often one may be wrong.
+//! - [`password`], `lockout`: hashes, and how often one may be wrong;
+//! - `mfa`, `totp`, `attempts`: second factors, their codes, and how often one may be wrong;
+//! - `posture`: what clients say of their devices, and what follows;
+//! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers.
 
+pub(crate) mod attempts;
 pub(crate) mod client_services;
 pub(crate) mod current;
 pub(crate) mod enroll;
@@ -15,9 +19,11 @@ pub(crate) mod external_id;
 pub(crate) mod fetch_policy;
 pub(crate) mod lockout;
 pub(crate) mod login;
+pub(crate) mod mfa;
 mod operator;
 pub(crate) mod own_authenticators;
 pub mod password;
+pub(crate) mod posture;
 pub mod public_keys;
 pub mod resolve;
 pub(crate) mod service_changes;
@@ -25,6 +31,7 @@ pub mod service_session;
 pub mod sessions;
 pub mod tickets;
 pub mod tokens;
+pub(crate) mod totp;
 
 #[cfg(test)]
 mod tests;

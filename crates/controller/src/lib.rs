@@ -21,6 +21,7 @@ pub mod online;
 pub mod random;
 mod settings;
 mod start;
+pub(crate) mod traces;
 #[cfg(test)]
 mod testing;
 
@@ -62,6 +63,9 @@ pub(crate) struct Core {
     sessions: Sessions,
     hasher: Hasher,
     lockouts: auth::lockout::Lockouts,
+    attempts: auth::attempts::Attempts,
+    postures: auth::posture::Postures,
+    traces: traces::Traces,
     tickets: Tickets,
     service_changes: auth::service_changes::ServiceChanges,
     network: arc_swap::ArcSwapOption<network::WeakNetwork>,
@@ -203,6 +207,18 @@ impl Controller {
 
     pub(crate) fn hasher(&self) -> &Hasher {
         &self.0.hasher
+    }
+
+    pub(crate) fn attempts(&self) -> &auth::attempts::Attempts {
+        &self.0.attempts
+    }
+
+    pub(crate) fn traces(&self) -> &traces::Traces {
+        &self.0.traces
+    }
+
+    pub(crate) fn postures(&self) -> &auth::posture::Postures {
+        &self.0.postures
     }
 
     pub(crate) fn lockouts(&self) -> &auth::lockout::Lockouts {

@@ -67,6 +67,9 @@ impl Controller {
             sessions,
             hasher: Hasher::default(),
             lockouts: crate::auth::lockout::Lockouts::default(),
+            attempts: crate::auth::attempts::Attempts::default(),
+            postures: crate::auth::posture::Postures::default(),
+            traces: crate::traces::Traces::default(),
             tickets: Tickets::new(&settings.keys)?,
             service_changes: crate::auth::service_changes::ServiceChanges::default(),
             network: arc_swap::ArcSwapOption::empty(),
@@ -207,5 +210,7 @@ async fn sweep(core: Weak<Core>) {
         ticks.tick().await;
         let Some(core) = core.upgrade() else { return };
         core.sessions.sweep(core.settings.clock.now());
+        core.traces.sweep(core.settings.clock.now());
+        Controller(core).sweep_postures();
     }
 }

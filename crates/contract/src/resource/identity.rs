@@ -71,6 +71,15 @@ pub const MANAGEMENT: &[Operation] = &[
         read(Subject::Enrollment),
         "enrollmentDetail",
     ),
+    nested(
+        "getIdentityFailedServiceRequests",
+        "/identities/{id}/failed-service-requests",
+        READ,
+        "failedServiceRequest",
+    )
+    .unpaged(),
+    delete("removeIdentityMfa", "/identities/{id}/mfa", UPDATE).statuses(DETAIL_STATUSES),
+    get("getIdentityPostureData", "/identities/{id}/posture-data", READ, "postureData"),
     get(
         "getIdentityPolicyAdvice",
         "/identities/{id}/policy-advice/{serviceId}",
@@ -101,6 +110,8 @@ pub const MANAGEMENT: &[Operation] = &[
         "serviceDetail",
     )
     .query(&["policyType"]),
+    replace::<TraceBody>("updateIdentityTracing", "/identities/{id}/trace", UPDATE)
+        .answers(Response::Detail("traceDetail")),
 ];
 
 /// Identity types.

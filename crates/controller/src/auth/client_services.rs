@@ -14,6 +14,7 @@ use weft_model::Id;
 use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
 
 use super::current::login_of;
+use super::posture::Viewer;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::convert;
 use crate::domain::list;
@@ -44,17 +45,16 @@ fn services_of(context: &Context, identity: &str) -> Vec<Arc<Service>> {
     found
 }
 
-/// A service as this identity sees it.
+/// A service as this viewer sees it.
 fn detail_for(
     context: &Context,
-    identity: &str,
+    viewer: &Viewer,
     wanted: &WantedConfigs,
     service: &Service,
 ) -> ServiceDetail {
     let view = context.view();
-    let record = view.get::<Identity>(identity).map(|identity| &**identity);
-    let config = wanted.data(view, record, service);
-    shown(context, service, permissions(view, identity, &service.base.id), config)
+    let record = view.get::<Identity>(viewer.identity.as_str()).map(|identity| &**identity);
+    shown(context, service, viewer, wanted.data(view, record, service))
 }
 
 fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
@@ -65,11 +65,12 @@ fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
         list::run(found.len(), move || {
             let roles = list::role_filter(&call.query)?;
             let wanted = WantedConfigs::of_request(&context, &call.query);
+            let viewer = Viewer::of_caller(&context);
             let candidates = found.iter().filter(|it| list::has_roles(&roles, &***it));
             let listed = list::select::<Services>(&context, &caller, &call.query, candidates)?;
             let rows = listed.rows.iter();
             let details: Vec<_> =
-                rows.map(|row| detail_for(&context, &identity, &wanted, row.record())).collect();
+                rows.map(|row| detail_for(&context, &viewer, &wanted, row.record())).collect();
             list::reply::<Services>(&listed, &details)
         })
         .await
@@ -100,13 +101,17 @@ fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
                 Some(identity) => services_of(&context, identity),
                 None => context.view().all::<Service>().cloned().collect(),
             };
-            let identity = as_identity.or_else(|| caller.identity().map(str::to_owned));
-            let identity = identity.unwrap_or_default();
+            let viewer = match &as_identity {
+                Some(identity) => {
+                    Viewer::new(context.controller(), &Id::new(identity), None)
+                }
+                None => Viewer::of_caller(&context),
+            };
             let candidates = found.iter().filter(|it| list::has_roles(&roles, &***it));
             let listed = list::select::<Services>(&context, &caller, &call.query, candidates)?;
             let rows = listed.rows.iter();
             let details: Vec<_> =
-                rows.map(|row| detail_for(&context, &identity, &wanted, row.record())).collect();
+                rows.map(|row| detail_for(&context, &viewer, &wanted, row.record())).collect();
             list::reply::<Services>(&listed, &details)
         })
         .await
@@ -129,8 +134,8 @@ fn detail_service(controller: Controller, caller: Caller, call: Call) -> Answer 
         let context = controller.context(&caller);
         let service = permitted(&context, &caller, call.id(0))?;
         let wanted = WantedConfigs::of_request(&context, &call.query);
-        let identity = &login_of(&caller)?.identity;
-        Reply::detail(&detail_for(&context, identity, &wanted, &service))
+        let viewer = Viewer::of_caller(&context);
+        Reply::detail(&detail_for(&context, &viewer, &wanted, &service))
     }
     .boxed()
 }

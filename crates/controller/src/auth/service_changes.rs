@@ -39,6 +39,11 @@ impl ServiceChanges {
         concerned.map(|(at, _)| *at)
     }
 
+    /// Something changed that concerns one identity.
+    pub(crate) fn one(&self, identity: u32, now: Timestamp) {
+        self.put(now, RoaringBitmap::from_iter([identity]));
+    }
+
     /// Something changed that concerns an unknown number of identities.
     pub(crate) fn everybody(&self, now: Timestamp) {
         let mut journal = self.0.lock();
@@ -53,10 +58,20 @@ impl ServiceChanges {
             concerned |= of_change(&published.before, change);
             concerned |= of_change(&published.after, change);
         }
-        if concerned.is_empty() {
+        if !concerned.is_empty() {
+            self.put(now, concerned);
+        }
+    }
+
+    fn put(&self, now: Timestamp, concerned: RoaringBitmap) {
+        let mut journal = self.0.lock();
+        // Clients that report again and again fill one entry.
+        if let Some((at, Who::These(last))) = journal.back_mut()
+            && *last == concerned
+        {
+            *at = now;
             return;
         }
-        let mut journal = self.0.lock();
         journal.push_back((now, Who::These(concerned)));
         if journal.len() > KEPT
             && let (Some((_, older)), Some((at, newer))) =

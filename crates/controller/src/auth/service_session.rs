@@ -15,7 +15,7 @@ use weft_contract::resource::service_session::{
 };
 use weft_contract::resource::session::COLLECTION as API_SESSIONS;
 use weft_contract::{Api, EntityRef, ErrorCode, Links, Timestamp as TimeWord, Verb};
-use weft_model::access::{Denial, Posture, decide};
+use weft_model::access::{Decision, Denial};
 use weft_model::entity::{ApiSession, Identity, PolicyType, Revocation, Service, Session};
 use weft_model::filter::{PageRules, Table, Type, Value};
 use weft_model::token::{AUDIENCE, ClaimError, ServiceClaims, TokenKind};
@@ -83,27 +83,23 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         let service = service.ok_or_else(|| Failure::not_found("service", &id))?;
         let identity = login.identity_id.as_str();
         let wanted = service.base.id.as_str();
-        // Posture data of clients is kept by the routers; here every check counts as failed.
-        let decision = decide(
-            &**context.snapshot(),
-            identity,
-            wanted,
-            session_type,
-            Posture::Unknown,
-            context.now(),
-        );
-        match decision.granted() {
-            Ok(_) => {}
-            Err(denial @ Denial::Posture(_)) => {
-                return Err(Failure::because(ErrorCode::InvalidPosture, denial.to_string()));
+        let (snapshot, viewer) = (context.snapshot(), controller.viewer(&login));
+        let decision = viewer.decide(snapshot, wanted, session_type, context.now());
+        match &decision {
+            Decision::Granted { .. } => {}
+            Decision::Denied(Denial::Posture(failed)) => {
+                let refused =
+                    controller.refuse_for_posture(snapshot, &viewer, &login, service, session_type, failed);
+                return Err(refused);
             }
-            Err(_) => return Err(Failure::field("serviceId", "service not found", id)),
+            Decision::Denied(_) => return Err(Failure::field("serviceId", "service not found", id)),
         }
         let routers = edge_routers(&context, identity, &service.base.id);
         if !routers.iter().any(|it| it.router.is_online) {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
         let session = record(&controller, &login, &service.base.id, session_type);
+        controller.remember_end(&session.base.id, &decision);
         controller.sessions().kept().await?;
         Reply::created_with(&Created {
             links: None,
@@ -334,7 +330,8 @@ impl Controller {
             Refusal::new(RefusalCode::InvalidService, "the service does not exist")
         })?;
         let wanted_service = service.base.id.as_str();
-        decide(&*snapshot, owner, wanted_service, wanted, Posture::Unknown, now)
+        self.viewer(&login)
+            .decide(&snapshot, wanted_service, wanted, now)
             .granted()
             .map_err(|denial| invalid(&denial.to_string()))?;
         let (api_session, session) = (login.base.id.clone(), session.base.id.clone());

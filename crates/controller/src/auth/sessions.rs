@@ -343,6 +343,23 @@ impl Sessions {
         }
     }
 
+    /// The sessions of an identity.
+    pub(crate) fn of_identity(&self, identity: &Id) -> Vec<Arc<ApiSession>> {
+        self.0.tables.read().of_identity(identity)
+    }
+
+    /// A session is complete that was not: routers learn of it now.
+    pub(crate) fn completed(&self, session: &Arc<ApiSession>) {
+        self.tell(SessionNotice::Added(Arc::clone(session)));
+    }
+
+    /// The service sessions that a test picks.
+    pub(crate) fn services_where(&self, pick: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
+        let tables = self.0.tables.read();
+        let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
+        all.filter(|session| pick(session)).cloned().collect()
+    }
+
     /// Ends the sessions of an identity.
     pub(crate) fn end_of_identity(&self, identity: &Id) {
         let ids: Vec<Id> = {

@@ -16,7 +16,8 @@ use weft_wire::{Message, PeerData, ProtoBody, StringMap, WireError};
 
 use super::edge_errors::{busy, error, malformed, of_session};
 use super::session::Session;
-use crate::network::create::{CircuitSpec, FailureCause, MadeCircuit};
+use crate::network::create::{CircuitFailure, CircuitSpec, FailureCause, MadeCircuit};
+use crate::traces::Channel;
 
 /// Peer data with the public key of an end.
 const PUBLIC_KEY: u32 = 1003;
@@ -223,7 +224,9 @@ impl Dial {
             id: None,
         };
         let network = &session.plane.network;
-        let made = network.create_circuit(&spec).await.map_err(|failure| {
+        let made = network.create_circuit(&spec).await;
+        trace(session, &self.identity, &spec.service, &made);
+        let made = made.map_err(|failure| {
             let code = match failure.cause {
                 FailureCause::InvalidService => ErrorCode::INVALID_SERVICE,
                 _ => ErrorCode::INTERNAL,
@@ -237,6 +240,34 @@ impl Dial {
             return Err(EdgeError { circuit_id: Some(made.id), ..error });
         }
         Ok(made)
+    }
+}
+
+/// Writes how a circuit was made, if somebody asked to see those of the identity.
+fn trace(
+    session: &Session,
+    identity: &Id,
+    service: &Id,
+    made: &Result<MadeCircuit, CircuitFailure>,
+) {
+    let controller = &session.plane.controller;
+    let wanted = |channel| controller.traces().of(identity, channel, controller.now());
+    let router = &session.router.id;
+    if let (Some(trace), Ok(made)) = (wanted(Channel::SelectPath), made)
+        && let Some(circuit) = session.plane.network.circuits().get(&made.id)
+    {
+        let (terminator, path) = (&circuit.terminator, &circuit.path);
+        tracing::info!(trace, %identity, %service, %router, circuit = made.id, %terminator, ?path, "path selected");
+    }
+    let Some(trace) = wanted(Channel::EstablishPath) else { return };
+    match made {
+        Ok(made) => {
+            tracing::info!(trace, %identity, %service, %router, circuit = made.id, "path established");
+        }
+        Err(failure) => {
+            let circuit = &failure.circuit;
+            tracing::info!(trace, %identity, %service, %router, circuit, %failure, "path not established");
+        }
     }
 }
 

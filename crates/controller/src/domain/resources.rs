@@ -21,6 +21,7 @@ pub(crate) mod nested;
 pub(crate) mod overrides;
 pub(crate) mod policies;
 pub(crate) mod posture_check;
+pub(crate) mod posture_data;
 pub(crate) mod revocation;
 pub(crate) mod role_usage;
 pub(crate) mod router;
@@ -28,6 +29,7 @@ pub(crate) mod server;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod terminator;
+pub(crate) mod trace;
 
 #[cfg(test)]
 mod tests;

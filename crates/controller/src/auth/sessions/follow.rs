@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Weak;
 
-use weft_model::access::{Posture, decide};
 use weft_model::entity::{Authenticator, Identity, Service};
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions};
-use crate::{Core, Notice, Published};
+use crate::{Controller, Core, Notice, Published};
 
 /// Ends sessions when the model says so: identities deleted or disabled, services deleted; and
 /// tells of certificates that came or went.
@@ -31,9 +30,10 @@ pub(crate) async fn follow_model(core: Weak<Core>) {
                     follow(sessions, &published.before, &published.after, change, now);
                     if let Change::Delete(Kind::Identity | Kind::Router, id) = change {
                         core.online.forget(id.as_str());
+                        core.postures.forget(id);
                     }
                 }
-                end_ungranted(sessions, &published, now);
+                end_ungranted(&Controller(core), &published);
             }
         }
     }
@@ -49,7 +49,7 @@ fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
 
 /// Ends service sessions that are granted no more. Routers leave those of opaque logins to the
 /// controller (protocol: edge-control-plane 12.1).
-fn end_ungranted(sessions: &Sessions, published: &Published, now: Timestamp) {
+fn end_ungranted(controller: &Controller, published: &Published) {
     let changes = || published.changes.iter().flat_map(|set| &set.changes);
     let of_kind = |kind: Kind| -> HashSet<&Id> {
         changes().filter(|change| change.kind() == kind).map(Change::id).collect()
@@ -60,15 +60,9 @@ fn end_ungranted(sessions: &Sessions, published: &Published, now: Timestamp) {
     if !everybody && identities.is_empty() && services.is_empty() {
         return;
     }
-    sessions.remove_services_where(|session| {
+    controller.end_ungranted(&published.after, |session| {
         let (identity, service) = (&session.identity_id, &session.service_id);
-        let concerned = everybody || identities.contains(identity) || services.contains(service);
-        let granted = || {
-            let (identity, service) = (identity.as_str(), service.as_str());
-            let wanted = session.session_type;
-            decide(&*published.after, identity, service, wanted, Posture::Unknown, now).is_granted()
-        };
-        concerned && !granted()
+        everybody || identities.contains(identity) || services.contains(service)
     });
 }
 

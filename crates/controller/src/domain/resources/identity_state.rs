@@ -89,7 +89,7 @@ fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {
 }
 
 /// Administrators are left alone by who is none.
-fn guard(decision: &Decision<'_>, identity: &Identity) -> Result<(), Failure> {
+pub(crate) fn guard(decision: &Decision<'_>, identity: &Identity) -> Result<(), Failure> {
     let kept = identity.is_admin || identity.is_default_admin;
     if kept && !decision.caller().is_admin() {
         return Err(Failure::unauthorized("only administrators may change administrators"));

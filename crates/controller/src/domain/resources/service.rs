@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::{
-    self as contract, ALL_CONFIG_TYPES, DEFAULT_STRATEGY, PostureQueries, STRATEGIES, ServiceBody,
+    self as contract, ALL_CONFIG_TYPES, DEFAULT_STRATEGY, STRATEGIES, ServiceBody,
     ServiceDetail,
 };
 use weft_contract::{JsonMap, Kind as ContractKind, Verb};
@@ -18,6 +18,7 @@ use weft_model::filter::{Table, Type, Value};
 
 use super::config_type::check_configs;
 use crate::Controller;
+use crate::auth::posture::{Viewer, queries};
 use crate::domain::call::Query;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
@@ -54,9 +55,7 @@ impl Readable for Services {
     }
 
     fn detail(context: &Context, record: &Service) -> ServiceDetail {
-        let identity = context.caller().identity().unwrap_or_default();
-        let permissions = permissions(context.view(), identity, &record.base.id);
-        shown(context, record, permissions, BTreeMap::new())
+        shown(context, record, &Viewer::of_caller(context), BTreeMap::new())
     }
 }
 
@@ -146,16 +145,13 @@ pub(crate) fn permissions(view: View<'_>, identity: &str, service: &Id) -> Vec<D
 pub(crate) fn shown(
     context: &Context,
     record: &Service,
-    permissions: Vec<DialBind>,
+    viewer: &Viewer,
     config: BTreeMap<String, JsonMap>,
 ) -> ServiceDetail {
-    let granted = permissions.iter().filter(|word| **word != DialBind::Invalid);
-    let posture_queries = match context.caller().identity() {
-        Some(identity) if context.view().count(weft_model::Kind::PostureCheck) > 0 => {
-            posture_queries(context, identity, &record.base.id)
-        }
-        _ => granted.map(|word| PostureQueries::none(*word)).collect(),
-    };
+    let id = &record.base.id;
+    let permissions = permissions(context.view(), viewer.identity.as_str(), id);
+    let posture_queries =
+        queries::of_service(context.snapshot(), viewer, id, &permissions, context.now());
     ServiceDetail {
         base: detail_base::<Services>(&record.base),
         config,
@@ -168,40 +164,6 @@ pub(crate) fn shown(
         role_attributes: convert::strings(&record.role_attributes),
         terminator_strategy: record.terminator_strategy.as_str().to_owned(),
     }
-}
-
-/// One entry for each policy that links identity and service, passing when it has no checks. A
-/// check passes only once posture data says so, of which there is none here.
-fn posture_queries(context: &Context, identity: &str, service: &Id) -> Vec<PostureQueries> {
-    use weft_contract::resource::service::PostureQuery;
-    use weft_model::entity::{PostureCheck, ServicePolicy};
-
-    let snapshot = context.snapshot();
-    let between = snapshot.service_policies_between(&Id::new(identity), service);
-    let of_policy = |(ordinal, policy): (u32, &std::sync::Arc<ServicePolicy>)| {
-        let checks = snapshot.members(
-            weft_model::Kind::ServicePolicy,
-            ordinal,
-            ServicePolicy::POSTURE_CHECKS,
-        );
-        let queries: Vec<_> = snapshot
-            .entities::<PostureCheck>(&checks)
-            .map(|check| PostureQuery {
-                base: convert::base("posture-checks", &check.base, &[]),
-                query_type: check.check_type.as_str().to_owned(),
-                timeout: -1,
-                timeout_remaining: -1,
-                ..PostureQuery::default()
-            })
-            .collect();
-        PostureQueries {
-            is_passing: queries.is_empty(),
-            policy_id: policy.base.id.to_string(),
-            policy_type: convert::policy_type(policy.policy_type),
-            posture_queries: queries,
-        }
-    };
-    between.into_iter().map(of_policy).collect()
 }
 
 /// Config types that a request or session asks for.

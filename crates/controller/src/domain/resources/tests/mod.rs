@@ -4,6 +4,8 @@
 mod authentication;
 mod cas;
 mod controller_settings;
+mod mfa;
+mod posture;
 mod posture_checks;
 mod role_usage;
 

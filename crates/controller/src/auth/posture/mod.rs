@@ -1,0 +1,418 @@
+//! What clients say of their devices, and what follows for their access (protocol: auth 18;
+//! management-api 7.6).
+//!
+//! Clients with opaque sessions tell the controller; the others tell the routers, which judge
+//! them by themselves. Class Memory: what is known of a device is kept as long as somebody is
+//! logged in with it, and gone with the process. Operating system, domain, hardware addresses and
+//! processes belong to the identity; waking, unlocking and the second factor to the API session.
+//!
+//! - [`Postures`]: the facts; [`Viewer`]: those that count for one look at the model;
+//! - `responses`: how they come in; `queries`: what is asked of clients; `refusals`: what was
+//!   refused and why.
+
+pub(crate) mod queries;
+pub(crate) mod refusals;
+pub(crate) mod responses;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use weft_contract::resource::posture_data::FailedServiceRequest;
+use weft_model::access::{self, Decision, Facts, PolicyFacts, Posture, Standing};
+use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, Session};
+use weft_model::posture::{Check, OsReport, PostureData, ProcessReport};
+use weft_model::{Id, Snapshot, Timestamp};
+
+use crate::Controller;
+use crate::domain::view::Context;
+
+/// Processes that are remembered of one identity.
+const PROCESSES: usize = 256;
+/// Refusals that are remembered of one identity (protocol: management-api 7.1).
+const REFUSALS: usize = 100;
+/// The C SDK and its first version that can ask for codes (protocol: management-api 7.6).
+const ASKING_SDK: (&str, [u64; 3]) = ("ziti-sdk-c", [0, 25, 0]);
+
+/// Something a client said, for which check, and when.
+#[derive(Debug, Clone)]
+pub(crate) struct Told<T> {
+    /// The posture check it answered.
+    pub(crate) check: String,
+    /// When.
+    pub(crate) at: Timestamp,
+    /// What.
+    pub(crate) value: T,
+}
+
+/// One thing a client said.
+#[derive(Debug, Clone)]
+pub(crate) enum Report {
+    Os(OsReport),
+    Mac(Vec<String>),
+    Domain(String),
+    Process(String, ProcessReport),
+    EndpointState { woken: bool, unlocked: bool },
+}
+
+/// What is known of the device of an identity.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Device {
+    pub(crate) os: Option<Told<OsReport>>,
+    pub(crate) mac: Option<Told<Vec<String>>>,
+    pub(crate) domain: Option<Told<String>>,
+    /// By path.
+    pub(crate) processes: BTreeMap<String, Told<ProcessReport>>,
+}
+
+/// When the device of an API session last woke and was unlocked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct EndpointState {
+    pub(crate) woken_at: Option<Timestamp>,
+    pub(crate) unlocked_at: Option<Timestamp>,
+}
+
+/// The facts. Clones are the same facts.
+#[derive(Clone, Default)]
+pub(crate) struct Postures(Arc<RwLock<Tables>>);
+
+#[derive(Default)]
+struct Tables {
+    devices: HashMap<Id, Device>,
+    endpoints: HashMap<Id, EndpointState>,
+    refusals: HashMap<Id, VecDeque<Arc<FailedServiceRequest>>>,
+    /// Service sessions whose grant ends by itself, and when.
+    ending: BTreeSet<(Timestamp, Id)>,
+}
+
+impl Device {
+    fn put(&mut self, check: String, report: Report, at: Timestamp) {
+        match report {
+            Report::Os(value) => self.os = Some(Told { check, at, value }),
+            Report::Mac(value) => self.mac = Some(Told { check, at, value }),
+            Report::Domain(value) => self.domain = Some(Told { check, at, value }),
+            Report::Process(path, value) => {
+                if self.processes.len() < PROCESSES || self.processes.contains_key(&path) {
+                    self.processes.insert(path, Told { check, at, value });
+                }
+            }
+            Report::EndpointState { .. } => {}
+        }
+    }
+
+    /// When anything of it was last told.
+    fn changed_at(&self) -> Option<Timestamp> {
+        let single = [
+            self.os.as_ref().map(|told| told.at),
+            self.mac.as_ref().map(|told| told.at),
+            self.domain.as_ref().map(|told| told.at),
+        ];
+        let processes = self.processes.values().map(|told| told.at);
+        single.into_iter().flatten().chain(processes).max()
+    }
+}
+
+impl Postures {
+    /// Remembers what a client said.
+    fn record(&self, session: &ApiSession, reports: Vec<(String, Report)>, now: Timestamp) {
+        let mut tables = self.0.write();
+        for (check, report) in reports {
+            if let Report::EndpointState { woken, unlocked } = report {
+                let state = tables.endpoints.entry(session.base.id.clone()).or_default();
+                state.woken_at = state.woken_at.max(woken.then_some(now));
+                state.unlocked_at = state.unlocked_at.max(unlocked.then_some(now));
+            } else {
+                let device = tables.devices.entry(session.identity_id.clone()).or_default();
+                device.put(check, report, now);
+            }
+        }
+    }
+
+    /// What is known of the device of an identity.
+    pub(crate) fn device(&self, identity: &Id) -> Device {
+        self.0.read().devices.get(identity).cloned().unwrap_or_default()
+    }
+
+    /// When the device of an API session last woke and was unlocked.
+    pub(crate) fn endpoint(&self, session: &Id) -> EndpointState {
+        self.0.read().endpoints.get(session).copied().unwrap_or_default()
+    }
+
+    /// The refusals of an identity, the last one first.
+    pub(crate) fn refusals(&self, identity: &Id) -> Vec<Arc<FailedServiceRequest>> {
+        let tables = self.0.read();
+        tables.refusals.get(identity).map(|of| of.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    fn refused(&self, identity: &Id, refusal: FailedServiceRequest) {
+        let mut tables = self.0.write();
+        let refusals = tables.refusals.entry(identity.clone()).or_default();
+        refusals.push_front(Arc::new(refusal));
+        refusals.truncate(REFUSALS);
+    }
+
+    /// The grant of a service session ends then, if nothing is heard of the client.
+    fn ends(&self, session: &Id, at: Timestamp) {
+        self.0.write().ending.insert((at, session.clone()));
+    }
+
+    /// The service sessions whose grants have ended.
+    fn take_ended(&self, now: Timestamp) -> Vec<Id> {
+        let mut tables = self.0.write();
+        let later = tables.ending.split_off(&(now, Id::default()));
+        let ended = std::mem::replace(&mut tables.ending, later);
+        ended.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Forgets the devices of who is not logged in any more.
+    fn retain(&self, is_identity: impl Fn(&Id) -> bool, is_session: impl Fn(&Id) -> bool) {
+        let mut tables = self.0.write();
+        tables.devices.retain(|identity, _| is_identity(identity));
+        tables.endpoints.retain(|session, _| is_session(session));
+    }
+
+    /// Forgets an identity.
+    pub(crate) fn forget(&self, identity: &Id) {
+        let mut tables = self.0.write();
+        tables.devices.remove(identity);
+        tables.refusals.remove(identity);
+    }
+}
+
+/// Whose access is judged, and what is known of the device.
+#[derive(Debug, Clone)]
+pub(crate) struct Viewer {
+    /// The identity.
+    pub(crate) identity: Id,
+    data: PostureData,
+    /// When something of it last changed.
+    changed_at: Option<Timestamp>,
+    /// The client cannot ask for codes.
+    is_old: bool,
+    /// Posture checks take part at all.
+    is_judged: bool,
+}
+
+impl Viewer {
+    /// An identity in one of its sessions; without one it has given no code.
+    pub(crate) fn new(
+        controller: &Controller,
+        identity: &Id,
+        session: Option<&ApiSession>,
+    ) -> Self {
+        let is_judged = controller.settings().posture_checks;
+        let has_checks = !controller.snapshot().table(weft_model::Kind::PostureCheck).is_empty();
+        if !is_judged || !has_checks {
+            return Self {
+                identity: identity.clone(),
+                data: PostureData::default(),
+                changed_at: None,
+                is_old: false,
+                is_judged,
+            };
+        }
+        let device = controller.postures().device(identity);
+        let mut changed_at = device.changed_at();
+        let mut data = PostureData::default();
+        data.mac_addresses = device.mac.map(|told| told.value).unwrap_or_default();
+        data.os = device.os.map(|told| told.value);
+        data.domain = device.domain.map(|told| told.value);
+        let processes = device.processes.into_iter();
+        data.processes = processes.map(|(path, told)| (path, told.value)).collect();
+        if let Some(session) = session {
+            let state = controller.postures().endpoint(&session.base.id);
+            state.woken_at.into_iter().for_each(|at| data.woken(at));
+            state.unlocked_at.into_iter().for_each(|at| data.unlocked(at));
+            session.mfa_passed_at.into_iter().for_each(|at| data.mfa_passed(at));
+            let times = [state.woken_at, state.unlocked_at, session.mfa_passed_at];
+            changed_at = changed_at.max(times.into_iter().flatten().max());
+        }
+        let sdk = session.and_then(|session| session.sdk_info.as_ref());
+        let is_old = !sdk.is_some_and(can_ask);
+        Self { identity: identity.clone(), data, changed_at, is_old, is_judged }
+    }
+
+    /// Whoever asks: in the session that is used.
+    pub(crate) fn of_caller(context: &Context) -> Self {
+        let login = context.caller().login();
+        let identity = login.map(|login| Id::new(&login.identity)).unwrap_or_default();
+        let session = login.and_then(|login| context.sessions().by_id(&login.session.id));
+        Self::new(context.controller(), &identity, session.as_deref())
+    }
+
+    /// What is known of the device.
+    pub(crate) fn data(&self) -> &PostureData {
+        &self.data
+    }
+
+    /// A check as it counts for this client.
+    fn check<'c>(&self, check: &'c PostureCheck) -> Check<'c> {
+        let mut ready = check.check();
+        if let Check::Mfa { timeout, .. } = &mut ready
+            && self.is_old
+            && check.mfa.ignore_legacy_endpoints
+        {
+            *timeout = None;
+        }
+        ready
+    }
+
+    /// Whether it may dial or host a service, and why not.
+    pub(crate) fn decide(
+        &self,
+        snapshot: &Snapshot,
+        service: &str,
+        action: PolicyType,
+        now: Timestamp,
+    ) -> Decision {
+        let posture = match self.is_judged {
+            true => Posture::Known(&self.data),
+            false => Posture::Ignored,
+        };
+        let facts = Seen { snapshot, viewer: self };
+        access::decide(&facts, self.identity.as_str(), service, action, posture, now)
+    }
+}
+
+/// Whether a client can ask for codes when they time out.
+fn can_ask(sdk: &SdkInfo) -> bool {
+    let (name, least) = ASKING_SDK;
+    if sdk.kind != name {
+        return false;
+    }
+    let text = sdk.version.trim_start_matches('v');
+    let text = text.split(['-', '+']).next().unwrap_or_default();
+    let mut parts = text.split('.').map(|part| part.parse::<u64>().unwrap_or(0));
+    let found: [u64; 3] = std::array::from_fn(|_| parts.next().unwrap_or(0));
+    found >= least
+}
+
+/// A snapshot with the checks as they count for one client.
+struct Seen<'a> {
+    snapshot: &'a Snapshot,
+    viewer: &'a Viewer,
+}
+
+impl Facts for Seen<'_> {
+    fn standing(&self, identity: &str, now: Timestamp) -> Standing {
+        self.snapshot.standing(identity, now)
+    }
+
+    fn has_service(&self, service: &str) -> bool {
+        self.snapshot.has_service(service)
+    }
+
+    fn policies(&self, identity: &str, service: &str, action: PolicyType) -> Vec<PolicyFacts<'_>> {
+        let mut policies = self.snapshot.policies(identity, service, action);
+        let checks = policies.iter_mut().flat_map(|policy| &mut policy.checks);
+        for (id, check) in checks {
+            if let Some(stored) = self.snapshot.get::<PostureCheck>(&Id::new(id)) {
+                *check = Some(self.viewer.check(stored));
+            }
+        }
+        policies
+    }
+}
+
+impl Controller {
+    /// Whoever is logged in with a session.
+    pub(crate) fn viewer(&self, session: &ApiSession) -> Viewer {
+        Viewer::new(self, &session.identity_id, Some(session))
+    }
+
+    /// Whether a login may go on using a service; remembers when that ends by itself.
+    fn is_still_granted(
+        &self,
+        snapshot: &Snapshot,
+        login: &ApiSession,
+        session: &Session,
+        now: Timestamp,
+    ) -> bool {
+        let service = session.service_id.as_str();
+        let decision = self.viewer(login).decide(snapshot, service, session.session_type, now);
+        self.remember_end(&session.base.id, &decision);
+        decision.is_granted()
+    }
+
+    /// Remembers when the grant of a service session ends by itself.
+    pub(crate) fn remember_end(&self, session: &Id, decision: &Decision) {
+        if let Decision::Granted { until: Some(until), .. } = decision {
+            self.postures().ends(session, *until);
+        }
+    }
+
+    /// Ends the service sessions among those that `pick` names that are granted no more. Routers
+    /// leave those of opaque logins to the controller (protocol: edge-control-plane 12.1).
+    pub(crate) fn end_ungranted(&self, snapshot: &Snapshot, pick: impl Fn(&Session) -> bool) {
+        let now = self.now();
+        let picked = self.sessions().services_where(pick);
+        let ungranted = picked.iter().filter(|session| {
+            let login = self.sessions().by_id(session.api_session_id.as_str());
+            login.is_none_or(|login| !self.is_still_granted(snapshot, &login, session, now))
+        });
+        let ended: Vec<Id> = ungranted.map(|session| session.base.id.clone()).collect();
+        self.sessions().remove_services(&ended);
+    }
+
+    /// What is known of the devices of an identity has changed.
+    pub(crate) fn posture_changed(&self, identity: &Id) {
+        let snapshot = self.snapshot();
+        if snapshot.table(weft_model::Kind::PostureCheck).is_empty() {
+            return;
+        }
+        if let Some(ordinal) = snapshot.ordinal_of::<Identity>(identity) {
+            self.service_changes().one(ordinal, self.now());
+        }
+        self.end_ungranted(&snapshot, |session| session.identity_id == *identity);
+    }
+
+    /// Ends what has timed out, and forgets the devices of who is gone.
+    pub(crate) fn sweep_postures(&self) {
+        let now = self.now();
+        let ended = self.postures().take_ended(now);
+        if !ended.is_empty() {
+            self.end_ungranted(&self.snapshot(), |session| ended.contains(&session.base.id));
+        }
+        let sessions = self.sessions();
+        self.postures().retain(
+            |identity| sessions.about_identity(identity.as_str()).logged_in,
+            |session| sessions.by_id(session.as_str()).is_some(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_can_ask_are_told_by_their_sdk() {
+        let sdk = |kind: &str, version: &str| SdkInfo {
+            kind: kind.into(),
+            version: version.into(),
+            ..SdkInfo::default()
+        };
+        for (kind, version, can) in [
+            ("ziti-sdk-c", "0.25.0", true),
+            ("ziti-sdk-c", "v1.2.3-rc1", true),
+            ("ziti-sdk-c", "0.24.9", false),
+            ("ziti-sdk-c", "", false),
+            ("ziti-sdk-golang", "1.0.0", false),
+        ] {
+            assert_eq!(can_ask(&sdk(kind, version)), can, "{kind} {version}");
+        }
+    }
+
+    #[test]
+    fn grants_end_in_order() {
+        let postures = Postures::default();
+        let at = Timestamp::from_secs;
+        for (id, secs) in [("a", 30), ("b", 10), ("c", 20)] {
+            postures.ends(&Id::new(id), at(secs));
+        }
+        assert_eq!(postures.take_ended(at(10)), Vec::<Id>::new());
+        assert_eq!(postures.take_ended(at(21)), [Id::new("b"), Id::new("c")]);
+        assert_eq!(postures.take_ended(at(21)), Vec::<Id>::new());
+    }
+}

@@ -1,0 +1,145 @@
+//! What is known of the devices of an identity, what its posture refused, and the removal of its
+//! second factor by an administrator (protocol: management-api 6, 7.1; auth 11.3).
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt as _;
+use weft_contract::resource::identity::SdkInfo;
+use weft_contract::resource::posture_data::{
+    ApiSessionPosture, DomainPosture, EndpointState, MacPosture, MfaPosture, OsPosture,
+    PostureDataDetail, ProcessPosture,
+};
+use weft_contract::{Api, Timestamp as TimeWord};
+use weft_model::Timestamp;
+use weft_model::entity::{ApiSession, Mfa, Record as _};
+
+use super::identity::Identities;
+use super::identity_state::guard;
+use crate::Controller;
+use crate::auth::mfa;
+use crate::auth::posture::Told;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::resource::require;
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "getIdentityPostureData", posture_data),
+    (Api::Management, "getIdentityFailedServiceRequests", failed_requests),
+    (Api::Management, "removeIdentityMfa", remove_mfa),
+];
+
+fn posture_data(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
+        let device = controller.postures().device(identity);
+        let sessions = controller.sessions().of_identity(identity);
+        let of_sessions: BTreeMap<String, ApiSessionPosture> = sessions
+            .iter()
+            .map(|session| (session.base.id.to_string(), of_session(&controller, session)))
+            .collect();
+        let domain = device.domain.map(|told| DomainPosture {
+            last_updated_at: when(&told),
+            posture_check_id: told.check,
+            timed_out: false,
+            domain: told.value,
+        });
+        let mac = device.mac.map(|told| MacPosture {
+            last_updated_at: when(&told),
+            posture_check_id: told.check,
+            timed_out: false,
+            addresses: told.value,
+        });
+        let os = device.os.map(|told| OsPosture {
+            last_updated_at: when(&told),
+            posture_check_id: told.check,
+            timed_out: false,
+            build: told.value.build,
+            r#type: told.value.os_type,
+            version: told.value.version,
+        });
+        let processes = device.processes.into_values().map(|told| ProcessPosture {
+            last_updated_at: when(&told),
+            posture_check_id: told.check,
+            timed_out: false,
+            binary_hash: told.value.hash,
+            is_running: told.value.is_running,
+            signer_fingerprints: told.value.signer_fingerprints,
+        });
+        Reply::detail(&PostureDataDetail {
+            api_session_posture_data: of_sessions,
+            domain: domain.unwrap_or_default(),
+            mac: mac.unwrap_or_default(),
+            os: os.unwrap_or_default(),
+            processes: processes.collect(),
+        })
+    }
+    .boxed()
+}
+
+fn when<T>(told: &Told<T>) -> TimeWord {
+    convert::time(told.at)
+}
+
+fn of_session(controller: &Controller, session: &ApiSession) -> ApiSessionPosture {
+    let state = controller.postures().endpoint(&session.base.id);
+    let time = |at: Option<Timestamp>| at.map_or(TimeWord::ZERO, convert::time);
+    let passed = session.mfa_passed_at;
+    let since = |at: Option<Timestamp>| passed.is_some() && passed >= at;
+    let is_known = state.woken_at.is_some() || state.unlocked_at.is_some();
+    ApiSessionPosture {
+        endpoint_state: is_known.then(|| EndpointState {
+            unlocked_at: time(state.unlocked_at),
+            woken_at: time(state.woken_at),
+        }),
+        mfa: MfaPosture {
+            api_session_id: session.base.id.to_string(),
+            passed_at: time(passed),
+            passed_mfa: passed.is_some(),
+            passed_on_unlock: since(state.unlocked_at),
+            passed_on_wake: since(state.woken_at),
+        },
+        sdk_info: session.sdk_info.as_ref().map(|sdk| SdkInfo {
+            app_id: sdk.app_id.clone(),
+            app_version: sdk.app_version.clone(),
+            branch: sdk.branch.clone(),
+            revision: sdk.revision.clone(),
+            r#type: sdk.kind.clone(),
+            version: sdk.version.clone(),
+        }),
+    }
+}
+
+fn failed_requests(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let context = controller.context(&caller);
+        let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
+        let refusals = controller.postures().refusals(identity);
+        let refusals: Vec<_> = refusals.iter().map(|refusal| &**refusal).collect();
+        Reply::whole_list(&refusals)
+    }
+    .boxed()
+}
+
+/// Takes the second factor from an identity that has lost it.
+fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let id = weft_model::Id::new(call.id(0));
+        let identity = id.clone();
+        controller
+            .decide(&caller, move |decision| {
+                let found = require::<Identities>(decision.view(), identity.as_str())?;
+                guard(decision, found)?;
+                match mfa::of(decision.tip(), identity.as_str()) {
+                    Some(mfa) => decision.delete(Mfa::KIND, &mfa.base.id),
+                    None => Ok(()),
+                }
+            })
+            .await?;
+        controller.mfa_removed(&id);
+        Reply::empty()
+    }
+    .boxed()
+}

@@ -1,0 +1,212 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use totp_rs::{Algorithm, Builder, Secret};
+use weft_contract::{Api, ErrorCode, headers};
+
+use super::NONE;
+use crate::testing::{Bed, PASSWORD, USERNAME, to};
+use crate::{Caller, Content, Failure};
+
+/// An authenticator app that was set up with a provisioning address.
+fn app(bed: &Bed, url: &str) -> String {
+    let secret = url.split_once("secret=").unwrap().1;
+    let totp = Builder::new()
+        .with_algorithm(Algorithm::SHA1)
+        .with_digits(6)
+        .with_step_duration(30)
+        .with_secret(Secret::try_from_base32(secret).unwrap())
+        .build_noncompliant();
+    let now = u64::try_from(bed.controller.now().secs()).unwrap();
+    totp.generate(now).to_string()
+}
+
+async fn client(bed: &Bed, who: &Caller, operation: &str, body: Value) -> Result<Value, Failure> {
+    bed.client(who, operation, &[], body).await
+}
+
+async fn with_header(
+    bed: &Bed,
+    who: &Caller,
+    operation: &str,
+    code: &str,
+) -> Result<Value, Failure> {
+    let mut call = to(Api::Management, operation, &[]);
+    call.headers.push((headers::MFA_CODE.to_owned(), code.to_owned()));
+    Ok(bed.controller.call(who.clone(), call).await?.data())
+}
+
+/// Another login of the administrator. It looks like this one until it calls something.
+async fn login(bed: &Bed) -> (Caller, Value) {
+    let call = to(Api::Client, "authenticate", &[])
+        .with_query("method", "password")
+        .with_json(&json!({"username": USERNAME, "password": PASSWORD}));
+    let nobody = Caller::nobody(crate::Origin::default());
+    let data = bed.controller.call(nobody, call).await.unwrap().data();
+    (bed.with_token(data["token"].as_str().unwrap()), data)
+}
+
+#[tokio::test]
+async fn a_second_factor_from_beginning_to_end() {
+    let bed = Bed::new().await;
+    let me = bed.admin().await;
+    for operation in ["detailMfa", "detailMfaQrCode", "deleteMfa"] {
+        let failure = client(&bed, &me, operation, NONE).await.unwrap_err();
+        assert_eq!(failure.code(), ErrorCode::NotFound, "{operation}");
+    }
+    let made = client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+    assert_eq!(made["_links"]["self"]["href"], "./current-identity/mfa");
+    let first = client(&bed, &me, "detailMfa", NONE).await.unwrap();
+    let again = client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+    assert_ne!(made["id"], again["id"], "begun anew");
+    let now = client(&bed, &me, "detailMfa", NONE).await.unwrap();
+    assert_ne!(first["provisioningUrl"], now["provisioningUrl"]);
+    assert_eq!((&now["isVerified"], &now["id"]), (&json!(false), &again["id"]));
+    let codes = now["recoveryCodes"].as_array().unwrap().clone();
+    assert_eq!(codes.len(), 20);
+    assert_eq!(now["_links"]["qr"]["href"], "./current-identity/mfa/qr-code");
+    let url = now["provisioningUrl"].as_str().unwrap().to_owned();
+    let name = "otpauth://totp/openziti.io:Default%20Admin?issuer=openziti.io&secret=";
+    assert!(url.starts_with(name), "{url}");
+    let picture = bed.controller.call(me.clone(), to(Api::Client, "detailMfaQrCode", &[])).await;
+    let Content::Raw { media, body } = picture.unwrap().content else { panic!("a picture") };
+    assert!(media == "image/png" && body.starts_with(b"\x89PNG"));
+
+    // Not needed at a login until the first code was given, which a recovery code is not.
+    assert_eq!(login(&bed).await.1["isMfaRequired"], false);
+    for wrong in [json!({}), json!({"code": 5})] {
+        let failure = client(&bed, &me, "verifyMfa", wrong).await.unwrap_err();
+        assert_eq!((failure.status(), failure.field_name()), (400, Some("code")));
+    }
+    let failure = client(&bed, &me, "verifyMfa", json!({"code": codes[0]})).await.unwrap_err();
+    assert_eq!((failure.status(), failure.code()), (401, ErrorCode::MfaInvalidToken));
+    client(&bed, &me, "verifyMfa", json!({"code": app(&bed, &url)})).await.unwrap();
+    let now = client(&bed, &me, "detailMfa", NONE).await.unwrap();
+    assert_eq!((&now["isVerified"], now.get("provisioningUrl")), (&json!(true), None));
+    let failure = client(&bed, &me, "enrollMfa", NONE).await.unwrap_err();
+    assert_eq!((failure.status(), failure.code()), (409, ErrorCode::MfaExists));
+    let identity = bed.manage(&me, "getCurrentIdentity", &[], NONE).await.unwrap();
+    assert_eq!(identity["isMfaEnabled"], true);
+
+    // The next login needs a code; the same one does not count twice.
+    let (half, session) = login(&bed).await;
+    assert_eq!(
+        (&session["isMfaRequired"], &session["isMfaComplete"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(session["authQueries"][0]["typeId"], "MFA");
+    let failure = bed.manage(&half, "listServices", &[], NONE).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::Unauthorized);
+    let used = json!({"code": app(&bed, &url)});
+    let failure = client(&bed, &half, "authenticateMfa", used).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::MfaInvalidToken);
+    bed.clock.advance(Duration::from_secs(30));
+    let fresh = json!({"code": app(&bed, &url)});
+    client(&bed, &half, "authenticateMfa", fresh).await.unwrap();
+    let token = session["token"].as_str().unwrap();
+    let whole = bed.with_token(token);
+    bed.manage(&whole, "listServices", &[], NONE).await.unwrap();
+    let now = client(&bed, &whole, "getCurrentAPISession", NONE).await.unwrap();
+    assert_eq!((&now["isMfaComplete"], &now["authQueries"]), (&json!(true), &json!([])));
+
+    // A recovery code works once.
+    let (half, _) = login(&bed).await;
+    let code = json!({"code": codes[3]});
+    client(&bed, &half, "authenticateMfa", code.clone()).await.unwrap();
+    let (half, _) = login(&bed).await;
+    let failure = client(&bed, &half, "authenticateMfa", code).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::MfaInvalidToken);
+
+    let failure = client(&bed, &whole, "createTotpToken", json!({"code": "000000"})).await;
+    assert_eq!(failure.unwrap_err().code(), ErrorCode::InvalidBackingTokenType);
+
+    // Recovery codes are shown for a code of the app alone, and made anew for either.
+    let failure = with_header(&bed, &whole, "detailMfaRecoveryCodes", "").await.unwrap_err();
+    assert_eq!(failure.status(), 401);
+    let recovery = codes[5].as_str().unwrap();
+    let failure = with_header(&bed, &whole, "detailMfaRecoveryCodes", recovery).await.unwrap_err();
+    assert_eq!(failure.status(), 401);
+    bed.clock.advance(Duration::from_secs(300));
+    let shown =
+        with_header(&bed, &whole, "detailMfaRecoveryCodes", &app(&bed, &url)).await.unwrap();
+    assert_eq!(shown["recoveryCodes"].as_array().unwrap().len(), 19);
+    let made = client(&bed, &whole, "createMfaRecoveryCodes", json!({"code": recovery})).await;
+    made.unwrap();
+    bed.clock.advance(Duration::from_secs(30));
+    let body = json!({"code": app(&bed, &url)});
+    let shown = client(&bed, &whole, "detailMfaRecoveryCodes", body).await.unwrap();
+    let anew = shown["recoveryCodes"].as_array().unwrap();
+    assert!(anew.len() == 20 && !anew.contains(&codes[6]));
+
+    let failure = with_header(&bed, &whole, "deleteMfa", "").await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::MfaInvalidToken);
+    with_header(&bed, &whole, "deleteMfa", anew[0].as_str().unwrap()).await.unwrap();
+    let failure = client(&bed, &whole, "authenticateMfa", json!({"code": "x"})).await.unwrap_err();
+    assert_eq!((failure.status(), failure.code()), (401, ErrorCode::MfaNotEnrolled));
+    assert_eq!(login(&bed).await.1["isMfaRequired"], false);
+}
+
+#[tokio::test]
+async fn what_was_begun_is_given_up_without_a_code() {
+    let bed = Bed::new().await;
+    let me = bed.admin().await;
+    client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+    let failure = client(&bed, &me, "createMfaRecoveryCodes", json!({"code": "x"})).await;
+    assert_eq!(failure.unwrap_err().code(), ErrorCode::NotFound);
+    client(&bed, &me, "deleteMfa", NONE).await.unwrap();
+    let failure = client(&bed, &me, "detailMfa", NONE).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn guessing_is_stopped_even_for_the_right_code() {
+    let bed = Bed::new().await;
+    let me = bed.admin().await;
+    client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+    let url = client(&bed, &me, "detailMfa", NONE).await.unwrap();
+    let url = url["provisioningUrl"].as_str().unwrap().to_owned();
+    for _ in 0..5 {
+        let failure = client(&bed, &me, "verifyMfa", json!({"code": "x"})).await.unwrap_err();
+        assert_eq!(failure.status(), 401);
+    }
+    let right = || json!({"code": app(&bed, &url)});
+    let failure = client(&bed, &me, "verifyMfa", right()).await.unwrap_err();
+    assert_eq!(failure.status(), 429);
+    assert_eq!(failure.retry_after(), Some(Duration::from_secs(300)));
+    bed.clock.advance(Duration::from_secs(300));
+    client(&bed, &me, "verifyMfa", right()).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_code_sent_twice_at_once_counts_once() {
+    let bed = Bed::new().await;
+    let me = bed.admin().await;
+    client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+    let url = client(&bed, &me, "detailMfa", NONE).await.unwrap();
+    let url = url["provisioningUrl"].as_str().unwrap().to_owned();
+    client(&bed, &me, "verifyMfa", json!({"code": app(&bed, &url)})).await.unwrap();
+    bed.clock.advance(Duration::from_secs(30));
+    let ((one, _), (other, _)) = (login(&bed).await, login(&bed).await);
+    let code = json!({"code": app(&bed, &url)});
+    let (first, second) = tokio::join!(
+        client(&bed, &one, "authenticateMfa", code.clone()),
+        client(&bed, &other, "authenticateMfa", code)
+    );
+    assert_eq!(first.is_ok() as u8 + second.is_ok() as u8, 1);
+}
+
+#[tokio::test]
+async fn an_administrator_takes_a_lost_second_factor_away() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    client(&bed, &admin, "enrollMfa", NONE).await.unwrap();
+    let url = client(&bed, &admin, "detailMfa", NONE).await.unwrap();
+    let url = url["provisioningUrl"].as_str().unwrap().to_owned();
+    client(&bed, &admin, "verifyMfa", json!({"code": app(&bed, &url)})).await.unwrap();
+    let own = admin.identity().unwrap().to_owned();
+    bed.manage(&admin, "removeIdentityMfa", &[&own], NONE).await.unwrap();
+    bed.manage(&admin, "removeIdentityMfa", &[&own], NONE).await.unwrap();
+    let failure = bed.manage(&admin, "removeIdentityMfa", &["nope"], NONE).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::NotFound);
+    assert_eq!(login(&bed).await.1["isMfaRequired"], false);
+}

@@ -1,0 +1,325 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weft_contract::{Api, ErrorCode};
+use weft_model::Timestamp;
+
+use super::NONE;
+use crate::online::RouterFacts;
+use crate::testing::{Bed, to};
+use crate::{Caller, Failure};
+
+/// A network with one service that one identity may dial if checks pass.
+struct Scene {
+    bed: Bed,
+    admin: Caller,
+    client: Caller,
+    identity: String,
+    service: String,
+}
+
+impl Scene {
+    async fn new(checks: Vec<Value>) -> Self {
+        let bed = Bed::new().await;
+        let admin = bed.admin().await;
+        let (identity, chain) = bed.enroll(&admin, "laptop").await;
+        let service = json!({"name": "web", "encryptionRequired": false});
+        let service = bed.create(&admin, "createService", service).await;
+        for (at, mut check) in checks.into_iter().enumerate() {
+            check["name"] = json!(format!("check{at}"));
+            check["roleAttributes"] = json!(["checks"]);
+            bed.create(&admin, "createPostureCheck", check).await;
+        }
+        let policy = json!({"name": "dial", "type": "Dial", "semantic": "AnyOf",
+            "identityRoles": [format!("@{identity}")], "serviceRoles": ["#all"],
+            "postureCheckRoles": ["#checks"]});
+        bed.create(&admin, "createServicePolicy", policy).await;
+        let router = bed.router(&admin, "er", json!({})).await;
+        for (operation, sides) in [
+            ("createEdgeRouterPolicy", ["identityRoles", "edgeRouterRoles"]),
+            ("createServiceEdgeRouterPolicy", ["serviceRoles", "edgeRouterRoles"]),
+        ] {
+            let mut body = json!({"name": "all", "semantic": "AnyOf"});
+            sides.into_iter().for_each(|side| body[side] = json!(["#all"]));
+            bed.create(&admin, operation, body).await;
+        }
+        bed.controller.online().put_router(&router, RouterFacts::default());
+        let reply = bed.login_with(&chain).await.unwrap();
+        let client = bed.with_token(reply.data()["token"].as_str().unwrap());
+        Self { bed, admin, client, identity, service }
+    }
+
+    async fn say(&self, body: Value) -> Value {
+        self.bed.client(&self.client, "createPostureResponse", &[], body).await.unwrap()
+    }
+
+    async fn dial(&self) -> Result<String, Failure> {
+        let body = json!({"serviceId": self.service, "type": "Dial"});
+        let session = self.bed.client(&self.client, "createSession", &[], body).await?;
+        Ok(session["id"].as_str().unwrap().to_owned())
+    }
+
+    async fn queries(&self) -> Value {
+        let service = self.bed.client(&self.client, "detailService", &[&self.service], NONE).await;
+        service.unwrap()["postureQueries"].clone()
+    }
+
+    async fn posture_data(&self) -> Value {
+        let operation = "getIdentityPostureData";
+        self.bed.manage(&self.admin, operation, &[&self.identity], NONE).await.unwrap()
+    }
+
+    async fn refusals(&self) -> Value {
+        let operation = "getIdentityFailedServiceRequests";
+        self.bed.manage(&self.admin, operation, &[&self.identity], NONE).await.unwrap()
+    }
+}
+
+fn os(version: &str) -> Value {
+    json!({"id": "x", "typeId": "OS", "type": "Linux", "version": version, "build": "7"})
+}
+
+#[tokio::test]
+async fn access_follows_what_a_client_says() {
+    let check = json!({"typeId": "OS",
+        "operatingSystems": [{"type": "Linux", "versions": [">=5.0.0"]}]});
+    let scene = Scene::new(vec![check]).await;
+    let failure = scene.dial().await.unwrap_err();
+    assert_eq!((failure.status(), failure.code()), (409, ErrorCode::InvalidPosture));
+    let data = failure.cause().unwrap().data.clone().unwrap();
+    let [(_, checks)] = data.as_object().unwrap().iter().collect::<Vec<_>>()[..] else {
+        panic!("one policy: {data}")
+    };
+    assert_eq!(checks[0]["postureCheckType"], "OS");
+    let queries = scene.queries().await;
+    assert_eq!(
+        (&queries[0]["isPassing"], &queries[0]["policyType"]),
+        (&json!(false), &json!("Dial"))
+    );
+    assert_eq!(queries[0]["postureQueries"][0]["queryType"], "OS");
+    assert_eq!(queries[0]["postureQueries"][0]["timeout"], -1);
+    let updates = || async {
+        scene.bed.client(&scene.client, "listServiceUpdates", &[], NONE).await.unwrap()
+    };
+    let before = updates().await;
+
+    scene.bed.clock.advance(Duration::from_secs(5));
+    assert_eq!(scene.say(os("5.10.0")).await, json!({"services": []}));
+    assert_ne!(updates().await, before);
+    let queries = scene.queries().await;
+    assert_eq!(queries[0]["isPassing"], true);
+    assert_eq!(queries[0]["postureQueries"][0]["updatedAt"], "2026-01-02T03:04:10.000Z");
+    let session = scene.dial().await.unwrap();
+    assert!(scene.bed.controller.sessions().service(&session).is_some());
+
+    let data = scene.posture_data().await;
+    assert_eq!(
+        data["os"],
+        json!({"lastUpdatedAt": "2026-01-02T03:04:10.000Z",
+        "postureCheckId": "x", "timedOut": false, "build": "7", "type": "Linux",
+        "version": "5.10.0"})
+    );
+
+    // What was allowed ends when the device changes.
+    scene.say(os("4.0.0")).await;
+    assert!(scene.bed.controller.sessions().service(&session).is_none());
+    scene.dial().await.unwrap_err();
+    let refusals = scene.refusals().await;
+    assert_eq!(refusals.as_array().unwrap().len(), 2);
+    let last = &refusals[0];
+    assert_eq!((&last["serviceName"], &last["sessionType"]), (&json!("web"), &json!("Dial")));
+    let check = &last["policyFailures"][0]["checks"][0];
+    assert_eq!(check["actualValue"], json!({"type": "Linux", "version": "4.0.0"}));
+    assert_eq!(check["expectedValue"], json!([{"type": "Linux", "versions": [">=5.0.0"]}]));
+}
+
+#[tokio::test]
+async fn everything_can_be_said_at_once() {
+    let checks = vec![
+        json!({"typeId": "DOMAIN", "domains": ["corp"]}),
+        json!({"typeId": "MAC", "macAddresses": ["00-11-22-33-44-55"]}),
+        json!({"typeId": "PROCESS", "process": {"osType": "Windows", "path": "a.exe",
+            "hashes": ["aa"], "signerFingerprint": "ff"}}),
+        json!({"typeId": "PROCESS_MULTI", "semantic": "AnyOf", "processes": [
+            {"osType": "Windows", "path": "b.exe"}, {"osType": "Windows", "path": "c.exe"}]}),
+    ];
+    let scene = Scene::new(checks).await;
+    let failure = scene.dial().await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::InvalidPosture);
+    let refusal = scene.refusals().await;
+    let failed = refusal[0]["policyFailures"][0]["checks"].as_array().unwrap();
+    assert_eq!(failed.len(), 4);
+    let multi = failed.iter().find(|it| it["postureCheckType"] == "PROCESS_MULTI").unwrap();
+    assert_eq!(multi["semantic"], "AnyOf");
+    assert_eq!(multi["actualValue"][1]["isRunning"], false);
+    let queries = scene.queries().await;
+    let queries = queries[0]["postureQueries"].as_array().unwrap();
+    let of = |word: &str| queries.iter().find(|it| it["queryType"] == word).unwrap();
+    assert_eq!(of("PROCESS")["process"], json!({"osType": "Windows", "path": "a.exe"}));
+    assert_eq!(of("PROCESS_MULTI")["processes"].as_array().unwrap().len(), 2);
+    let id = of("PROCESS")["id"].clone();
+
+    let all = json!([
+        {"id": "0", "typeId": "OS", "type": "Windows", "version": "10.0.0"},
+        {"id": "1", "typeId": "DOMAIN", "domain": "CORP"},
+        {"id": "2", "typeId": "MAC", "macAddresses": ["00:11:22:33:44:55"]},
+        {"id": id, "typeId": "PROCESS", "isRunning": true, "hash": "AA",
+            "signerFingerprints": ["ff"]},
+        {"id": "4", "typeId": "PROCESS", "path": "c.exe", "isRunning": true},
+        {"id": "5", "typeId": "PROCESS", "path": "nobody asks.exe", "isRunning": true},
+    ]);
+    let call = to(Api::Client, "createPostureResponseBulk", &[]).with_json(&all);
+    let reply = scene.bed.controller.call(scene.client.clone(), call).await.unwrap();
+    assert_eq!((reply.status, reply.data()), (200, json!({"services": []})));
+    scene.dial().await.unwrap();
+    let data = scene.posture_data().await;
+    assert_eq!(data["processes"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&data["domain"]["domain"], &data["mac"]["postureCheckId"]),
+        (&json!("CORP"), &json!("2"))
+    );
+}
+
+#[tokio::test]
+async fn wrong_responses_are_named_and_none_of_them_counts() {
+    let scene = Scene::new(vec![json!({"typeId": "DOMAIN", "domains": ["corp"]})]).await;
+    let say = |operation: &'static str, body: Value| async {
+        let failure = scene.bed.client(&scene.client, operation, &[], body).await.unwrap_err();
+        (failure.status(), failure.field_name().map(str::to_owned))
+    };
+    for (body, field) in [
+        (json!({"typeId": "OS"}), "id"),
+        (json!({"id": "x"}), "typeId"),
+        (json!({"id": "x", "typeId": "MFA"}), "typeId"),
+        (json!({"id": "x", "typeId": "OS", "type": "Linux"}), "version"),
+        (json!({"id": "x", "typeId": "OS", "version": "1"}), "type"),
+        (json!({"id": "x", "typeId": "DOMAIN"}), "domain"),
+        (json!({"id": "x", "typeId": "DOMAIN", "domain": "x".repeat(513)}), "domain"),
+        (json!({"id": "x", "typeId": "MAC"}), "macAddresses"),
+        (json!({"id": "x", "typeId": "MAC", "macAddresses": "y"}), "macAddresses"),
+        (json!({"id": "x", "typeId": "PROCESS", "isRunning": "y"}), "isRunning"),
+        (json!({"id": "x", "typeId": "ENDPOINT_STATE", "woken": 1}), "woken"),
+    ] {
+        let found = say("createPostureResponse", body.clone()).await;
+        assert_eq!(found, (400, Some(field.to_owned())), "{body}");
+    }
+    let good = json!({"id": "x", "typeId": "DOMAIN", "domain": "corp"});
+    let bulk = json!([good, {"id": "x", "typeId": "DOMAIN"}]);
+    let found = say("createPostureResponseBulk", bulk).await;
+    assert_eq!(found, (400, Some("[1].domain".to_owned())));
+    let found = say("createPostureResponseBulk", json!([good, {"typeId": "DOMAIN"}])).await;
+    assert_eq!(found, (400, Some("[1].id".to_owned())));
+    assert_eq!(say("createPostureResponseBulk", good).await.0, 400);
+    scene.dial().await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_second_factor_times_out_and_is_asked_for_again() {
+    let check = json!({"typeId": "MFA", "timeoutSeconds": 600, "promptOnWake": true});
+    let scene = Scene::new(vec![check]).await;
+    let session = scene.client.login().unwrap().session.id.clone().as_str().into();
+    scene.dial().await.unwrap_err();
+    let refusal = scene.refusals().await;
+    let failed = refusal[0]["policyFailures"][0]["checks"][0].clone();
+    assert_eq!(failed["actualValue"]["passedMfa"], false);
+    assert_eq!(
+        failed["expectedValue"],
+        json!({"passedMfa": true, "passedOnUnlock": false,
+        "passedOnWake": true, "timedOut": false})
+    );
+    assert_eq!(failed["criteria"]["timeoutSeconds"], 600);
+
+    let passed = || scene.bed.controller.mfa_passed(&session);
+    passed().await.unwrap();
+    scene.dial().await.unwrap();
+    let query = |queries: &Value| queries[0]["postureQueries"][0].clone();
+    let now = query(&scene.queries().await);
+    assert_eq!((&now["timeout"], &now["timeoutRemaining"]), (&json!(600), &json!(600)));
+    assert_eq!((&now["promptOnWake"], &now["promptOnUnlock"]), (&json!(true), &json!(false)));
+    assert_eq!(now["promptGracePeriodSeconds"], 300);
+
+    // Waking leaves five minutes to give a code.
+    scene.bed.clock.advance(Duration::from_secs(60));
+    let unlocked = json!({"id": "0", "typeId": "ENDPOINT_STATE", "unlocked": true});
+    assert_eq!(scene.say(unlocked).await, json!({"services": []}));
+    let woken = json!({"id": "0", "typeId": "ENDPOINT_STATE", "woken": true});
+    assert_eq!(
+        scene.say(woken).await["services"],
+        json!([{"id": scene.service, "name": "web",
+        "postureQueryType": "MFA", "timeout": 600, "timeoutRemaining": 300}])
+    );
+    let data = scene.posture_data().await;
+    let of_session = data["apiSessionPostureData"].as_object().unwrap().values().next().unwrap();
+    assert_eq!(of_session["endpointState"]["wokenAt"], "2026-01-02T03:05:05.000Z");
+    let mfa = &of_session["mfa"];
+    assert_eq!((&mfa["passedMfa"], &mfa["passedOnWake"]), (&json!(true), &json!(false)));
+    let granted = scene.dial().await.unwrap();
+    scene.bed.clock.advance(Duration::from_secs(301));
+    scene.bed.controller.sweep_postures();
+    assert!(scene.bed.controller.sessions().service(&granted).is_none(), "ended by itself");
+    scene.dial().await.unwrap_err();
+    assert_eq!(query(&scene.queries().await)["timeoutRemaining"], 0);
+
+    passed().await.unwrap();
+    let granted = scene.dial().await.unwrap();
+    scene.bed.clock.advance(Duration::from_secs(599));
+    scene.bed.controller.sweep_postures();
+    assert!(scene.bed.controller.sessions().service(&granted).is_some());
+    scene.bed.clock.advance(Duration::from_secs(2));
+    scene.bed.controller.sweep_postures();
+    assert!(scene.bed.controller.sessions().service(&granted).is_none());
+}
+
+#[tokio::test]
+async fn old_clients_are_let_off_the_timeout_where_a_check_says_so() {
+    let check = json!({"typeId": "MFA", "timeoutSeconds": 60, "ignoreLegacyEndpoints": true});
+    let scene = Scene::new(vec![check]).await;
+    let session = scene.client.login().unwrap().session.id.clone().as_str().into();
+    scene.bed.controller.mfa_passed(&session).await.unwrap();
+    scene.bed.clock.advance(Duration::from_secs(600));
+    scene.dial().await.unwrap();
+    let sdk = weft_model::entity::SdkInfo {
+        kind: "ziti-sdk-c".into(),
+        version: "1.0.0".into(),
+        ..Default::default()
+    };
+    let now = scene.bed.controller.now();
+    scene.bed.controller.sessions().change(&session, now, |it| it.sdk_info = Some(sdk));
+    scene.dial().await.unwrap_err();
+}
+
+#[tokio::test]
+async fn traces_are_begun_and_ended() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (id, _) = bed.enroll(&admin, "laptop").await;
+    for (body, field) in [
+        (json!({"enabled": true}), "duration"),
+        (json!({"enabled": true, "duration": "soon"}), "duration"),
+        (json!({"enabled": true, "duration": "-5m"}), "duration"),
+        (json!({"enabled": "yes"}), "enabled"),
+        (json!({"enabled": true, "duration": "5m", "channels": "all"}), "channels"),
+    ] {
+        let failure = bed.manage(&admin, "updateIdentityTracing", &[&id], body.clone()).await;
+        let failure = failure.unwrap_err();
+        assert_eq!((failure.status(), failure.field_name()), (400, Some(field)), "{body}");
+    }
+    let on = json!({"enabled": true, "duration": "1h30m", "channels": ["selectPath", "x"],
+        "traceId": "mine"});
+    let on = bed.manage(&admin, "updateIdentityTracing", &[&id], on).await.unwrap();
+    assert_eq!(
+        on,
+        json!({"enabled": true, "traceId": "mine", "until": "2026-01-02T04:34:05.000Z"})
+    );
+    let channel = crate::traces::Channel::SelectPath;
+    let traced = |now: Timestamp| bed.controller.traces().of(&id.as_str().into(), channel, now);
+    assert_eq!(traced(bed.controller.now()).as_deref(), Some("mine"));
+    let off = bed.manage(&admin, "updateIdentityTracing", &[&id], json!({"enabled": false})).await;
+    assert_eq!(
+        off.unwrap(),
+        json!({"enabled": false, "traceId": "", "until": "0001-01-01T00:00:00.000Z"})
+    );
+    assert_eq!(traced(bed.controller.now()), None);
+    let failure = bed.manage(&admin, "updateIdentityTracing", &["nope"], json!({})).await;
+    assert_eq!(failure.unwrap_err().code(), ErrorCode::NotFound);
+}

@@ -1,0 +1,64 @@
+//! Tracing of an identity's circuits, on and off (protocol: management-api 7.1).
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use weft_config::parse_duration;
+use weft_contract::resource::identity::{TraceBody, TraceDetail};
+use weft_contract::{Api, Timestamp as TimeWord, Verb};
+use weft_model::Id;
+
+use super::identity::Identities;
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::convert;
+use crate::domain::resource::require;
+use crate::failure::Failure;
+use crate::traces::{Channel, Trace};
+
+/// The operation.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
+    &[(Api::Management, "updateIdentityTracing", update)];
+
+/// Longest name of a trace.
+const MAX_NAME: usize = 256;
+
+fn update(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: TraceBody = call.decode(Verb::Replace)?;
+        let context = controller.context(&caller);
+        let identity = require::<Identities>(context.view(), call.id(0))?.base.id.clone();
+        if !body.enabled.unwrap_or(false) {
+            controller.traces().end(&identity);
+            return Reply::detail(&TraceDetail { until: TimeWord::ZERO, ..TraceDetail::default() });
+        }
+        let length = length(body.duration.as_deref().unwrap_or_default())?;
+        let name = body.trace_id.unwrap_or_default();
+        if name.len() > MAX_NAME {
+            let reason = format!("must be at most {MAX_NAME} bytes long");
+            return Err(Failure::field("traceId", reason, name.len().to_string()));
+        }
+        let id = if name.is_empty() { controller.ids().token().to_string() } else { name };
+        let until = context.now().plus(length);
+        let channels = Channel::named(&body.channels.unwrap_or_default());
+        begin(&controller, &identity, Trace { id: id.clone(), until, channels });
+        Reply::detail(&TraceDetail { enabled: true, trace_id: id, until: convert::time(until) })
+    }
+    .boxed()
+}
+
+fn begin(controller: &Controller, identity: &Id, trace: Trace) {
+    tracing::info!(%identity, trace = trace.id, "circuits of the identity are traced");
+    controller.traces().begin(identity, trace);
+}
+
+fn length(text: &str) -> Result<Duration, Failure> {
+    let parsed = parse_duration(text);
+    let refused = |reason: String| Failure::field("duration", reason, text);
+    let parsed = parsed.map_err(refused)?;
+    if parsed.negative || parsed.length.is_zero() {
+        return Err(refused("must be longer than nothing, such as 5m".into()));
+    }
+    Ok(parsed.length)
+}
