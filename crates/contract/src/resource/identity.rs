@@ -9,7 +9,7 @@ use crate::entity::{DialBind, EntityRef, Precedence, detail, words};
 use crate::json::JsonMap;
 use crate::kind::{Column, Kind};
 use crate::operation::{
-    Access, BY_ROLE, CHANGE_STATUSES, DELETE_STATUSES, Operation, Request,
+    Access, BY_ROLE, CHANGE_STATUSES, DELETE_STATUSES, DETAIL_STATUSES, Operation, Request,
     Response, action, create, delete, detail as get, list, nested, patch, replace,
 };
 use crate::permission::{Action, Subject};
