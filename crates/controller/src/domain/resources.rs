@@ -28,6 +28,7 @@ pub(crate) mod router;
 pub(crate) mod server;
 pub(crate) mod service;
 pub(crate) mod session;
+pub(crate) mod spec;
 pub(crate) mod terminator;
 pub(crate) mod trace;
 

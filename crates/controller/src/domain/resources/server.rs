@@ -81,7 +81,7 @@ fn capabilities(_controller: Controller, _caller: Caller, _call: Call) -> Answer
 
 fn network_jwts(controller: Controller, _caller: Caller, _call: Call) -> Answer {
     let token = controller.network_jwt();
-    ready(Reply::detail(&[NetworkJwt { name: "default".into(), token }]))
+    ready(Reply::whole_list(&[NetworkJwt { name: "default".into(), token }]))
 }
 
 fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Answer {

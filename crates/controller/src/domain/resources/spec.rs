@@ -1,0 +1,114 @@
+//! The descriptions of the APIs, listed and fetched (protocol: management-api 5).
+
+use futures::FutureExt as _;
+use weft_contract::entity::{Base, links};
+use weft_contract::openapi::{SPECS, Spec};
+use weft_contract::resource::spec::{COLLECTION, KIND, SpecDetail};
+use weft_contract::{Api, Timestamp, headers};
+
+use super::fixed::{Constant, detail_of, list_of};
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Handler, Reply};
+use crate::domain::caller::Caller;
+use crate::failure::Failure;
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Management, "listSpecs", list),
+    (Api::Client, "listSpecs", list),
+    (Api::Management, "detailSpec", detail),
+    (Api::Client, "detailSpec", detail),
+    (Api::Management, "detailSpecBody", body),
+    (Api::Client, "detailSpecBody", body),
+];
+
+fn all() -> Vec<Constant> {
+    SPECS.iter().map(|spec| Constant { id: spec.id, name: spec.id }).collect()
+}
+
+fn shown(id: &str, at: Timestamp) -> SpecDetail {
+    SpecDetail {
+        base: Base {
+            links: links(COLLECTION, id, KIND.links),
+            created_at: at,
+            id: id.to_owned(),
+            updated_at: at,
+            ..Base::default()
+        },
+        name: id.to_owned(),
+    }
+}
+
+fn list(controller: Controller, caller: Caller, call: Call) -> Answer {
+    list_of(controller, caller, call, all(), shown)
+}
+
+fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
+    detail_of(controller, caller, call, all(), shown, KIND.name)
+}
+
+/// The description itself, in YAML for those who accept it.
+fn body(_controller: Controller, _caller: Caller, call: Call) -> Answer {
+    async move {
+        let id = call.id(0);
+        let spec = Spec::find(id).ok_or_else(|| Failure::not_found(KIND.name, id))?;
+        let wants_yaml = call.header("accept").is_some_and(|accept| accept.contains("yaml"));
+        match wants_yaml {
+            true => Ok(Reply::raw(headers::YAML, spec.yaml())),
+            false => Ok(Reply::raw(headers::JSON, spec.json())),
+        }
+    }
+    .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weft_contract::ErrorCode;
+
+    use crate::Origin;
+    use crate::domain::call::Content;
+    use crate::domain::caller::Caller;
+    use crate::testing::{Bed, to};
+    use weft_contract::Api;
+
+    #[tokio::test]
+    async fn anybody_lists_and_fetches_descriptions() {
+        let bed = Bed::new().await;
+        let nobody = Caller::nobody(Origin::default());
+        let all = bed.list(&nobody, "listSpecs", "sort by id").await;
+        let ids: Vec<_> = all.iter().map(|spec| spec["id"].as_str().unwrap()).collect();
+        let known = [
+            "edge-client",
+            "edge-management",
+            "fabric",
+            "weft-client",
+            "weft-fabric",
+            "weft-management",
+        ];
+        assert_eq!(ids, known);
+        assert_eq!(all[0]["_links"]["spec"]["href"], "./specs/edge-client/spec");
+        for id in known {
+            let one = bed.client(&nobody, "detailSpec", &[id], json!(null)).await.unwrap();
+            assert_eq!((&one["id"], &one["name"]), (&json!(id), &json!(id)));
+        }
+        let missing = bed.client(&nobody, "detailSpec", &["x"], json!(null)).await.unwrap_err();
+        assert_eq!(missing.code(), ErrorCode::NotFound);
+    }
+
+    #[tokio::test]
+    async fn bodies_are_json_or_yaml() {
+        let bed = Bed::new().await;
+        for (accept, media, begin) in [
+            ("*/*", "application/json", "{\"swagger\":\"2.0\""),
+            ("text/yaml", "text/yaml", "\"swagger\": \"2.0\"\n"),
+        ] {
+            let mut call = to(Api::Management, "detailSpecBody", &["edge-management"]);
+            call.headers.push(("accept".into(), accept.into()));
+            let reply = bed.controller.call(Caller::nobody(Origin::default()), call).await;
+            let Content::Raw { media: own, body } = reply.unwrap().content else { panic!("raw") };
+            assert_eq!(own, media);
+            assert!(body.starts_with(begin.as_bytes()));
+        }
+    }
+}
