@@ -138,13 +138,6 @@ impl Failure {
         self
     }
 
-    /// With the time after which to try again.
-    #[must_use]
-    pub fn with_retry_after(mut self, wait: Duration) -> Self {
-        self.0.retry_after = Some(wait);
-        self
-    }
-
     /// With an item of `WWW-Authenticate`.
     #[must_use]
     pub fn with_challenge(mut self, challenge: Challenge) -> Self {

@@ -37,13 +37,8 @@ pub const MANAGEMENT: &[Operation] = &[
         "controllerSettingDetail",
     )
     .statuses(&[200, 401, 404, 429]),
-    get(
-        "detailControllerSettingEffective",
-        EFFECTIVE,
-        Access::Admin,
-        "controllerSettingEffective",
-    )
-    .statuses(&[200, 401, 404, 429]),
+    get("detailControllerSettingEffective", EFFECTIVE, Access::Admin, "controllerSettingEffective")
+        .statuses(&[200, 401, 404, 429]),
     replace::<ControllerSettingBody>("updateControllerSetting", EFFECTIVE, Access::Admin)
         .statuses(&[200, 400, 401, 404, 429]),
     patch::<ControllerSettingBody>("patchControllerSetting", EFFECTIVE, Access::Admin)
