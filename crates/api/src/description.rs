@@ -1,180 +1,88 @@
-//! The description of an API as OpenAPI 2.0, made of the rows of the contract: what
-//! `swagger.json` answers (protocol: management-api 1).
-
-use std::collections::BTreeMap;
+//! What an API says of itself to anybody: its descriptions, and a page to browse them.
+//!
+//! `swagger.json` is where existing tools look (protocol: management-api 1); `openapi.json` is the
+//! newer form of the same, and `docs` shows it. The page loads nothing from elsewhere.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
-use weft_contract::operation::{Access, Operation, Request, Response};
-use weft_contract::{Api, Field, FieldType, Method, Verb, headers, resource};
+use hyper::Method;
+use weft_contract::openapi::{Format, Spec};
+use weft_contract::paths::{BROWSE, DESCRIPTION, DESCRIPTION_3};
+use weft_contract::{Api, headers};
+use weft_controller::Reply;
 
-/// The description of an API.
-pub(crate) fn of(api: Api, version: &str) -> Bytes {
-    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for row in resource::operations(api) {
-        let methods = paths.entry(row.path).or_default();
-        methods.insert(row.method.as_str().to_lowercase(), operation(row));
-    }
-    let description = json!({
-        "swagger": "2.0",
-        "info": {"title": title(api), "version": version},
-        "schemes": ["https"],
-        "basePath": api.base(),
-        "consumes": [headers::JSON],
-        "produces": [headers::JSON],
-        "securityDefinitions": {
-            "ztSession": {"type": "apiKey", "name": headers::SESSION, "in": "header"},
-        },
-        "paths": paths,
-    });
-    description.to_string().into()
-}
+const PAGE: &str = include_str!("browse/page.html");
+const STYLE: &str = include_str!("browse/browse.css");
+const SCRIPT: &str = include_str!("browse/browse.js");
 
-fn title(api: Api) -> &'static str {
-    match api {
-        Api::Management => "Edge Management",
-        Api::Client => "Edge Client",
-        _ => "Edge",
-    }
-}
+/// Only what the controller itself serves may be loaded and shown.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
 
-fn operation(row: &Operation) -> Value {
-    let mut parameters: Vec<Value> =
-        places(row.path).map(|name| text(name, "path", true)).collect();
-    if row.paged {
-        parameters.extend(
-            ["limit", "offset"].map(|name| json!({"name": name, "in": "query", "type": "integer"})),
-        );
-        parameters.extend(["filter", "sort"].map(|name| text(name, "query", false)));
+/// The answer to a request for a description or the page; none if it asks for neither.
+pub(crate) fn find(api: Api, method: &Method, path: &str) -> Option<Reply> {
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        return None;
     }
-    parameters.extend(row.query.iter().map(|name| text(name, "query", false)));
-    parameters.extend(body(row));
-    let mut described = json!({
-        "operationId": row.id,
-        "parameters": parameters,
-        "responses": responses(row),
-    });
-    if row.access != Access::Public {
-        described["security"] = json!([{"ztSession": []}]);
+    let json = |format| Some(Reply::raw(headers::JSON, Spec::of(api, format)?.json()));
+    match path {
+        DESCRIPTION => return json(Format::Swagger),
+        DESCRIPTION_3 => return json(Format::OpenApi),
+        _ => {}
     }
-    if let Response::Raw(media) = row.response {
-        described["produces"] = json!([media]);
-    }
-    if matches!(row.request, Request::Enrollment(_)) {
-        let raw = headers::RAW_ENROLL_TYPES.iter();
-        described["consumes"] = raw.chain([&headers::JSON]).copied().collect();
-    }
-    described
-}
-
-/// The names of the places in a path.
-fn places(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
-}
-
-fn text(name: &str, place: &str, is_required: bool) -> Value {
-    json!({"name": name, "in": place, "type": "string", "required": is_required})
-}
-
-fn body(row: &Operation) -> Option<Value> {
-    let verb = match row.method {
-        Method::Put => Verb::Replace,
-        Method::Patch => Verb::Patch,
-        _ => Verb::Create,
+    let (media, body): (_, Bytes) = match path.strip_prefix(BROWSE)? {
+        "" => ("text/html; charset=utf-8", page(api)?.into()),
+        "/browse.css" => ("text/css; charset=utf-8", STYLE.into()),
+        "/browse.js" => ("text/javascript; charset=utf-8", SCRIPT.into()),
+        _ => return None,
     };
-    let (schema, is_required) = match row.request {
-        Request::None => return None,
-        Request::Json(fields) => (object(fields, verb), true),
-        Request::OptionalJson(fields) | Request::Enrollment(fields) => {
-            (object(fields, verb), false)
-        }
-        Request::Text => (json!({"type": "string"}), true),
-        Request::JsonList(fields) => {
-            (json!({"type": "array", "items": object(fields, verb)}), true)
-        }
+    let reply = Reply::raw(media, body)
+        .with_header("content-security-policy", POLICY)
+        .with_header("x-content-type-options", "nosniff")
+        .with_header("referrer-policy", "no-referrer");
+    Some(reply)
+}
+
+fn page(api: Api) -> Option<String> {
+    let title = match api {
+        Api::Management => "weft: edge management API",
+        Api::Client => "weft: edge client API",
+        Api::Fabric => "weft: fabric API",
+        _ => return None,
     };
-    Some(json!({"name": "body", "in": "body", "required": is_required, "schema": schema}))
-}
-
-fn object(fields: &[Field], verb: Verb) -> Value {
-    let mut properties = Map::new();
-    for field in fields {
-        let mut schema = schema(&field.shape, verb);
-        schema["description"] = json!(field.about.trim());
-        properties.insert(field.name.to_owned(), schema);
-    }
-    let required: Vec<_> =
-        fields.iter().filter(|field| field.need.covers(verb)).map(|field| field.name).collect();
-    let mut schema = json!({"type": "object", "properties": properties});
-    // The version of JSON schema that is used here has no empty list of required members.
-    if !required.is_empty() {
-        schema["required"] = json!(required);
-    }
-    schema
-}
-
-fn schema(shape: &FieldType, verb: Verb) -> Value {
-    match shape {
-        FieldType::Text => json!({"type": "string"}),
-        FieldType::Bool => json!({"type": "boolean"}),
-        FieldType::Integer { min: i64::MIN, max: i64::MAX } => json!({"type": "integer"}),
-        FieldType::Integer { min, max } => {
-            json!({"type": "integer", "minimum": min, "maximum": max})
-        }
-        FieldType::Time => json!({"type": "string", "format": "date-time"}),
-        FieldType::Choice(words) => json!({"type": "string", "enum": words}),
-        FieldType::Object(fields) => object(fields, verb),
-        FieldType::List(of) => json!({"type": "array", "items": schema(of, verb)}),
-        FieldType::Map(of) => json!({"type": "object", "additionalProperties": schema(of, verb)}),
-        FieldType::Json => json!({"type": "object"}),
-    }
-}
-
-fn responses(row: &Operation) -> Value {
-    let mut responses = Map::new();
-    for status in row.statuses {
-        let about = if *status < 400 { answer(row.response) } else { "a refusal".to_owned() };
-        responses.insert(status.to_string(), json!({"description": about}));
-    }
-    Value::Object(responses)
-}
-
-fn answer(response: Response) -> String {
-    match response {
-        Response::List(of) => format!("a page of {of}"),
-        Response::Detail(of) => of.to_owned(),
-        Response::Created => "where the new entity is".to_owned(),
-        Response::Empty => "done".to_owned(),
-        Response::Raw(media) => format!("a body of {media}"),
-    }
+    Some(PAGE.replace("{base}", api.base()).replace("{title}", title))
 }
 
 #[cfg(test)]
 mod tests {
+    use weft_controller::Content;
+
     use super::*;
 
-    #[test]
-    fn every_operation_is_described() {
-        for api in [Api::Management, Api::Client] {
-            let described: Value = serde_json::from_slice(&of(api, "v2.0.0")).unwrap();
-            for row in resource::operations(api) {
-                let own = &described["paths"][row.path][row.method.as_str().to_lowercase()];
-                assert_eq!(own["operationId"], row.id);
-                let in_path = own["parameters"].as_array().unwrap().iter();
-                assert_eq!(in_path.filter(|it| it["in"] == "path").count(), row.places());
-                assert!(own["responses"].get(row.success().to_string()).is_some());
+    fn get(api: Api, path: &str) -> Option<(&'static str, String)> {
+        match find(api, &Method::GET, path)?.content {
+            Content::Raw { media, body } => {
+                Some((media, String::from_utf8(body.to_vec()).unwrap()))
             }
+            Content::Data { .. } => None,
         }
     }
 
     #[test]
-    fn bodies_say_what_they_require() {
-        let described: Value = serde_json::from_slice(&of(Api::Management, "v2.0.0")).unwrap();
-        let create = &described["paths"]["/services"]["post"]["parameters"][0];
-        let required = create["schema"]["required"].as_array().unwrap();
-        assert!(
-            required.contains(&json!("encryptionRequired")) && required.contains(&json!("name"))
-        );
-        assert_eq!(create["schema"]["properties"]["name"]["type"], "string");
+    fn descriptions_and_page_are_found() {
+        for api in [Api::Management, Api::Client, Api::Fabric] {
+            let (media, text) = get(api, "/swagger.json").unwrap();
+            assert!(media == "application/json" && text.starts_with("{\"swagger\":\"2.0\""));
+            let (_, text) = get(api, "/openapi.json").unwrap();
+            assert!(text.starts_with("{\"openapi\":\"3.1.0\""));
+            let (media, text) = get(api, "/docs").unwrap();
+            assert!(media.starts_with("text/html"));
+            assert!(text.contains(&format!("src=\"{}/docs/browse.js\"", api.base())));
+            assert!(!text.contains('{') && !text.contains("http"), "nothing from elsewhere");
+            assert!(get(api, "/docs/browse.css").is_some() && get(api, "/docs/x").is_none());
+        }
+        assert!(get(Api::Oidc, "/swagger.json").is_none());
+        assert!(find(Api::Client, &Method::POST, "/docs").is_none());
+        assert!(get(Api::Client, "/docsx").is_none());
     }
 }

@@ -21,7 +21,7 @@ use crate::connection::Peer;
 use crate::places::Place;
 use crate::routes::Found;
 use crate::server::Site;
-use crate::{body, cors, health, paths};
+use crate::{body, cors, description, health, paths};
 
 /// Request headers that operations look at.
 const HEADERS: [&str; 4] =
@@ -102,8 +102,8 @@ impl Site {
             let query = paths::query(head.uri.query());
             return Ok(health::answer(&self.shared.controller, &path, &query));
         }
-        if let Some(text) = self.shared.description(api, &head.method, rest) {
-            return Ok(answer::done(Reply::raw(headers::JSON, text))?);
+        if let Some(reply) = description::find(api, &head.method, rest) {
+            return Ok(answer::done(reply)?);
         }
         let Found { row, ids } =
             self.shared.routes.find(api, &head.method, rest).map_err(|missing| Refused {

@@ -1,14 +1,11 @@
 //! Starting and stopping: bind points, their TLS, and what all connections share.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use hyper::Method;
 use hyper::header::HeaderValue;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
@@ -18,17 +15,16 @@ use weft_channel::{Accepted, ConnectionHandler, Listeners, RegisterError, Regist
 use weft_config::web::{TlsVersion, WebOptions};
 use weft_config::{BindPoint, HostPort, WebServer};
 use weft_contract::Api;
-use weft_contract::paths::DESCRIPTION;
 use weft_controller::Controller;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_of_versions};
 use weft_identity::{AltServerCert, IdentitySection, LiveIdentity};
 use weft_limits::Budget;
 
+use crate::Limits;
 use crate::answer::Signature;
 use crate::places::Places;
-use crate::routes::{REST, Routes};
+use crate::routes::Routes;
 use crate::urls::served;
-use crate::{Limits, description};
 
 /// Protocols of a bind point; the empty one is for clients that offer none.
 const PROTOCOLS: &[&str] = &["h2", "http/1.1", ""];
@@ -107,7 +103,6 @@ pub(crate) struct Shared {
     pub(crate) controller: Controller,
     pub(crate) limits: Limits,
     pub(crate) routes: Routes,
-    descriptions: HashMap<Api, Bytes>,
     pub(crate) signature: Signature,
     pub(crate) connections: Arc<Places>,
     pub(crate) requests: Arc<Places>,
@@ -130,23 +125,13 @@ pub(crate) struct Site {
     pub(crate) new_address: Option<HeaderValue>,
 }
 
-impl Shared {
-    /// The description of an API, if that is what is asked for.
-    pub(crate) fn description(&self, api: Api, method: &Method, path: &str) -> Option<Bytes> {
-        let is_read = matches!(*method, Method::GET | Method::HEAD);
-        (is_read && path == DESCRIPTION).then(|| self.descriptions.get(&api).cloned())?
-    }
-}
-
 impl ApiServer {
     /// Starts the servers of a `web` section. Returns when every bind point listens.
     pub async fn start(servers: &[WebServer], setup: Setup) -> Result<Self, StartError> {
         let Setup { controller, identity, listeners, limits } = setup;
         let stopping = CancellationToken::new();
-        let version = controller.settings().build.version.clone();
         let shared = Arc::new(Shared {
             routes: Routes::new(),
-            descriptions: REST.map(|api| (api, description::of(api, &version))).into(),
             signature: Signature::new(&controller),
             connections: Places::new(limits.connections, limits.connections_per_source),
             requests: Places::new(limits.requests, limits.requests_per_source),

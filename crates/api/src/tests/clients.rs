@@ -63,6 +63,13 @@ async fn each_api_describes_itself() {
         let seen = bed.get(&format!("{base}/swagger.json")).await;
         assert_eq!((seen.status, seen.header("content-type")), (200, Some("application/json")));
         assert_eq!(seen.json()["basePath"], base);
+        let seen = bed.get(&format!("{base}/openapi.json")).await;
+        assert_eq!(seen.json()["servers"][0]["url"], base);
+        let seen = bed.get(&format!("{base}/docs/")).await;
+        assert_eq!(seen.header("content-type"), Some("text/html; charset=utf-8"));
+        assert!(seen.header("content-security-policy").unwrap().contains("default-src 'none'"));
+        let seen = bed.get(&format!("{base}/specs/weft-client/spec")).await;
+        assert_eq!(seen.json()["openapi"], "3.1.0");
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Bed, CLIENT, MANAGEMENT, USERNAME, send};
 #[tokio::test]
 async fn unknown_paths_and_methods() {
     let bed = Bed::new().await;
-    for path in ["/nothing", "/edge/management/v1/nothing", "/fabric/v1/routers", "/edge/x"] {
+    for path in ["/nothing", "/edge/management/v1/nothing", "/fabric/v1/nothing", "/edge/x"] {
         bed.get(path).await.is_error(404, "NOT_FOUND");
     }
     let seen = send(bed.request(Method::DELETE, &format!("{MANAGEMENT}/services"))).await;

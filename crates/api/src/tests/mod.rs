@@ -1,6 +1,7 @@
 //! A controller behind real loopback TLS, and what clients see of it.
 
 mod clients;
+mod contract;
 mod errors;
 mod limits;
 mod resources;
