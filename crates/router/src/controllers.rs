@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use weft_channel::ChannelHandle;
-use weft_wire::{Capabilities, Version};
+use weft_wire::{Capabilities, Message, Version, WireError};
 
 use crate::seam::ControllerId;
 
@@ -22,6 +22,22 @@ pub(crate) struct Controller {
     pub(crate) version: Option<Version>,
     /// Address that was dialed.
     pub(crate) address: String,
+}
+
+impl Controller {
+    /// Says that a message was not understood. The connection of a controller that sends what does
+    /// not follow its encoding is closed.
+    pub(crate) fn not_understood(&self, message: &Message, problem: &WireError) {
+        let content_type = message.content_type;
+        let closes = problem.is_malformed();
+        tracing::warn!(
+            controller = %self.id, content_type, %problem, closes,
+            "message of a controller not understood"
+        );
+        if closes {
+            self.channel.close(format!("malformed message: {problem}"));
+        }
+    }
 }
 
 impl fmt::Debug for Controller {

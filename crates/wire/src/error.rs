@@ -48,6 +48,16 @@ pub enum WireError {
     },
 }
 
+impl WireError {
+    /// True if what the peer sent does not follow its encoding. Nothing that it goes on to say can
+    /// be relied on then: the connection must be closed. What is well formed and yet cannot be
+    /// used, because a header is missing say, concerns that message only.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, Self::Frame(_) | Self::Body { .. })
+    }
+}
+
 /// Why a connection no longer yields frames. There is no way to find the next frame after one of
 /// these: the connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

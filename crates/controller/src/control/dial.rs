@@ -32,21 +32,26 @@ pub(crate) fn spawn(session: &Arc<Session>, message: &Message) {
     };
     let (session, message) = (Arc::clone(session), message.clone());
     session.plane.network.clone().spawn(async move {
-        let reply = match serve(&session, &message).await {
-            Ok(reply) => Some(reply),
+        match serve(&session, &message).await {
+            Ok(reply) => answer(&session, &message, reply).await,
             Err(problem) => {
-                tracing::warn!(router = %session.router.id, %problem, "request for a circuit not understood");
-                malformed(&message, &problem).map(|reply| Reply { message: reply, circuit: None })
+                if let Some(reply) = malformed(&message, &problem) {
+                    answer(&session, &message, Reply { message: reply, circuit: None }).await;
+                }
+                session.not_understood(&message, &problem);
             }
-        };
-        let Some(Reply { message: reply, circuit }) = reply else { return };
-        let sent = session.router.channel.send_on(Lane::High, reply.in_reply_to(&message)).await;
-        if let (Err(problem), Some(circuit)) = (sent, circuit) {
-            tracing::info!(circuit, %problem, "circuit removed: its router cannot be told of it");
-            session.plane.network.remove_circuit(&circuit, true);
         }
         drop(room);
     });
+}
+
+async fn answer(session: &Session, request: &Message, reply: Reply) {
+    let Reply { message, circuit } = reply;
+    let sent = session.router.channel.send_on(Lane::High, message.in_reply_to(request)).await;
+    if let (Err(problem), Some(circuit)) = (sent, circuit) {
+        tracing::info!(circuit, %problem, "circuit removed: its router cannot be told of it");
+        session.plane.network.remove_circuit(&circuit, true);
+    }
 }
 
 /// An answer, and the circuit that is lost without it.

@@ -42,12 +42,6 @@ pub(crate) fn dispatch(session: &Arc<Session>, message: Message) {
         }
     };
     if let Err(problem) = done {
-        tracing::warn!(
-            router = %session.router.id,
-            content_type = message.content_type,
-            %problem,
-            "message of a router not understood"
-        );
         refuse(session, &message, &problem);
     }
 }
@@ -150,6 +144,7 @@ fn refuse(session: &Session, message: &Message, problem: &WireError) {
     if let Some(reply) = edge_errors::malformed(message, problem) {
         session.answer(Lane::Default, message, reply);
     }
+    session.not_understood(message, problem);
 }
 
 /// Whether a router that opens a link to another is who it says (protocol: control-plane 9.4). A

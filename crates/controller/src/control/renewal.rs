@@ -39,11 +39,16 @@ pub(crate) fn spawn(session: &Arc<Session>, message: &Message) {
     let (session, message) = (Arc::clone(session), message.clone());
     session.plane.network.clone().spawn(async move {
         if message.content_type == edge_ctrl::content_type::EXTEND_VERIFY {
-            let result = verify(&session, &message);
-            session.answer(Lane::Default, &message, result.to_message());
-        } else if let Err(problem) = renew(&session, &message).await {
-            // Nothing is answered; the router tries again later.
-            tracing::warn!(router = %session.router.id, %problem, "certificates not renewed");
+            on_verify(&session, &message);
+        } else {
+            match renew(&session, &message).await {
+                Ok(()) => {}
+                Err(NotRenewed::Wire(problem)) => session.not_understood(&message, &problem),
+                // Nothing is answered; the router tries again later.
+                Err(problem) => {
+                    tracing::warn!(router = %session.router.id, %problem, "certificates not renewed");
+                }
+            }
         }
         drop(room);
     });
@@ -100,17 +105,25 @@ fn issue(
     Ok((leaf, chain))
 }
 
+fn not_verified(code: &str, text: String) -> ExtendVerifyResult {
+    ExtendVerifyResult { code: code.to_owned(), message: text, cause: String::new() }
+}
+
+fn on_verify(session: &Session, message: &Message) {
+    let request = EnrollmentExtendRouterVerifyRequest::from_message(message);
+    let result = match &request {
+        Ok(request) => verify(session, request),
+        Err(problem) => not_verified("COULD_NOT_UNMARSHAL", problem.to_string()),
+    };
+    session.answer(Lane::Default, message, result.to_message());
+    if let Err(problem) = request {
+        session.not_understood(message, &problem);
+    }
+}
+
 /// The router has taken its new certificate. It becomes the current one when it is shown.
-fn verify(session: &Session, message: &Message) -> ExtendVerifyResult {
-    let no = |code: &str, text: String| ExtendVerifyResult {
-        code: code.to_owned(),
-        message: text,
-        cause: String::new(),
-    };
-    let request = match EnrollmentExtendRouterVerifyRequest::from_message(message) {
-        Ok(request) => request,
-        Err(problem) => return no("COULD_NOT_UNMARSHAL", problem.to_string()),
-    };
+fn verify(session: &Session, request: &EnrollmentExtendRouterVerifyRequest) -> ExtendVerifyResult {
+    let no = not_verified;
     if request.client_cert_pem.trim().is_empty() {
         return no("MISSING_CLIENT_PEM", "the certificate is missing".to_owned());
     }

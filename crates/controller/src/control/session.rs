@@ -18,7 +18,7 @@ use weft_model::Id;
 use weft_model::entity::Router;
 use weft_wire::edge_ctrl::data_model::{ChangeSet, SubscribeToDataModelRequest};
 use weft_wire::edge_ctrl::{ClientHello, ServerHello, supports_data_model};
-use weft_wire::{Message, ProtoBody};
+use weft_wire::{Message, ProtoBody, WireError};
 
 use super::Plane;
 use super::data_model::{events, feed};
@@ -175,10 +175,7 @@ impl Session {
     pub(crate) fn on_client_hello(&self, message: &Message) {
         let hello = match ClientHello::from_message(message) {
             Ok(hello) => hello,
-            Err(problem) => {
-                tracing::warn!(router = %self.router.id, %problem, "answer to the greeting ignored");
-                return;
-            }
+            Err(problem) => return self.not_understood(message, &problem),
         };
         *self.greeted.lock() = true;
         self.plane.controller.online().change_router(&self.router.id, |facts| {
@@ -202,6 +199,20 @@ impl Session {
                 let (controller, id) = (&self.plane.controller, &self.router.id);
                 controller.online().put_identity(id, id, true, controller.now());
             }
+        }
+    }
+
+    /// Says that a message was not understood. The connection of a router that sends what does not
+    /// follow its encoding is closed, behind the answer if there is one.
+    pub(crate) fn not_understood(&self, message: &Message, problem: &WireError) {
+        let content_type = message.content_type;
+        let closes = problem.is_malformed();
+        tracing::warn!(
+            router = %self.router.id, content_type, %problem, closes,
+            "message of a router not understood"
+        );
+        if closes {
+            self.router.channel.close(format!("malformed message: {problem}"));
         }
     }
 

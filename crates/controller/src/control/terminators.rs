@@ -34,18 +34,19 @@ const MAX_NAMED: usize = 100_000;
 
 /// Carries a request out and answers it.
 pub(crate) async fn handle(session: Arc<Session>, message: Message) {
-    let reply = match serve(&session, &message).await {
-        Ok(reply) => reply,
-        Err(problem) => {
-            tracing::warn!(router = %session.router.id, content_type = message.content_type, %problem, "request not understood");
-            malformed(&message, &problem)
-        }
+    let served = serve(&session, &message).await;
+    let reply = match &served {
+        Ok(reply) => reply.clone(),
+        Err(problem) => malformed(&message, problem),
     };
     if let Some(reply) = reply {
         let reply = reply.in_reply_to(&message);
         if let Err(problem) = session.router.channel.send_on(Lane::Default, reply).await {
             tracing::debug!(router = %session.router.id, %problem, "answer not sent");
         }
+    }
+    if let Err(problem) = served {
+        session.not_understood(&message, &problem);
     }
 }
 

@@ -124,8 +124,7 @@ impl Inner {
             _ => Ok(()),
         };
         if let Err(problem) = done {
-            let content_type = message.content_type;
-            tracing::warn!(controller = %from.id, content_type, %problem, "message ignored");
+            from.not_understood(message, &problem);
         }
     }
 

@@ -122,7 +122,7 @@ pub(crate) fn on_message(core: &Arc<Core>, from: &Arc<Controller>, message: &Mes
             _ => Ok(()),
         };
     if let Err(problem) = done {
-        tracing::warn!(controller = %from.id, %problem, "message ignored");
+        from.not_understood(message, &problem);
     }
 }
 

@@ -93,10 +93,7 @@ impl FromController {
     ) {
         match answer {
             Ok(answer) => self.core.terminators.on_answer(answer),
-            Err(problem) => {
-                let content_type = message.content_type;
-                tracing::warn!(controller = %self.controller.id, content_type, %problem, "message ignored");
-            }
+            Err(problem) => self.controller.not_understood(message, &problem),
         }
     }
 

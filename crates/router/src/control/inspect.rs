@@ -28,10 +28,7 @@ pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Mess
     core.clone().spawn_side(async move {
         let request = match InspectRequest::from_message(&message) {
             Ok(request) => request,
-            Err(problem) => {
-                tracing::warn!(controller = %from.id, %problem, "inspection ignored");
-                return;
-            }
+            Err(problem) => return from.not_understood(&message, &problem),
         };
         let asked = request.requested_values.into_iter().take(MAX_VALUES);
         let values = asked.filter_map(|name| {

@@ -82,9 +82,7 @@ impl Renewal {
             // Whoever waited may have given up.
             (Some(waiting), Ok(certs)) => drop(waiting.send(certs)),
             (None, _) => tracing::debug!(controller = %from.id, "certificates nobody waits for"),
-            (_, Err(problem)) => {
-                tracing::warn!(controller = %from.id, %problem, "new certificates ignored");
-            }
+            (_, Err(problem)) => from.not_understood(&message, &problem),
         }
     }
 }

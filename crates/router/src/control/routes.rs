@@ -144,10 +144,7 @@ impl Routes {
 pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
     let route = match Route::from_message(&message) {
         Ok(route) => route,
-        Err(problem) => {
-            tracing::warn!(controller = %from.id, %problem, "route ignored");
-            return;
-        }
+        Err(problem) => return from.not_understood(&message, &problem),
     };
     let Ok(queued) = core.routes.queue.clone().try_acquire_owned() else {
         let failure = RouteFailure {
@@ -202,7 +199,7 @@ pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Mes
                 data.unroute(&unroute.circuit_id, unroute.now);
             }
         }
-        Err(problem) => tracing::warn!(controller = %from.id, %problem, "unroute ignored"),
+        Err(problem) => from.not_understood(message, &problem),
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Mess
     core.clone().spawn_side(async move {
         let Some(data) = core.data.get() else { return };
         if message.content_type == content_type::VALIDATE_TERMINATORS {
-            return old_form(&core, &**data, &message);
+            return old_form(&core, &from, &**data, &message);
         }
         match ValidateTerminatorsV2Request::from_message(&message) {
             Ok(request) => {
@@ -33,7 +33,7 @@ pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Mess
                     tracing::debug!(controller = %from.id, %problem, "answer not sent");
                 }
             }
-            Err(problem) => tracing::warn!(controller = %from.id, %problem, "question ignored"),
+            Err(problem) => from.not_understood(&message, &problem),
         }
     });
 }
@@ -86,7 +86,7 @@ fn alive(data: &dyn Data, terminator: &Terminator) -> bool {
 }
 
 /// Old controllers are not answered; they are asked to remove what is not alive.
-fn old_form(core: &Core, data: &dyn Data, message: &Message) {
+fn old_form(core: &Core, from: &Controller, data: &dyn Data, message: &Message) {
     match ValidateTerminatorsRequest::from_message(message) {
         Ok(request) => {
             let dead = request
@@ -95,6 +95,6 @@ fn old_form(core: &Core, data: &dyn Data, message: &Message) {
                 .filter(|one| !alive(data, one) && !core.terminators.wants(&one.id));
             core.terminators.remove(dead.map(|one| one.id).collect::<Vec<_>>());
         }
-        Err(problem) => tracing::warn!(%problem, "question about terminators ignored"),
+        Err(problem) => from.not_understood(message, &problem),
     }
 }

@@ -109,7 +109,6 @@ async fn connected_identities_and_sessions_in_use_are_reported() {
 async fn inner_values_are_shown_and_unknown_messages_ignored() {
     let network = Network::new().await;
     network.peer.send(Message::new(29_999, "from a later release")).await;
-    network.peer.send(Message::new(ctrl::content_type::ROUTE, "no protobuf \u{1}\u{2}")).await;
     let asked = InspectRequest {
         requested_values: vec!["Links".into(), "router-controllers".into(), "nonsense".into()],
     };
@@ -120,6 +119,24 @@ async fn inner_values_are_shown_and_unknown_messages_ignored() {
     let names: Vec<_> = response.values.iter().map(|value| value.name.as_str()).collect();
     assert_eq!(names, ["Links", "router-controllers"]);
     assert!(response.values[1].value.contains("\"ctrl1\""));
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_protobuf_closes_the_connection_and_the_router_comes_again() {
+    let mut network = Network::new().await;
+    for content_type in [
+        ctrl::content_type::ROUTE,
+        ctrl::content_type::UNROUTE,
+        ctrl::content_type::INSPECT_REQUEST,
+        ctrl::content_type::SETTINGS,
+        content_type::API_SESSION_ADDED,
+        content_type::SESSION_REMOVED,
+    ] {
+        network.peer.send(Message::new(content_type, "no protobuf \u{1}\u{2}")).await;
+        network.peer.channel.closed().await;
+        network.peer = network.controller.router().await;
+    }
     network.router.control.shutdown().await;
 }
 

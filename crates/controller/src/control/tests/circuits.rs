@@ -198,11 +198,9 @@ async fn keys_are_insisted_on() {
     let unknown = CreateTunnelCircuitV2Request { service_name: "?".into(), ..without };
     let reply = peer.ask(unknown.to_message()).await;
     assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INVALID_SERVICE);
-    // Malformed requests are answered too.
+    // Requests that lack something are answered too.
     let reply = peer.ask(Message::new(is::CREATE_CIRCUIT_V2_REQUEST, "")).await;
     assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INTERNAL);
-    let reply = peer.ask(Message::new(is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST, vec![0xff])).await;
-    assert_eq!(reply.content_type, is::ERROR);
     let v3 = CreateCircuitV3 {
         identity_id: "i".into(),
         service_id: "s".into(),
@@ -213,6 +211,29 @@ async fn keys_are_insisted_on() {
     assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INVALID_API_SESSION);
     assert!(dial_with(&mut peer, dial_request(), |_| fine()).await.body.len() > 1);
     assert_eq!(net.network.circuits().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_protobuf_is_answered_and_closes_the_connection() {
+    let (net, _, mut peer, _) = hosted().await;
+    assert!(dial_with(&mut peer, dial_request(), |_| fine()).await.body.len() > 1);
+    let other = net.router("er2").await;
+    for content_type in [
+        is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST,
+        is::UPDATE_TUNNEL_TERMINATOR_REQUEST,
+        is::REMOVE_TUNNEL_TERMINATOR_REQUEST,
+    ] {
+        let peer = net.connect(&other).await;
+        let reply = peer.ask(Message::new(content_type, vec![0xff])).await;
+        assert_eq!(reply.content_type, is::ERROR, "{}", reply.text());
+        soon(peer.channel.closed()).await;
+    }
+    // Nobody waits for the answer to a report.
+    let reporter = net.connect(&other).await;
+    reporter.send(Message::new(ctrl::content_type::FAULT, vec![0xff])).await;
+    soon(reporter.channel.closed()).await;
+    assert_eq!(net.network.circuits().len(), 1, "others go on");
+    assert!(!peer.channel.is_closed());
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use weft_channel::{
     Behaviour, ChannelHandle, CloseReason, Flow, Handler, Parts, UnderlayInfo, UnderlayWaker,
 };
 use weft_wire::{
-    Message,
+    Message, WireError,
     edge::{
         Data, DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, RetryHint, StateClosed,
         StructuredError, UpdateToken, UpdateTokenFailure, content_type, header,
@@ -288,7 +288,7 @@ impl SdkConnection {
     fn on_data(&self, message: &Message) {
         let data = match Data::from_message(message) {
             Ok(data) => data,
-            Err(problem) => return self.bad(&problem),
+            Err(problem) => return self.malformed(&problem),
         };
         let conn_id = data.conn_id;
         let end = match self.conns.lock().by_id.get(&conn_id).map(|entry| &entry.what) {
@@ -317,7 +317,7 @@ impl SdkConnection {
                 // Control messages do not say which end they come from.
                 circuit.or_else(|| conns.circuits(End::Terminator).get(view.circuit_id).cloned())
             }
-            Err(problem) => return self.bad(&problem),
+            Err(problem) => return self.malformed(&problem),
         };
         if let Some(circuit) = circuit {
             circuit.forward(message);
@@ -419,8 +419,12 @@ impl SdkConnection {
         }
     }
 
-    fn bad(&self, problem: &dyn std::fmt::Display) {
-        tracing::debug!(channel = %self.channel, %problem, "dropped a message of an SDK");
+    /// Data that does not follow its encoding: without it some stream would have a hole, so that
+    /// nothing on this channel can be relied on any more.
+    fn malformed(&self, problem: &WireError) {
+        let peer = self.channel.peer().remote;
+        tracing::info!(%peer, channel = %self.channel, %problem, "an SDK is cut off");
+        self.channel.close(format!("malformed message: {problem}"));
     }
 
     /// Sends something now and then while the SDK is not read.
