@@ -21,5 +21,6 @@ mod durable;
 mod half_close;
 mod router_restart;
 mod slow_readers;
+mod strangers;
 mod tour;
 mod traffic;

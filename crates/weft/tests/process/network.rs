@@ -82,9 +82,15 @@ impl Place {
 
     /// Controller and router in one process.
     pub(crate) fn quickstart(&self) -> Program {
+        self.quickstart_saying("")
+    }
+
+    /// The same with a filter for what it logs.
+    pub(crate) fn quickstart_saying(&self, filter: &str) -> Program {
         let (home, ctrl, router) = (self.home(), self.control.to_string(), self.router.to_string());
-        self.start(
-            "quickstart",
+        Program::start_saying(
+            filter,
+            &self.folder.path().join("quickstart.log"),
             &[
                 "quickstart",
                 "--home",

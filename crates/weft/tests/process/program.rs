@@ -21,6 +21,11 @@ pub(crate) struct Program {
 impl Program {
     /// Starts one whose output goes to the end of this file.
     pub(crate) fn start(log: &Path, args: &[&str]) -> Self {
+        Self::start_saying("", log, args)
+    }
+
+    /// The same with a filter for what it logs; none is the usual one.
+    pub(crate) fn start_saying(filter: &str, log: &Path, args: &[&str]) -> Self {
         let file = File::options().create(true).append(true).open(log).unwrap();
         let folder = log.parent().unwrap();
         let child = Command::new(WEFT)
@@ -28,7 +33,7 @@ impl Program {
             .current_dir(folder)
             .env("WEFT_CONFIG_DIR", folder.join("logins"))
             // Nothing but what a test sets; to look closer, name a filter there.
-            .env("RUST_LOG", std::env::var("WEFT_TEST_LOG").unwrap_or_default())
+            .env("RUST_LOG", std::env::var("WEFT_TEST_LOG").unwrap_or_else(|_| filter.to_owned()))
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())

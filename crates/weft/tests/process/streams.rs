@@ -27,7 +27,7 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Bytes that are recognized wherever they begin.
-fn pattern(from: u64, length: usize) -> Vec<u8> {
+pub(crate) fn pattern(from: u64, length: usize) -> Vec<u8> {
     (from..from + length as u64)
         .map(|at| (at ^ (at >> 8) ^ (at >> 16).wrapping_mul(31)) as u8)
         .collect()

@@ -1,0 +1,175 @@
+//! The operator's commands, as scripts and people use them.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{
+    network::{PASSWORD, Place, USER},
+    program::{Program, text, weft},
+    wait::PATIENCE,
+};
+
+/// A network, and somebody who is logged in by the name `main`.
+async fn network() -> (Place, Program) {
+    let place = Place::empty();
+    let mut network = place.quickstart();
+    network.says("The network is up", PATIENCE).await;
+    let url = format!("https://localhost:{}", place.control);
+    let login = ["login", &url, "-u", USER, "-p", PASSWORD, "--yes", "--name", "main"];
+    let done = weft(place.folder(), &login).await;
+    assert!(done.status.success(), "{}", text(&done));
+    (place, network)
+}
+
+/// Runs a command that must end with this status, and tells what it printed.
+async fn run(place: &Place, status: i32, line: &str) -> String {
+    let words = words(line);
+    let args: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = weft(place.folder(), &args).await;
+    assert_eq!(done.status.code(), Some(status), "weft {line}\n{}", text(&done));
+    text(&done)
+}
+
+/// Splits at spaces that are not inside single quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (at, part) in line.split('\'').enumerate() {
+        match at % 2 {
+            0 => words.extend(part.split_whitespace().map(ToOwned::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_is_made_listed_shown_changed_and_deleted() {
+    let (place, network) = network().await;
+    run(&place, 0, "create service web --role-attributes intranet,prod").await;
+    let made = run(&place, 0, "create identity laptop --role-attributes staff -o laptop.jwt").await;
+    assert!(made.contains("enrollment token in laptop.jwt"), "{made}");
+    run(&place, 0, "create service-policy staff --type Dial --identity-roles '#staff,@laptop' --service-roles '@web'").await;
+
+    // Lists: filters, order, columns, formats, what belongs to one.
+    let listed = run(&place, 0, "list services --columns name,roleAttributes").await;
+    assert!(listed.contains("intranet, prod") && listed.contains("1 service"), "{listed}");
+    let listed = run(&place, 0, "list services 'name = \"nope\"'").await;
+    assert!(listed.contains("0 services"), "{listed}");
+    let json = run(&place, 0, "list identities --sort 'name desc' --output json").await;
+    let json: Vec<Value> = serde_json::from_str(&json).unwrap();
+    let names: Vec<&str> = json.iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["quickstart-router", "laptop", "Default Admin"]);
+    let mine = run(&place, 0, "list services --of identity laptop --policy-type dial").await;
+    assert!(mine.contains("web"), "{mine}");
+    let yaml = run(&place, 0, "show service web --output yaml").await;
+    assert!(yaml.contains("roleAttributes:\n  - intranet\n  - prod\n"), "{yaml}");
+
+    // Changes: parts, everything, from a file.
+    run(&place, 0, "update service web --max-idle-time-millis 5").await;
+    let shown = run(&place, 0, "show service web --output json").await;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["maxIdleTimeMillis"], &shown["encryptionRequired"]), (&5.into(), &true.into()));
+    assert_eq!(shown["roleAttributes"], serde_json::json!(["intranet", "prod"]));
+    run(&place, 0, "update service web --replace --role-attributes intranet").await;
+    let shown = run(&place, 0, "show service web --output json").await;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["name"], &shown["maxIdleTimeMillis"]), (&"web".into(), &0.into()));
+    fs::write(place.folder().join("db.yaml"), "name: db\nencryptionRequired: false\n").unwrap();
+    run(&place, 0, "create service --from @db.yaml --role-attributes data").await;
+
+    // What is wrong is said, with a status for scripts.
+    let refused = run(&place, 5, "create service web").await;
+    assert!(refused.contains("field: name = `web`"), "{refused}");
+    assert!(refused.contains("code: COULD_NOT_VALIDATE (HTTP 400)"), "{refused}");
+    let missing = run(&place, 4, "show service wbe").await;
+    assert!(missing.contains("did you mean `web`?"), "{missing}");
+    run(&place, 2, "update service web").await;
+    run(&place, 5, "list services 'name ='").await;
+    run(&place, 3, "list services --login nobody").await;
+
+    // Questions and actions.
+    let why = run(&place, 0, "why laptop web").await;
+    assert!(why.contains("✓ Dial policies that allow it: staff"), "{why}");
+    assert!(why.contains("no Bind policy holds both"), "{why}");
+    run(&place, 0, "disable identity laptop --duration-minutes 5").await;
+    assert!(run(&place, 0, "why laptop web").await.contains("the identity is disabled"));
+    run(&place, 0, "enable identity laptop").await;
+    assert!(run(&place, 0, "jwt identity laptop").await.starts_with("ey"));
+    let status = run(&place, 0, "status").await;
+    assert!(status.contains("Default Admin") && status.contains("services"), "{status}");
+    run(&place, 0, "call listSummary").await;
+
+    run(&place, 0, "delete service db web").await;
+    assert!(run(&place, 0, "list services").await.contains("0 services"));
+    assert!(network.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logins_are_by_password_certificate_and_name() {
+    let (place, network) = network().await;
+    run(&place, 0, "create identity robot --is-admin -o robot.jwt").await;
+    run(&place, 0, "enroll robot.jwt").await;
+    let done = run(&place, 0, "login --identity robot.json --name robot").await;
+    assert!(done.contains("as robot"), "{done}");
+    assert!(run(&place, 0, "status").await.contains("robot"));
+    assert!(run(&place, 0, "status --login main").await.contains("Default Admin"));
+    let logins = run(&place, 0, "logins --output json").await;
+    let logins: Vec<Value> = serde_json::from_str(&logins).unwrap();
+    assert_eq!(logins.len(), 2);
+    assert_eq!((&logins[1]["name"], &logins[1]["current"]), (&"robot".into(), &true.into()));
+    run(&place, 0, "use main").await;
+    assert!(run(&place, 0, "status").await.contains("Default Admin"));
+    run(&place, 4, "use nobody").await;
+
+    // A login by certificate comes back by itself when its session is gone.
+    let file = place.folder().join("logins/logins/robot.json");
+    let saved = fs::read_to_string(&file).unwrap();
+    let mut saved: Value = serde_json::from_str(&saved).unwrap();
+    saved["token"] = "gone".into();
+    fs::write(&file, saved.to_string()).unwrap();
+    assert!(run(&place, 0, "status --login robot").await.contains("robot"));
+
+    // Passwords: of another, and one's own.
+    run(&place, 0, "password --identity robot --username robby --new-password a-long-secret").await;
+    let url = format!("https://localhost:{}", place.control);
+    let login = format!("login {url} -u robby -p a-long-secret --name robby");
+    assert!(run(&place, 0, &login).await.contains("as robot"));
+    run(&place, 0, "password --current-password a-long-secret --new-password another-secret").await;
+    let refused = run(&place, 1, &login).await;
+    assert!(refused.contains("wrong user name or password"), "{refused}");
+    run(&place, 0, "logout robby").await;
+    assert!(!run(&place, 0, "logins").await.contains("robby"));
+    run(&place, 0, "logout --all").await;
+    let out = run(&place, 3, "status").await;
+    assert!(out.contains("weft login"), "{out}");
+    assert!(network.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shells_are_offered_the_names_in_the_network() {
+    let (place, network) = network().await;
+    run(&place, 0, "create service web-1").await;
+    run(&place, 0, "create service web-2").await;
+    let script = run(&place, 0, "completions bash").await;
+    assert!(script.contains("WEFT_COMPLETE"), "{script}");
+    run(&place, 0, "completions fish --static").await;
+    let offered = async |words: &[&str]| {
+        let mut command = tokio::process::Command::new(crate::program::WEFT);
+        let index = (words.len() - 1).to_string();
+        command.env("WEFT_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", index);
+        command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_IFS", "\n");
+        command.env("WEFT_CONFIG_DIR", place.folder().join("logins"));
+        command.arg("--").args(words).kill_on_drop(true);
+        text(&command.output().await.unwrap())
+    };
+    let kinds = offered(&["weft", "list", "serv"]).await;
+    assert!(kinds.contains("services") && kinds.contains("service-policies"), "{kinds}");
+    // A busy machine may answer too late for a completion, which is then empty.
+    let look = async || {
+        let names = offered(&["weft", "show", "service", "web"]).await;
+        if names.contains("web-1") && names.contains("web-2") { Ok(()) } else { Err(names) }
+    };
+    crate::wait::until("names are offered", PATIENCE, look).await;
+    assert!(network.stop().await.success());
+}

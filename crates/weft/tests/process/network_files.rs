@@ -1,0 +1,110 @@
+//! The network as files: exported, compared, applied.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{
+    network::{PASSWORD, Place, USER},
+    program::{Program, text, weft},
+    wait::PATIENCE,
+};
+
+async fn network() -> (Place, Program) {
+    let place = Place::empty();
+    let mut network = place.quickstart();
+    network.says("The network is up", PATIENCE).await;
+    let url = format!("https://localhost:{}", place.control);
+    let login = ["login", &url, "-u", USER, "-p", PASSWORD, "--yes"];
+    let done = weft(place.folder(), &login).await;
+    assert!(done.status.success(), "{}", text(&done));
+    (place, network)
+}
+
+async fn run(place: &Place, status: i32, args: &[&str]) -> String {
+    let done = weft(place.folder(), args).await;
+    assert_eq!(done.status.code(), Some(status), "weft {args:?}\n{}", text(&done));
+    text(&done)
+}
+
+/// The example of the page on networks as files.
+fn example() -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/network-as-code.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, example) = page.split_once("```yaml\n").unwrap();
+    let example = example.split("```").next().unwrap();
+    // The router of the example is the one of this network.
+    example.replace("@paris", "@quickstart-router")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_lives_in_a_file() {
+    let (place, network) = network().await;
+    let file = place.folder().join("network.yaml");
+    fs::write(&file, example()).unwrap();
+
+    let diff = run(&place, 0, &["diff", "network.yaml"]).await;
+    assert!(diff.contains("+ web") && diff.contains("configType: host.v1"), "{diff}");
+    assert!(diff.contains("dial web\n      + laptop"), "{diff}");
+    assert!(diff.contains("host web\n      + quickstart-router"), "{diff}");
+    run(&place, 8, &["diff", "network.yaml", "--exit-code"]).await;
+    let dry = run(&place, 0, &["apply", "network.yaml", "--dry-run"]).await;
+    assert_eq!(dry, diff);
+    let unasked = run(&place, 2, &["apply", "network.yaml"]).await;
+    assert!(unasked.contains("--yes"), "{unasked}");
+
+    let json = run(&place, 0, &["diff", "network.yaml", "--output", "json"]).await;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let plan = json["plan"].as_str().unwrap();
+    let wrong = ["apply", "network.yaml", "--yes", "--expect", "0123456789abcdef0123456789abcdef"];
+    let conflict = run(&place, 5, &wrong).await;
+    assert!(conflict.contains("nothing was done"), "{conflict}");
+    let done = run(&place, 0, &["apply", "network.yaml", "--yes", "--expect", plan]).await;
+    assert!(done.contains("5 created"), "{done}");
+    let again = run(&place, 0, &["apply", "network.yaml", "--yes"]).await;
+    assert!(again.contains("nothing changes"), "{again}");
+    run(&place, 0, &["diff", "network.yaml", "--exit-code"]).await;
+
+    // Out, and in again: nothing.
+    run(&place, 0, &["export", "-o", "all.yaml"]).await;
+    let exported = fs::read_to_string(place.folder().join("all.yaml")).unwrap();
+    assert!(exported.contains("\nservices:\n  - name: web\n"), "{exported}");
+    assert!(!exported.contains("createdAt") && !exported.contains("Default Admin"), "{exported}");
+    let back = run(&place, 0, &["diff", "all.yaml", "--prune", "--exit-code"]).await;
+    assert!(back.contains("nothing changes"), "{back}");
+    run(&place, 0, &["export", "--kinds", "service,configs", "-o", "some.yaml"]).await;
+    let some = fs::read_to_string(place.folder().join("some.yaml")).unwrap();
+    assert!(!some.contains("identities:"), "{some}");
+
+    // A folder is one document; what is not named goes only when asked.
+    let folder = place.folder().join("network");
+    fs::create_dir(&folder).unwrap();
+    let token = "identities:\n  - name: phone\n    roleAttributes: [staff]\n    enrollment: {ott: true}\n";
+    fs::write(folder.join("identities.yaml"), token).unwrap();
+    fs::write(folder.join("services.yaml"), "services: []\n").unwrap();
+    let tokens = ["apply", "network", "--yes", "--prune", "--tokens", "tokens"];
+    let pruned = run(&place, 0, &tokens).await;
+    assert!(pruned.contains("- laptop") && pruned.contains("- web"), "{pruned}");
+    assert!(pruned.contains("+ phone"), "{pruned}");
+    assert!(place.folder().join("tokens/phone.jwt").is_file(), "{pruned}");
+    let left = run(&place, 0, &["list", "service-policies"]).await;
+    assert!(left.contains("staff-web"), "{left}");
+    assert!(network.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_are_told_with_their_line_and_change_nothing() {
+    let (place, network) = network().await;
+    let text = "services:\n  - name: good\n  - name: web\n    configs:\n      - web-hots\n\
+                service-policies:\n  - name: p\n    type: Dail\n";
+    fs::write(place.folder().join("bad.yaml"), text).unwrap();
+    let refused = run(&place, 5, &["apply", "bad.yaml", "--yes"]).await;
+    assert!(refused.contains("bad.yaml:5: services `web`, configs.0: there is no config"), "{refused}");
+    assert!(refused.contains("bad.yaml:8: service-policies `p`, type: "), "{refused}");
+    assert!(refused.contains("nothing was changed"), "{refused}");
+    assert!(run(&place, 0, &["list", "services"]).await.contains("0 services"));
+    fs::write(place.folder().join("broken.yaml"), "services:\n  - name: [\n").unwrap();
+    let broken = run(&place, 5, &["diff", "broken.yaml"]).await;
+    assert!(broken.contains("broken.yaml:"), "{broken}");
+    assert!(network.stop().await.success());
+}

@@ -1,0 +1,123 @@
+//! Many who knock and say nothing: there is room for so many, and others still get in.
+
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{io::AsyncReadExt as _, task::JoinSet};
+
+use super::door::{Door, Doors};
+use crate::{
+    network::Place,
+    operator::Operator,
+    streams::{Manner, Server, dial, round_trip},
+    wait::{PATIENCE, until, within},
+};
+
+/// Most half-open connections from one address.
+const API_CAP: usize = 256;
+const EDGE_CAP: usize = 64;
+/// How many more try.
+const EXCESS: usize = 80;
+/// Between two attempts of one of them.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Who takes all the room that the edge has, 64 from each address.
+const EVERYWHERE: std::ops::Range<u8> = 10..20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_at_the_doors_keeps_nobody_out() {
+    let place = Place::empty();
+    let mut network = place.quickstart();
+    network.says("The network is up", PATIENCE).await;
+    let operator = Operator::log_in(place.control).await;
+    operator.allow_everybody().await;
+    let server = Server::tcp(Manner::Echo).await;
+    operator.tunneled("echo", server.port(), true).await;
+    let early = operator.context("early").await;
+    let mut circuit = dial(&early, "echo").await;
+    let doors = Doors::of(&place, &operator.identity("stranger").await);
+    let late = operator.identity("late").await;
+
+    // From one address.
+    let source = Ipv4Addr::new(127, 0, 0, 2);
+    let at_api = Crowd::gather(&doors.api, source, API_CAP + EXCESS);
+    let at_edge = Crowd::gather(&doors.edge, source, EDGE_CAP + EXCESS);
+    for (crowd, cap) in [(&at_api, API_CAP), (&at_edge, EDGE_CAP)] {
+        let full = async || match crowd.turned_away() {
+            count if count > EXCESS => Ok(()),
+            count => Err(count),
+        };
+        until(&format!("{} or more are turned away", EXCESS), PATIENCE, full).await;
+        println!("crowd: {} inside, {} turned away", crowd.inside(), crowd.turned_away());
+        // What was turned away may not have noticed yet.
+        let within_cap = async || match crowd.inside() {
+            count if count <= cap + EXCESS / 2 => Ok(()),
+            count => Err(count),
+        };
+        until(&format!("about {cap} have room"), PATIENCE, within_cap).await;
+    }
+    let second = Operator::log_in(place.control).await;
+    second.list(&weft_contract::resource::service::KIND).await;
+    let context = weft_sdk::Context::from_identity(late.clone()).await.unwrap();
+    let mut stream = dial(&context, "echo").await;
+    round_trip(&mut stream, "from one address").await.unwrap();
+    drop((at_api, at_edge));
+
+    // From so many addresses that the edge has no room left: whoever comes waits for the next
+    // deadline of those who say nothing, and those inside notice nothing.
+    let crowds: Vec<Crowd> = EVERYWHERE
+        .map(|last| Crowd::gather(&doors.edge, Ipv4Addr::new(127, 0, 0, last), EDGE_CAP))
+        .collect();
+    let full = async || match crowds.iter().map(Crowd::inside).sum::<usize>() {
+        count if count >= 512 => Ok(()),
+        count => Err(count),
+    };
+    until("the edge is full", PATIENCE, full).await;
+    within("others go on", PATIENCE, round_trip(&mut circuit, "inside")).await.unwrap();
+    let context = weft_sdk::Context::from_identity(late).await.unwrap();
+    let mut stream = dial(&context, "echo").await;
+    round_trip(&mut stream, "from everywhere").await.unwrap();
+    round_trip(&mut circuit, "still inside").await.unwrap();
+}
+
+/// Connections that say nothing, each opened again as soon as it is cut. Gone when dropped.
+struct Crowd {
+    inside: Arc<AtomicUsize>,
+    turned_away: Arc<AtomicUsize>,
+    _members: JoinSet<()>,
+}
+
+impl Crowd {
+    fn gather(door: &Door, source: Ipv4Addr, count: usize) -> Self {
+        let (inside, turned_away) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let mut members = JoinSet::new();
+        for _ in 0..count {
+            let (door, inside, away) = (door.clone(), inside.clone(), turned_away.clone());
+            members.spawn(async move {
+                loop {
+                    if let Ok(mut stream) = door.knock_from(source).await {
+                        inside.fetch_add(1, Ordering::Relaxed);
+                        let _ = stream.read(&mut [0]).await;
+                        inside.fetch_sub(1, Ordering::Relaxed);
+                        away.fetch_add(1, Ordering::Relaxed);
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
+            });
+        }
+        Self { inside, turned_away, _members: members }
+    }
+
+    fn inside(&self) -> usize {
+        self.inside.load(Ordering::Relaxed)
+    }
+
+    fn turned_away(&self) -> usize {
+        self.turned_away.load(Ordering::Relaxed)
+    }
+}

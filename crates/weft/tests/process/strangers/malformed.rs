@@ -1,0 +1,195 @@
+//! What is no frame, no hello or no message at the router's edge closes the connection it came on,
+//! and the log says why. Whoever else is there goes on.
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tokio_rustls::client::TlsStream;
+use weft_client::{ClientApi, Credentials};
+use weft_sdk::IdentityFile;
+use weft_wire::{
+    Message,
+    edge::{content_type, header},
+    frame::encode,
+    hello::{self, Hello},
+    payload,
+};
+
+use super::{
+    door::{Door, Doors, exchange, until_cut},
+    garbage::{Noise, frames, hellos},
+    witness::Witness,
+};
+use crate::{
+    network::Place,
+    operator::Operator,
+    program::Program,
+    streams::{Manner, Server},
+    wait::{PATIENCE, until},
+};
+
+/// Random attempts of each kind.
+const ATTEMPTS: usize = 60;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_malformed_at_the_edge_closes_its_connection_only() {
+    let place = Place::empty();
+    let mut network = place.quickstart_saying("info");
+    network.says("The network is up", PATIENCE).await;
+    let operator = Operator::log_in(place.control).await;
+    operator.allow_everybody().await;
+    let server = Server::tcp(Manner::Echo).await;
+    operator.tunneled("echo", server.port(), true).await;
+    let routed = weft_sdk::ContextBuilder::new().router_flow_control();
+    let witnesses = [
+        Witness::at(&operator.context("witness").await, "echo").await,
+        Witness::at(&operator.context_with("old-witness", routed).await, "echo").await,
+    ];
+
+    let identity = operator.identity("stranger").await;
+    let edge = Doors::of(&place, &identity).edge;
+    let token = session(&identity).await;
+    let mut hello = Hello::new("stranger");
+    hello.headers.set_str(header::SESSION_TOKEN, &token);
+
+    without_session(&edge, &network, &hello).await;
+    for witness in &witnesses {
+        witness.goes_on().await;
+    }
+    with_session(&edge, &network, &hello).await;
+    for witness in &witnesses {
+        witness.goes_on().await;
+    }
+    noise(&edge, &hello).await;
+    for witness in witnesses {
+        witness.ends().await;
+    }
+    assert!(!network.said().contains("panicked"), "{}", network.said());
+    assert!(network.stop().await.success());
+}
+
+/// A token of a session that the router knows or is about to hear of.
+async fn session(identity: &IdentityFile) -> String {
+    let api = ClientApi::of_identity(identity).unwrap();
+    api.login(Credentials::Certificate, Default::default()).await.unwrap();
+    api.token().unwrap()
+}
+
+/// Before the hello is done.
+async fn without_session(edge: &Door, network: &Program, hello: &Hello) {
+    for (cause, bytes) in hellos(hello) {
+        let (port, _) = say(edge.enter().await, &bytes).await;
+        logged(network, port, cause).await;
+    }
+    let nameless = encode(&Hello::new("stranger").to_message());
+    let (port, _) = say(edge.enter().await, &nameless).await;
+    logged(network, port, "carries no session token").await;
+    let mut lost = hello.clone().grouped_later("edge.default", "no such channel", b"secret");
+    lost.headers.set_str(header::SESSION_TOKEN, "any");
+    let (port, _) = say(edge.enter().await, &encode(&lost.to_message())).await;
+    logged(network, port, "belongs to no open group").await;
+
+    let good = encode(&hello.to_message());
+    let mut noise = Noise::new(1);
+    for _ in 0..ATTEMPTS {
+        say(edge.enter().await, &noise.bytes(3000)).await;
+        say(edge.enter().await, &noise.like(&good)).await;
+    }
+}
+
+/// On a channel that was opened as it should be.
+async fn with_session(edge: &Door, network: &Program, hello: &Hello) {
+    for (cause, bytes) in frames() {
+        let (port, _) = say(channel(edge, hello).await, &bytes).await;
+        logged(network, port, cause).await;
+    }
+    let mut nameless = Message::new(payload::content_type::PAYLOAD, "data");
+    nameless.headers.set_u32(header::CONN_ID, 1);
+    let mut odd_ack = Message::new(payload::content_type::ACK, "odd");
+    odd_ack.headers.set_u32(header::CONN_ID, 1);
+    let malformed = [Message::new(content_type::DATA, "whose?"), nameless, odd_ack];
+    for message in malformed {
+        let (port, _) = say(channel(edge, hello).await, &encode(&message)).await;
+        logged(network, port, "an SDK is cut off").await;
+    }
+}
+
+/// Frames that are well formed and make no sense: refused, ignored or reason enough to close, as
+/// the router likes.
+async fn noise(edge: &Door, hello: &Hello) {
+    let types = [
+        content_type::CONNECT,
+        content_type::DATA,
+        content_type::STATE_CLOSED,
+        content_type::BIND,
+        content_type::UNBIND,
+        content_type::UPDATE_BIND,
+        content_type::HEALTH_EVENT,
+        content_type::UPDATE_TOKEN,
+        content_type::DIAL_SUCCESS,
+        content_type::DIAL_FAILED,
+        content_type::STATE_CONNECTED,
+        payload::content_type::PAYLOAD,
+        payload::content_type::ACK,
+        payload::content_type::CONTROL,
+        payload::content_type::CLOSE,
+        weft_wire::content_type::PING,
+        weft_wire::content_type::LATENCY,
+        weft_wire::content_type::HEARTBEAT,
+        0,
+        i32::MAX,
+    ];
+    let keys: Vec<i32> = (0..4)
+        .chain(hello::header::REPLY_FOR..hello::header::REPLY_FOR + 8)
+        .chain(header::CONN_ID..header::CONN_ID + 40)
+        .chain(2256..2270)
+        .collect();
+    let mut noise = Noise::new(2);
+    for _ in 0..ATTEMPTS {
+        let mut bytes = Vec::new();
+        for _ in 0..10 {
+            bytes.extend(encode(&noise.message(&types, &keys)));
+        }
+        say(channel(edge, hello).await, &bytes).await;
+        let message = noise.message(&types, &keys);
+        say(channel(edge, hello).await, &noise.like(&encode(&message))).await;
+    }
+}
+
+/// A channel whose hello was accepted.
+async fn channel(edge: &Door, hello: &Hello) -> TlsStream<TcpStream> {
+    let mut stream = edge.enter().await;
+    let answer = exchange(&mut stream, &hello.to_message()).await;
+    assert_eq!(answer.content_type, weft_wire::content_type::RESULT, "{}", answer.text());
+    assert_eq!(answer.headers.get_bool(hello::header::RESULT_SUCCESS), Some(true));
+    stream
+}
+
+/// Says something, then ends as somebody who has said it all, and waits to be cut; tells from
+/// which port.
+pub(super) async fn say(mut stream: TlsStream<TcpStream>, bytes: &[u8]) -> (u16, Vec<u8>) {
+    let port = stream.get_ref().0.local_addr().unwrap().port();
+    let _ = all(&mut stream, bytes).await;
+    let (answer, _) = until_cut(&mut stream).await;
+    (port, answer)
+}
+
+async fn all<S>(stream: &mut S, bytes: &[u8]) -> std::io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    stream.write_all(bytes).await?;
+    stream.shutdown().await
+}
+
+/// The log names this peer and what was wrong.
+pub(super) async fn logged(network: &Program, port: u16, cause: &str) {
+    let peer = format!("127.0.0.1:{port}");
+    let look = async || {
+        let said = network.said();
+        let lines: Vec<&str> = said.lines().filter(|line| line.contains(&peer)).collect();
+        if lines.iter().any(|line| line.contains(cause)) { Ok(()) } else { Err(lines.join("\n")) }
+    };
+    until(&format!("the log says `{cause}` of {peer}"), PATIENCE, look).await;
+}
