@@ -124,6 +124,14 @@ impl TokenSigner {
         self.key.public()
     }
 
+    /// The signature of any bytes, as tokens are signed.
+    ///
+    /// # Errors
+    /// When the key fails.
+    pub fn sign_bytes(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        self.key.sign_token(bytes)
+    }
+
     /// A token with these claims.
     ///
     /// # Errors

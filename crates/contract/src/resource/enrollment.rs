@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::body::{Body, body};
 use crate::entity::{EntityRef, detail};
+use crate::headers;
 use crate::json::{Password, Username, null_default};
 use crate::kind::{Column, Kind};
 use crate::operation::{
@@ -49,6 +50,29 @@ pub const CLIENT: &[Operation] = &[
         .takes::<EnrollRouterBody>()
         .answers(Response::Detail("enrollmentCerts"))
         .statuses(&[200, 400, 429, 503]),
+    action("enrollCa", "/enroll/ca", Access::Public)
+        .request(Request::Enrollment(EnrollBody::FIELDS))
+        .statuses(&[200, 400, 404, 429, 503]),
+    action("enrollOttCa", "/enroll/ottca", Access::Public)
+        .takes::<EnrollOttCaBody>()
+        .answers(Response::Detail("enrollmentCerts"))
+        .statuses(&[200, 400, 429, 503]),
+    action("enrollUpdb", "/enroll/updb", Access::Public)
+        .takes::<EnrollUpdbBody>()
+        .query(&["token"])
+        .answers(Response::Detail("enrollmentCerts"))
+        .statuses(&[200, 400, 404, 429, 503]),
+    action("extendRouterEnrollment", "/enroll/extend/router", Access::Public)
+        .takes::<ExtendRouterBody>()
+        .answers(Response::Detail("enrollmentCerts"))
+        .statuses(&[200, 400, 401, 429]),
+    get("getEnrollmentJwks", "/enroll/jwks", Access::Public, "jwks")
+        .answers(Response::Raw(headers::JSON))
+        .statuses(&[200]),
+    action("enrollmentChallenge", "/enroll/challenge", Access::Public)
+        .takes::<ChallengeBody>()
+        .answers(Response::Raw(headers::JSON))
+        .statuses(&[200, 400, 429]),
 ];
 
 /// How people name it.

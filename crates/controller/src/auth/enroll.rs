@@ -5,12 +5,17 @@
 //! function checks that the ticket is still there and takes it away in the same change, so that it
 //! works once.
 
+mod extend;
+mod proof;
+mod third_party;
+
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures::FutureExt as _;
 use weft_contract::resource::enrollment::{
-    EnrollBody, EnrollOttBody, EnrollRouterBody, EnrollmentCerts, method,
+    EnrollBody, EnrollOttBody, EnrollOttCaBody, EnrollRouterBody, EnrollUpdbBody, EnrollmentCerts,
+    method,
 };
 use weft_contract::{Api, ErrorCode, Verb, headers};
 use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, SpiffeId, to_pem};
@@ -31,7 +36,13 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Client, "enroll", enroll),
     (Api::Client, "enrollOtt", enroll_ott),
     (Api::Client, "enrollErOtt", enroll_router),
+    (Api::Client, "enrollOttCa", enroll_ott_ca),
+    (Api::Client, "enrollCa", enroll_ca),
+    (Api::Client, "enrollUpdb", enroll_updb),
 ];
+
+/// Operations around enrollment.
+pub(crate) const MORE: &[&[(Api, &str, Handler)]] = &[extend::HANDLERS, proof::HANDLERS];
 
 /// What one who enrolls sends, from whichever body it came.
 #[derive(Default)]
@@ -48,12 +59,49 @@ fn enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
         let token = call.query.get("token").unwrap_or_default().to_owned();
         let wanted = call.query.get("method").filter(|word| !word.is_empty()).map(str::to_owned);
         match wanted.as_deref() {
-            Some(method::CA) => return Err(ErrorCode::EnrollmentNoValidCas.into()),
+            Some(method::CA) => return enroll_by_certificate(&controller, &caller, &call).await,
             Some(method::TOKEN) => return Err(ErrorCode::InvalidEnrollmentNotAllowed.into()),
             _ => {}
         }
         let sent = read(&call)?;
         complete(&controller, &caller, &token, wanted.as_deref(), sent).await
+    }
+    .boxed()
+}
+
+/// A certificate of a known CA and nothing else; the body may ask for a name.
+async fn enroll_by_certificate(
+    controller: &Controller,
+    caller: &Caller,
+    call: &Call,
+) -> Result<Reply, Failure> {
+    let name = match call.media.as_deref() {
+        Some(headers::JSON) => call.decode_optional::<EnrollBody>(Verb::Create)?.name,
+        _ => None,
+    };
+    third_party::by_certificate(controller, caller, name).await
+}
+
+fn enroll_ca(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move { enroll_by_certificate(&controller, &caller, &call).await }.boxed()
+}
+
+fn enroll_ott_ca(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: EnrollOttCaBody = call.decode(Verb::Create)?;
+        let token = body.token.unwrap_or_default();
+        complete(&controller, &caller, &token, Some(method::OTT_CA), Sent::default()).await
+    }
+    .boxed()
+}
+
+fn enroll_updb(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: EnrollUpdbBody = call.decode(Verb::Create)?;
+        let password = body.password.map(|password| password.expose().to_owned());
+        let token = call.query.get("token").unwrap_or_default().to_owned();
+        let sent = Sent { password, ..Sent::default() };
+        complete(&controller, &caller, &token, Some(method::UPDB), sent).await
     }
     .boxed()
 }
@@ -127,7 +175,7 @@ async fn complete(
         EnrollmentMethod::Erott | EnrollmentMethod::Trott => {
             router(controller, caller, enrollment, sent).await
         }
-        EnrollmentMethod::Ottca => Err(ErrorCode::EnrollmentCaNotValid.into()),
+        EnrollmentMethod::Ottca => third_party::by_ticket(controller, caller, enrollment).await,
     }
 }
 

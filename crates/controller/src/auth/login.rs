@@ -14,6 +14,7 @@ use weft_model::entity::{
 };
 use weft_model::{Base, Id, Snapshot, Timestamp};
 
+use super::external_id;
 use super::password::{self, Hashed};
 use super::sessions::Told;
 use crate::clock::system_time;
@@ -26,6 +27,9 @@ use crate::{Caller, Controller, Failure};
 /// The operation.
 pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
     &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
+
+/// Id of the authenticator of who is known by a claim alone (protocol: auth 7.1).
+const VIRTUAL: &str = "internal";
 
 /// A first factor that was shown.
 struct Shown {
@@ -143,16 +147,26 @@ fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Shown, Fai
     let leaf = chain.first().ok_or_else(refused)?;
     let now = controller.now();
     let snapshot = controller.snapshot();
-    let Some(improper_chain) = is_vouched_for(controller, &snapshot, chain) else {
+    let Some(vouched) = vouched_for(controller, &snapshot, chain) else {
         tracing::debug!(
             fingerprint = leaf.fingerprint(),
             "login with a certificate of nobody known"
         );
         return Err(refused());
     };
-    let authenticator =
-        snapshot.authenticator_by_fingerprint(leaf.fingerprint()).ok_or_else(refused)?;
-    let identity = snapshot.get::<Identity>(&authenticator.identity_id).ok_or_else(refused)?;
+    let claimed = vouched.ca.as_ref().and_then(|ca| claimed_id(ca, leaf));
+    // Whoever is known by a claim of his certificate has no authenticator.
+    let (identity, authenticator) = match claimed {
+        Some(external) => {
+            let found = snapshot.by_unique::<Identity>(Identity::EXTERNAL_ID, &external);
+            (found.ok_or_else(refused)?, None)
+        }
+        None => {
+            let found = snapshot.authenticator_by_fingerprint(leaf.fingerprint());
+            let found = found.ok_or_else(refused)?;
+            (snapshot.get::<Identity>(&found.identity_id).ok_or_else(refused)?, Some(found))
+        }
+    };
     let policy = policy_of(&snapshot, identity);
     let expired = !leaf.is_valid_at(system_time(now));
     if identity.is_disabled(now)
@@ -161,40 +175,59 @@ fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Shown, Fai
     {
         return Err(refused());
     }
-    let cert = authenticator.cert.as_ref();
+    let cert = authenticator.and_then(|it| it.cert.as_ref());
     Ok(Shown {
-        authenticator: authenticator.base.id.clone(),
+        authenticator: authenticator.map_or(Id::new(VIRTUAL), |it| it.base.id.clone()),
         identity: Arc::clone(identity),
         is_cert_extendable: cert.is_some_and(|cert| cert.is_issued_by_network),
         extend_requested: cert.is_some_and(|cert| cert.is_extend_requested),
-        improper_chain,
+        improper_chain: vouched.is_improper,
         leaf: Some(leaf.clone()),
     })
 }
 
+/// The external id that a certificate claims, if its CA says how; what cannot be read counts as
+/// no claim.
+fn claimed_id(ca: &Ca, leaf: &Certificate) -> Option<String> {
+    let claim = ca.external_id_claim.as_ref()?;
+    external_id::of(claim, leaf)
+        .inspect_err(|error| tracing::debug!(ca = %ca.name, %error, "no external id"))
+        .ok()
+}
+
+/// Who vouches for a certificate.
+pub(crate) struct Vouched {
+    /// The client left the intermediates out.
+    is_improper: bool,
+    /// The third-party CA, if it is one.
+    ca: Option<Arc<Ca>>,
+}
+
 /// Whether the leaf leads to somebody we believe, the dates of the leaf aside (protocol: auth
-/// 9.2): the roots of the CA bundle; its intermediates, when the client left them out (true); or a
+/// 9.2): the roots of the CA bundle; its intermediates, when the client left them out; or a
 /// verified third-party CA.
-pub(crate) fn is_vouched_for(
+pub(crate) fn vouched_for(
     controller: &Controller,
     snapshot: &Snapshot,
     chain: &[Certificate],
-) -> Option<bool> {
+) -> Option<Vouched> {
     let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
     let how = Verify { usage: Usage::Any, ignore_leaf_validity: true, intermediates: &[] };
     let now = system_time(controller.now());
     let bundle = &controller.settings().keys.bundle;
     let leads_to = |trusted: &TrustBundle| trusted.verify(&der, how, now).is_ok();
     if leads_to(&TrustBundle::new(bundle.roots().cloned())) {
-        return Some(false);
+        return Some(Vouched { is_improper: false, ca: None });
     }
     if leads_to(bundle) {
-        return Some(true);
+        return Some(Vouched { is_improper: true, ca: None });
     }
-    let enabled = snapshot.list::<Ca>().filter(|ca| ca.is_verified && ca.is_auth_enabled);
-    let first = enabled
-        .filter_map(|ca| Certificate::from_pem(ca.cert_pem.as_bytes()).ok()?.into_iter().next());
-    leads_to(&TrustBundle::new(first)).then_some(false)
+    let mut enabled = snapshot.list::<Ca>().filter(|ca| ca.is_verified && ca.is_auth_enabled);
+    let ca = enabled.find(|ca| {
+        let first = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
+        leads_to(&TrustBundle::new(first.into_iter().take(1)))
+    })?;
+    Some(Vouched { is_improper: false, ca: Some(Arc::clone(ca)) })
 }
 
 /// Opens the session of a login.

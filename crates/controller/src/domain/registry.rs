@@ -85,7 +85,8 @@ pub(crate) struct Registry(HashMap<(Api, &'static str), Handler>);
 impl Registry {
     pub(crate) fn new() -> Self {
         let generic = RESOURCES.iter().flat_map(|resource| resource.handlers());
-        let own = OWN.iter().flat_map(|handlers| handlers.iter().copied());
+        let own = OWN.iter().chain(auth::enroll::MORE);
+        let own = own.flat_map(|handlers| handlers.iter().copied());
         Self(generic.chain(own).map(|(api, id, handler)| ((api, id), handler)).collect())
     }
 

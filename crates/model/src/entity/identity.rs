@@ -121,6 +121,9 @@ row! {
 }
 
 impl Identity {
+    /// Index of the external id in [`Record::UNIQUE`].
+    pub const EXTERNAL_ID: usize = 0;
+
     /// Whether it is disabled now: since some time, and not only until a time that has passed.
     pub fn is_disabled(&self, now: Timestamp) -> bool {
         self.disabled_at.is_some() && self.disabled_until.is_none_or(|until| until > now)

@@ -169,7 +169,16 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
     })?;
     let keys = keys::of(config, &current)?;
     let settings = Settings::new(id, open_store(config)?, keys, addresses(config));
-    Ok(Settings { durations: durations(config), build: build(), ..settings })
+    let settings = Settings { durations: durations(config), build: build(), ..settings };
+    Ok(match &config.edge {
+        Some(edge) => Settings {
+            totp_issuer: edge.totp_hostname.clone(),
+            jwks_fetch: edge.jwks_fetch.clone(),
+            posture_checks: !edge.disable_posture_checks,
+            ..settings
+        },
+        None => settings,
+    })
 }
 
 fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {
@@ -236,11 +245,6 @@ fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'static str)
         "certificates of former trust domains are not accepted yet",
     );
     if let Some(edge) = &config.edge {
-        warn(
-            edge.disable_posture_checks,
-            "edge.disablePostureChecks",
-            "posture checks take part in every decision",
-        );
         let fetch = &edge.jwks_fetch;
         let limited = fetch.block_private_addresses
             || !fetch.denied_ips.is_empty()

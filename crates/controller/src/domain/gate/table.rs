@@ -162,8 +162,8 @@ const CLIENT: &[(&str, &str)] = &[
     (
         "nobody",
         "authenticate enroll enrollCa enrollErOtt enrollOtt enrollOttCa enrollToken enrollUpdb \
-         enrollmentChallenge getEnrollmentJwks listEnumeratedCapabilities listExternalJwtSigners \
-         listNetworkJWTs listProtocols listRoot listSpecs detailSpec detailSpecBody listVersion \
+         enrollmentChallenge extendRouterEnrollment getEnrollmentJwks listEnumeratedCapabilities \
+         listExternalJwtSigners listNetworkJWTs listProtocols listRoot listSpecs detailSpec detailSpecBody listVersion \
          listWellKnownCas",
     ),
     (

@@ -10,9 +10,9 @@ use weft_contract::resource::authenticator::{
 };
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
-use weft_identity::{Certificate, Usage, Verify};
+use weft_identity::{Certificate, TrustBundle, Usage, Verify};
 use weft_model::entity::{
-    AuthPolicy, Authenticator, CertCredential, Enrollment, EnrollmentMethod, Identity,
+    AuthPolicy, Authenticator, Ca, CertCredential, Enrollment, EnrollmentMethod, Identity,
     IdentityType, UpdbCredential, UpdbRules,
 };
 use weft_model::filter::{Table, Type, Value};
@@ -36,8 +36,8 @@ pub(crate) struct Authenticators;
 pub(crate) struct Prepared {
     /// The hash of the password in the body, and the password for the rules of the policy.
     password: Option<(Hashed, String)>,
-    /// The certificate in the body.
-    certificate: Option<Certificate>,
+    /// The certificate in the body, and the third-party CA that issued it.
+    certificate: Option<(Certificate, Option<Id>)>,
     /// Of a new authenticator.
     method: Option<String>,
 }
@@ -171,9 +171,10 @@ impl Resource for Authenticators {
             }
             Some(method::CERT) => {
                 let certificate = prepared.certificate.as_ref();
-                let certificate = certificate
+                let (certificate, ca_id) = certificate
                     .ok_or_else(|| Failure::field("certPem", "certPem is required", ""))?;
-                record.cert = Some(credential(certificate, &certificate.to_pem(), false));
+                let credential = credential(certificate, &certificate.to_pem(), false);
+                record.cert = Some(CertCredential { ca_id: ca_id.clone(), ..credential });
             }
             other => {
                 let reason = "method must be updb or cert";
@@ -284,8 +285,12 @@ fn broken_rule(rules: &UpdbRules, password: &str) -> Option<String> {
     None
 }
 
-/// Exactly one certificate that leads to the CA bundle, at the beginning of its own life.
-fn one_certificate(controller: &Controller, pem: &str) -> Result<Certificate, Failure> {
+/// Exactly one certificate that leads to the CA bundle or to a verified third-party CA, at the
+/// beginning of its own life (protocol: auth 7.1).
+fn one_certificate(
+    controller: &Controller,
+    pem: &str,
+) -> Result<(Certificate, Option<Id>), Failure> {
     let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
     let [certificate] = parsed.as_slice() else {
         return Err(Failure::coded_field(
@@ -297,10 +302,19 @@ fn one_certificate(controller: &Controller, pem: &str) -> Result<Certificate, Fa
     };
     let how = Verify { usage: Usage::Any, ..Verify::default() };
     let bundle = &controller.settings().keys.bundle;
-    bundle.verify_leaf(certificate, how, certificate.not_before()).map_err(|error| {
-        Failure::field("certPem", format!("no known CA issued it: {error}"), "")
-    })?;
-    Ok(certificate.clone())
+    let leads_to =
+        |trusted: &TrustBundle| trusted.verify_leaf(certificate, how, certificate.not_before());
+    let Err(error) = leads_to(bundle) else { return Ok((certificate.clone(), None)) };
+    let snapshot = controller.snapshot();
+    let mut verified = snapshot.list::<Ca>().filter(|ca| ca.is_verified);
+    let issuer = verified.find(|ca| {
+        let first = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
+        leads_to(&TrustBundle::new(first.into_iter().take(1))).is_ok()
+    });
+    match issuer {
+        Some(ca) => Ok((certificate.clone(), Some(ca.base.id.clone()))),
+        None => Err(Failure::field("certPem", format!("no known CA issued it: {error}"), "")),
+    }
 }
 
 /// A certificate as an authenticator keeps it.

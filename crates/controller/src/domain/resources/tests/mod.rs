@@ -4,6 +4,7 @@
 mod authentication;
 mod cas;
 mod controller_settings;
+mod enrollment;
 mod mfa;
 mod posture;
 mod posture_checks;

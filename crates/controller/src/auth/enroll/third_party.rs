@@ -1,0 +1,236 @@
+//! Enrollment with a certificate of a third-party CA: with a ticket (`ottca`), or by the
+//! certificate alone (`ca`), which makes a new identity (protocol: auth 5.3, 14.3, 14.4).
+
+use std::sync::Arc;
+
+use rustls_pki_types::CertificateDer;
+use weft_contract::resource::ca::DEFAULT_NAME_FORMAT;
+use weft_contract::resource::enrollment::EnrollmentCerts;
+use weft_contract::{Api, Cause, ErrorCode};
+use weft_identity::{Certificate, TrustBundle, Usage, Verify, to_pem};
+use weft_model::entity::{AuthPolicy, Authenticator, Ca, CertCredential, Enrollment, Identity};
+use weft_model::{Base, Id, Snapshot};
+
+use super::take;
+use crate::auth::external_id;
+use crate::clock::system_time;
+use crate::domain::call::Reply;
+use crate::domain::decision::Decision;
+use crate::domain::resources::authenticator::credential;
+use crate::domain::resources::server;
+use crate::{Caller, Controller, Failure};
+
+/// Names that are tried for a new identity when the first one is taken.
+const MAX_TRIES: u32 = 999_999;
+
+/// Verifies that the client's certificate leads to a CA, and answers the chain to it.
+fn chain_to(ca: &Ca, chain: &[Certificate], controller: &Controller) -> Option<Vec<Certificate>> {
+    let issuer = Certificate::from_pem(ca.cert_pem.as_bytes()).ok()?.into_iter().next()?;
+    let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
+    let how = Verify { usage: Usage::Client, ..Verify::default() };
+    TrustBundle::new([issuer]).verify(&der, how, system_time(controller.now())).ok()
+}
+
+/// An authenticator of a certificate that a CA issued.
+fn authenticator(
+    controller: &Controller,
+    identity: &Id,
+    ca: &Ca,
+    chain: &[Certificate],
+) -> Option<Authenticator> {
+    let leaf = chain.first()?;
+    Some(Authenticator {
+        base: Base::new(controller.ids().entity(), controller.now()),
+        identity_id: identity.clone(),
+        updb: None,
+        cert: Some(CertCredential {
+            ca_id: Some(ca.base.id.clone()),
+            ..credential(leaf, &to_pem(chain.iter()), false)
+        }),
+    })
+}
+
+/// A certificate serves one authenticator.
+fn check_unused(decision: &Decision<'_>, authenticator: &Authenticator) -> Result<(), Failure> {
+    let fingerprint = authenticator.cert.as_ref().map(|cert| &cert.fingerprint);
+    let Some(fingerprint) = fingerprint else { return Ok(()) };
+    if decision.tip().authenticator_by_fingerprint(fingerprint).is_none() {
+        return Ok(());
+    }
+    Err(Failure::new(ErrorCode::CertInUse).with_cause(Cause {
+        data: Some(serde_json::json!({"fingerprint": &**fingerprint})),
+        ..Cause::error(ErrorCode::CertInUse, "an authenticator has this certificate")
+    }))
+}
+
+/// An announced identity shows a certificate of the CA that its ticket names.
+pub(super) async fn by_ticket(
+    controller: &Controller,
+    caller: &Caller,
+    enrollment: Arc<Enrollment>,
+) -> Result<Reply, Failure> {
+    let snapshot = controller.snapshot();
+    let ca = enrollment.ca_id.as_ref().and_then(|id| snapshot.get::<Ca>(id));
+    let ca = ca.ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
+    if !ca.is_ott_ca_enrollment_enabled || !ca.is_verified {
+        return Err(ErrorCode::EnrollmentCaNotValid.into());
+    }
+    let chain = chain_to(ca, &caller.origin.certificates, controller);
+    let chain = chain.ok_or_else(|| Failure::from(ErrorCode::CertificateFailedValidation))?;
+    let identity = enrollment.identity_id.clone().unwrap_or_default();
+    let authenticator = authenticator(controller, &identity, ca, &chain);
+    let authenticator =
+        authenticator.ok_or_else(|| Failure::from(ErrorCode::CertificateFailedValidation))?;
+    let ca = ca.base.id.clone();
+    controller
+        .decide(caller, move |decision| {
+            let current = decision.tip().get::<Ca>(&ca);
+            if !current.is_some_and(|ca| ca.is_ott_ca_enrollment_enabled && ca.is_verified) {
+                return Err(ErrorCode::EnrollmentCaNotValid.into());
+            }
+            take(decision, &enrollment)?;
+            check_unused(decision, &authenticator)?;
+            decision.put(authenticator.clone());
+            Ok(())
+        })
+        .await?;
+    Reply::detail(&EnrollmentCerts {
+        controllers: vec![server::shown(controller, Api::Client)],
+        ..EnrollmentCerts::default()
+    })
+}
+
+/// A new identity out of a certificate of a CA that allows it.
+pub(super) async fn by_certificate(
+    controller: &Controller,
+    caller: &Caller,
+    requested_name: Option<String>,
+) -> Result<Reply, Failure> {
+    let snapshot = controller.snapshot();
+    let may = |ca: &&Arc<Ca>| ca.is_auto_ca_enrollment_enabled && ca.is_verified;
+    let mut candidates = snapshot.list::<Ca>().filter(may).peekable();
+    if candidates.peek().is_none() {
+        return Err(ErrorCode::EnrollmentNoValidCas.into());
+    }
+    let shown = &caller.origin.certificates;
+    let found = candidates.find_map(|ca| Some((ca, chain_to(ca, shown, controller)?)));
+    let (ca, chain) = found.ok_or_else(|| Failure::from(ErrorCode::CertFailedValidation))?;
+    let leaf = chain.first().ok_or_else(|| Failure::from(ErrorCode::CertFailedValidation))?;
+
+    let id = controller.ids().entity();
+    let claim = ca.external_id_claim.as_ref().map(|claim| external_id::of(claim, leaf));
+    let external_id = claim
+        .transpose()
+        .map_err(|error| Failure::because(ErrorCode::MissingCertClaim, error.to_string()))?;
+    // Whoever is known by a claim logs in with any certificate that has it.
+    let authenticator = match external_id {
+        Some(_) => None,
+        None => authenticator(controller, &id, ca, &chain),
+    };
+    let name = Name {
+        ca_name: &ca.name,
+        ca_id: ca.base.id.as_str(),
+        common_name: leaf.common_name().unwrap_or_default(),
+        requested: requested_name.as_deref(),
+        identity: id.as_str(),
+    };
+    let name = name.formatted(&ca.identity_name_format);
+    let identity = Identity {
+        base: Base::new(id, controller.now()),
+        external_id: external_id.map(|text| text.as_str().into()),
+        auth_policy_id: Id::new(AuthPolicy::DEFAULT_ID),
+        role_attributes: ca.identity_roles.clone(),
+        ..Identity::default()
+    };
+    let ca = ca.base.id.clone();
+    controller
+        .decide(caller, move |decision| {
+            let current = decision.tip().get::<Ca>(&ca);
+            if !current.is_some_and(may_enroll) {
+                return Err(ErrorCode::CertFailedValidation.into());
+            }
+            let mut identity = identity.clone();
+            if let Some(external) = &identity.external_id
+                && decision.tip().by_unique::<Identity>(Identity::EXTERNAL_ID, external).is_some()
+            {
+                return Err(ErrorCode::EnrollmentIdentityAlreadyEnrolled.into());
+            }
+            if let Some(authenticator) = &authenticator {
+                check_unused(decision, authenticator)?;
+                decision.put_later(authenticator.clone());
+            }
+            identity.name = free_name(decision.tip(), &name)?.as_str().into();
+            decision.put_checked(identity)
+        })
+        .await?;
+    Reply::empty()
+}
+
+fn may_enroll(ca: &Arc<Ca>) -> bool {
+    ca.is_auto_ca_enrollment_enabled && ca.is_verified
+}
+
+/// What the name of a new identity is made of.
+struct Name<'a> {
+    ca_name: &'a str,
+    ca_id: &'a str,
+    common_name: &'a str,
+    requested: Option<&'a str>,
+    identity: &'a str,
+}
+
+impl Name<'_> {
+    /// The format of a CA with its symbols replaced, each once: names may look like symbols.
+    fn formatted(&self, format: &str) -> String {
+        let format = if format.is_empty() { DEFAULT_NAME_FORMAT } else { format };
+        let requested = self.requested.filter(|name| !name.trim().is_empty());
+        let symbols = [
+            ("[caName]", self.ca_name),
+            ("[caId]", self.ca_id),
+            ("[commonName]", self.common_name),
+            ("[requestedName]", requested.unwrap_or(self.identity)),
+            ("[identityId]", self.identity),
+        ];
+        let mut name = String::new();
+        let mut rest = format;
+        while let Some(at) = rest.find('[') {
+            let (head, tail) = rest.split_at(at);
+            name.push_str(head);
+            let symbol = symbols.iter().find(|(symbol, _)| tail.starts_with(symbol));
+            let (text, length) = symbol.map_or(("[", 1), |(symbol, text)| (text, symbol.len()));
+            name.push_str(text);
+            rest = &tail[length..];
+        }
+        name.push_str(rest);
+        name
+    }
+}
+
+/// The name, or the first of it with six digits behind that nobody has.
+fn free_name(snapshot: &Snapshot, name: &str) -> Result<String, Failure> {
+    let is_free = |name: &String| snapshot.by_name::<Identity>(name).is_none();
+    let numbered = (1..=MAX_TRIES).map(|number| format!("{name}{number:06}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(is_free).ok_or_else(|| Failure::field("name", "name must be unique", name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_of_their_symbols() {
+        let name = Name {
+            ca_name: "ca",
+            ca_id: "c1",
+            common_name: "[caName]",
+            requested: Some(" "),
+            identity: "i1",
+        };
+        assert_eq!(name.formatted(""), "ca-[caName]");
+        assert_eq!(name.formatted("[caId]/[identityId]/[requestedName]"), "c1/i1/i1");
+        assert_eq!(name.formatted("x[y][commonName"), "x[y][commonName");
+        let name = Name { requested: Some("laptop"), ..name };
+        assert_eq!(name.formatted("[requestedName]!"), "laptop!");
+    }
+}
