@@ -61,13 +61,37 @@ impl Caller {
         query: &Query<'_>,
         body: Option<&Value>,
     ) -> Result<T> {
-        let answer = self.send(operation, ids, query, body).await?;
+        self.call_in(self.api, operation, ids, query, body).await
+    }
+
+    /// The same over another API of the same controller, with the same session.
+    pub(crate) async fn call_in<T: DeserializeOwned>(
+        &self,
+        api: Api,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        let answer = self.send(api, operation, ids, query, json(body)).await?;
         answer.envelope().map(|envelope: Envelope<T>| envelope.data)
+    }
+
+    /// The body of an answer as it is, whatever its form, for a body of any media type.
+    pub(crate) async fn raw_in(
+        &self,
+        api: Api,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+        body: Option<(&'static str, Vec<u8>)>,
+    ) -> Result<Vec<u8>> {
+        Ok(self.send(api, operation, ids, query, body).await?.accept()?.body)
     }
 
     /// A call that answers with a body of its own.
     pub(crate) async fn raw(&self, operation: &Operation, ids: &[&str]) -> Result<Vec<u8>> {
-        Ok(self.send(operation, ids, &[], None).await?.accept()?.body)
+        self.raw_in(self.api, operation, ids, &[], None).await
     }
 
     /// One page of a list.
@@ -77,7 +101,18 @@ impl Caller {
         ids: &[&str],
         query: &Query<'_>,
     ) -> Result<Page<T>> {
-        let answer = self.send(operation, ids, query, None).await?;
+        self.page_in(self.api, operation, ids, query).await
+    }
+
+    /// The same over another API.
+    pub(crate) async fn page_in<T: DeserializeOwned>(
+        &self,
+        api: Api,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+    ) -> Result<Page<T>> {
+        let answer = self.send(api, operation, ids, query, None).await?;
         let envelope: Envelope<Vec<T>> = answer.envelope()?;
         Ok(Page { items: envelope.data, pagination: envelope.meta.pagination })
     }
@@ -115,21 +150,22 @@ impl Caller {
 
     async fn send(
         &self,
+        api: Api,
         operation: &Operation,
         ids: &[&str],
         query: &Query<'_>,
-        body: Option<&Value>,
+        body: Option<(&'static str, Vec<u8>)>,
     ) -> Result<Answer> {
-        let mut url = self.address.at(self.api, &operation.fill(ids)?)?;
+        let mut url = self.address.at(api, &operation.fill(ids)?)?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
         let session = self.session().map(|token| (headers::SESSION, token));
         let body = match body {
-            Some(body) => Some(body.to_string()),
+            Some(body) => Some(body),
             // Servers want to see JSON on these even where nothing need be said.
             None if matches!(operation.method, Method::Post | Method::Put | Method::Patch) => {
-                Some("{}".to_owned())
+                Some((headers::JSON, b"{}".to_vec()))
             }
             None => None,
         };
@@ -138,10 +174,15 @@ impl Caller {
             method: operation.method,
             url,
             headers: session.into_iter().chain([accept]).collect(),
-            body: body.map(|text| (headers::JSON, text.into_bytes())),
+            body,
         };
         self.http.send(&request).await
     }
+}
+
+/// A value as the body of a request.
+fn json(body: Option<&Value>) -> Option<(&'static str, Vec<u8>)> {
+    body.map(|value| (headers::JSON, value.to_string().into_bytes()))
 }
 
 /// A body of the contract as JSON.

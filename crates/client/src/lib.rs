@@ -9,7 +9,7 @@
 //! - [`ClientApi`]: what an application does: log in, look at services, ask for sessions;
 //! - [`enroll`]: from a one-time token to a certificate;
 //! - [`trust`]: how a controller is believed that nobody has met before;
-//! - [`SavedLogin`]: a login that outlives the command that made it.
+//! - [`SavedLogin`], [`Logins`]: logins that outlive the command that made them.
 //!
 //! Every answer is bounded ([`MAX_ANSWER`]), every call has a deadline, and 429 is waited out as the
 //! server asks. Nothing is retried that could have happened.
@@ -29,7 +29,7 @@ pub use call::{Page, Query};
 pub use client_api::{About, ClientApi, Credentials};
 pub use error::{ApiError, Error, Result};
 pub use http::{MAX_ANSWER, Tls};
-pub use login::SavedLogin;
+pub use login::{LoginKey, Logins, SavedLogin};
 pub use management::ManagementClient;
 
 #[cfg(test)]

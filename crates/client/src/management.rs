@@ -53,7 +53,7 @@ impl ManagementClient {
     /// # Errors
     /// When the saved login is not usable; whether it has ended shows at the first call.
     pub fn resume(login: &SavedLogin) -> Result<Self> {
-        let client = Self::new(login.address()?, &Tls::Anonymous(login.bundle()?))?;
+        let client = Self::new(login.address()?, &login.tls()?)?;
         client.caller.set_session(Some(login.token.clone()));
         Ok(client)
     }
@@ -122,6 +122,51 @@ impl ManagementClient {
         body: Option<&Value>,
     ) -> Result<T> {
         self.caller.call(operation, ids, query, body).await
+    }
+
+    /// Runs any operation of any API of the same controller, with the same session.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn call_in<T: DeserializeOwned>(
+        &self,
+        api: Api,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        self.caller.call_in(api, operation, ids, query, body).await
+    }
+
+    /// Runs an operation whose answer, or whose body, is not JSON: a media type and bytes go out,
+    /// bytes come back as they are.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn raw(
+        &self,
+        api: Api,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+        body: Option<(&'static str, Vec<u8>)>,
+    ) -> Result<Vec<u8>> {
+        self.caller.raw_in(api, operation, ids, query, body).await
+    }
+
+    /// One page of a list of any API.
+    ///
+    /// # Errors
+    /// As [`ManagementClient::call`].
+    pub async fn page_in<T: DeserializeOwned>(
+        &self,
+        api: Api,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+    ) -> Result<Page<T>> {
+        self.caller.page_in(api, operation, ids, query).await
     }
 
     /// One page of a list.

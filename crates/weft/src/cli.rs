@@ -1,14 +1,18 @@
 //! The command line: what can be said, and what each thing means.
 //!
-//! Commands with a shape of their own are written here. `create`, `list`, `show`, `update` and
-//! `delete` are built from the table of kinds in [`crate::entity`], so that a new kind needs one
-//! row there and nothing here.
+//! Commands with a shape of their own are written here. `create`, `list`, `show`, `update`,
+//! `delete` and the actions on entities are built from the tables of kinds in [`crate::entity`], so
+//! that a new kind needs nothing here.
 
 use std::path::PathBuf;
 
-use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
-use crate::entity;
+use crate::{
+    entity::{self, action, complete},
+    output::Format,
+    session::{LoginFolder, Session},
+};
 
 /// The part of the command line that is the same for every kind of entity.
 #[derive(Debug, Parser)]
@@ -20,9 +24,11 @@ use crate::entity;
                   A controller decides who may reach what; routers carry the data.\n\n\
                   New here? `weft quickstart` brings up a whole network on this machine and says \
                   what to try next.",
-    after_help = "Exit status: 0 done, 1 failed, 2 the command line was wrong, 3 not logged in, \
-                  130 interrupted.\n\
-                  Logging: set RUST_LOG, for instance RUST_LOG=weft_router=debug,info.",
+    after_help = "Exit status: 0 done, 1 failed, 2 the command line was wrong, 3 not logged in or \
+                  not allowed,\n  4 no such entity, 5 refused, 6 the controller is not there or \
+                  busy, 8 there are differences\n  (`weft diff --exit-code`), 130 interrupted.\n\
+                  Logging: set RUST_LOG, for instance RUST_LOG=weft_router=debug,info.\n\
+                  Completion: `weft completions --help`.",
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -48,20 +54,36 @@ pub(crate) enum Fixed {
     Router(RouterCommand),
     /// Log in to a controller; later commands use this login
     Login(LoginArgs),
-    /// Forget the saved login
-    Logout(LoginHome),
+    /// End a saved login and forget it
+    Logout(LogoutArgs),
+    /// List the saved logins
+    Logins(LoginsArgs),
+    /// Make another saved login the current one
+    Use(UseArgs),
+    /// Say who is logged in where, and how large the network is
+    Status(StatusArgs),
+    /// Say why an identity can, or cannot, reach a service, and what would help
+    #[command(visible_alias = "advise")]
+    Why(WhyArgs),
     /// Turn an enrollment token into an identity file
     Enroll(EnrollArgs),
-    /// Prove that a network works
+    /// Show the enrollment token of an identity, a router, an authority or the network
+    Jwt(JwtArgs),
+    /// Change one's own password, or set that of another identity
+    Password(PasswordArgs),
+    /// Give an identity other configs for a service than everybody sees
+    Override(OverrideArgs),
+    /// Prove that a network works, or that a certificate authority is one's own
     #[command(subcommand)]
     Verify(VerifyCommand),
+    /// Take a snapshot of the controller's database, or check and repair it
+    Database(DatabaseArgs),
+    /// Ask controllers and routers about their inner state
+    Inspect(InspectArgs),
+    /// Call any operation of any API by its id
+    Call(CallArgs),
     /// Print a completion script for a shell
-    ///
-    /// For bash: weft completions bash > /etc/bash_completion.d/weft
-    Completions {
-        /// The shell to write for
-        shell: clap_complete::Shell,
-    },
+    Completions(CompletionsArgs),
 }
 
 /// Where `quickstart` keeps the network, who administers it and where it listens.
@@ -145,20 +167,39 @@ pub(crate) enum RouterCommand {
     },
 }
 
-/// Where saved logins lie.
-#[derive(Debug, Args, Clone)]
-pub(crate) struct LoginHome {
-    /// Folder of saved logins [default: the user's configuration folder]
-    #[arg(long, value_name = "DIR", env = "WEFT_CONFIG_DIR", global = true)]
-    pub(crate) config_dir: Option<PathBuf>,
+/// How a command prints what it found.
+#[derive(Debug, Args, Clone, Copy)]
+pub(crate) struct Output {
+    /// How to print; names in JSON and YAML do not change
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "Settings"
+    )]
+    output: Format,
+}
+
+impl Output {
+    /// The format.
+    pub(crate) fn format(self) -> Format {
+        self.output
+    }
 }
 
 /// Who logs in where.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft login ctrl.example:1280 --username admin\n  \
+                  weft login --identity laptop.json\n  \
+                  weft login prod.example:1280 --name prod\n\n\
+                  A login by certificate is renewed by itself when it has ended.")]
 pub(crate) struct LoginArgs {
-    /// The controller: https://host:port, or host:port
-    #[arg(value_name = "URL", default_value = "https://localhost:1280", env = "WEFT_CTRL_URL")]
-    pub(crate) url: String,
+    /// The controller: https://host:port, or host:port [default: the one the identity file names,
+    /// or https://localhost:1280]
+    #[arg(value_name = "URL", env = "WEFT_CTRL_URL", hide_env = true)]
+    pub(crate) url: Option<String>,
     /// User name
     #[arg(long, short = 'u', value_name = "NAME", default_value = "admin", env = "WEFT_USERNAME")]
     pub(crate) username: String,
@@ -171,14 +212,315 @@ pub(crate) struct LoginArgs {
         hide_env_values = true
     )]
     pub(crate) password: Option<String>,
+    /// Log in with the certificate of this identity file, as `weft enroll` writes it
+    #[arg(
+        long,
+        short = 'i',
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["cert", "token"]
+    )]
+    pub(crate) identity: Option<PathBuf>,
+    /// Log in with this certificate (PEM, its chain behind it)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Use a session that was made elsewhere
+    #[arg(long, value_name = "TOKEN", env = "WEFT_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// What to call this login [default: the controller's host and port]
+    #[arg(long, short = 'n', value_name = "LOGIN")]
+    pub(crate) name: Option<String>,
     /// Certificates to trust; without them they are fetched from the controller and shown
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) ca: Option<PathBuf>,
     /// Trust the fetched certificates without asking
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
     #[command(flatten)]
-    pub(crate) home: LoginHome,
+    pub(crate) folder: LoginFolder,
+}
+
+/// Which login to end.
+#[derive(Debug, Args)]
+pub(crate) struct LogoutArgs {
+    /// The login [default: the current one]
+    #[arg(value_name = "LOGIN", add = complete::logins())]
+    pub(crate) name: Option<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) folder: LoginFolder,
+}
+
+/// How to list the logins.
+#[derive(Debug, Args)]
+pub(crate) struct LoginsArgs {
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) folder: LoginFolder,
+}
+
+/// Which login to make the current one.
+#[derive(Debug, Args)]
+pub(crate) struct UseArgs {
+    /// The login
+    #[arg(value_name = "LOGIN", add = complete::logins())]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) folder: LoginFolder,
+}
+
+/// How to say who is logged in.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// Which identity and which service.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  weft why laptop web")]
+pub(crate) struct WhyArgs {
+    /// Name or id of the identity
+    #[arg(value_name = "IDENTITY", add = complete::names("identities", ""))]
+    pub(crate) identity: String,
+    /// Name or id of the service
+    #[arg(value_name = "SERVICE", add = complete::names("services", ""))]
+    pub(crate) service: String,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// Whose enrollment token.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft jwt identity laptop -o laptop.jwt\n  weft jwt network")]
+pub(crate) struct JwtArgs {
+    #[command(subcommand)]
+    pub(crate) of: JwtOf,
+    /// Write it to this file instead of printing it
+    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// What has an enrollment token.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JwtOf {
+    /// Of an identity that is not enrolled yet
+    Identity {
+        /// Name or id
+        #[arg(value_name = "NAME", add = complete::names("identities", ""))]
+        which: String,
+    },
+    /// Of an edge router that is not enrolled yet
+    EdgeRouter {
+        /// Name or id
+        #[arg(value_name = "NAME", add = complete::names("edge-routers", ""))]
+        which: String,
+    },
+    /// Of a transit router that is not enrolled yet
+    TransitRouter {
+        /// Name or id
+        #[arg(value_name = "NAME", add = complete::names("transit-routers", ""))]
+        which: String,
+    },
+    /// Of an enrollment
+    Enrollment {
+        /// Id
+        #[arg(value_name = "ID")]
+        which: String,
+    },
+    /// Of a certificate authority whose identities enroll by themselves
+    Ca {
+        /// Name or id
+        #[arg(value_name = "NAME", add = complete::names("cas", ""))]
+        which: String,
+    },
+    /// Of the whole network
+    Network,
+}
+
+/// Whose password, and which.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft password                    one's own\n  \
+                  weft password --identity alice   that of another, who gets one if there is none")]
+pub(crate) struct PasswordArgs {
+    /// Name or id of an identity [default: who is logged in]
+    #[arg(long, short = 'i', value_name = "NAME", add = complete::names("identities", ""))]
+    pub(crate) identity: Option<String>,
+    /// The login name it goes with
+    #[arg(long, short = 'u', value_name = "NAME", requires = "identity")]
+    pub(crate) username: Option<String>,
+    /// One's own password as it is; asked for when absent
+    #[arg(long, value_name = "PASSWORD", env = "WEFT_PASSWORD", hide_env_values = true)]
+    pub(crate) current_password: Option<String>,
+    /// The password as it shall be; asked for when absent
+    #[arg(long, value_name = "PASSWORD", env = "WEFT_NEW_PASSWORD", hide_env_values = true)]
+    pub(crate) new_password: Option<String>,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// Configs of one identity alone.
+#[derive(Debug, Args)]
+pub(crate) struct OverrideArgs {
+    #[command(subcommand)]
+    pub(crate) command: OverrideCommand,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// What to do with the configs of one identity alone.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OverrideCommand {
+    /// Show them
+    List {
+        /// Name or id of the identity
+        #[arg(value_name = "IDENTITY", add = complete::names("identities", ""))]
+        identity: String,
+    },
+    /// Let the identity see a config for a service instead of the service's own of that type
+    Set {
+        /// Name or id of the identity
+        #[arg(value_name = "IDENTITY", add = complete::names("identities", ""))]
+        identity: String,
+        /// Name or id of the service
+        #[arg(value_name = "SERVICE", add = complete::names("services", ""))]
+        service: String,
+        /// Name or id of the config
+        #[arg(value_name = "CONFIG", add = complete::names("configs", ""))]
+        config: String,
+    },
+    /// Let it see the service's own again
+    Remove {
+        /// Name or id of the identity
+        #[arg(value_name = "IDENTITY", add = complete::names("identities", ""))]
+        identity: String,
+        /// Name or id of the service
+        #[arg(value_name = "SERVICE", add = complete::names("services", ""))]
+        service: String,
+        /// Name or id of the config
+        #[arg(value_name = "CONFIG", add = complete::names("configs", ""))]
+        config: String,
+    },
+}
+
+/// The controller's database.
+#[derive(Debug, Args)]
+pub(crate) struct DatabaseArgs {
+    #[command(subcommand)]
+    pub(crate) command: DatabaseCommand,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// What to do with the database.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DatabaseCommand {
+    /// Write a snapshot, on the controller's machine
+    Snapshot {
+        /// Where to [default: beside the database]
+        path: Option<String>,
+    },
+    /// Look for faults and tell how it goes; status 5 if some are left
+    Check {
+        /// Repair what is found
+        #[arg(long)]
+        fix: bool,
+        /// Do not wait for the end
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// What the running, or the last, check found
+    Status,
+}
+
+/// Whom to ask what.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  weft inspect links --of 'router-.*'")]
+pub(crate) struct InspectArgs {
+    /// What to ask for: stackdump, links, sdk-terminators, router-data-model, ...
+    #[arg(value_name = "VALUE", required = true)]
+    pub(crate) values: Vec<String>,
+    /// Those whose id matches this regular expression
+    #[arg(long, value_name = "REGEX", default_value = ".*")]
+    pub(crate) of: String,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// Which operation, with what.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft call listSummary\n  \
+                  weft call listServices --query 'filter=name contains \"web\"'\n  \
+                  weft call detailSpecBody edge-management")]
+pub(crate) struct CallArgs {
+    /// Id of the operation, as the API descriptions have it
+    #[arg(value_name = "OPERATION", add = complete::operations())]
+    pub(crate) operation: String,
+    /// The ids in its path, in order
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Which API, where several have an operation of this id
+    #[arg(long, value_name = "API", value_parser = ["management", "client", "fabric", "weft"])]
+    pub(crate) api: Option<String>,
+    /// A query parameter
+    #[arg(long, short = 'q', value_name = "NAME=VALUE", value_parser = parameter)]
+    pub(crate) query: Vec<(String, String)>,
+    /// The body, or the file after an `@`
+    #[arg(long, short = 'd', value_name = "BODY|@FILE", value_parser = bytes)]
+    pub(crate) data: Option<Bytes>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// The body of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("NAME=VALUE is wanted")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    match text.strip_prefix('@') {
+        Some(path) => std::fs::read(path).map(Bytes).map_err(|error| format!("{path}: {error}")),
+        None => Ok(Bytes(text.as_bytes().to_vec())),
+    }
+}
+
+/// For which shell.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  echo 'source <(weft completions bash)' >> ~/.bashrc\n  \
+                  echo 'source <(weft completions zsh)' >> ~/.zshrc\n  \
+                  weft completions fish > ~/.config/fish/completions/weft.fish\n\n\
+                  The script asks weft itself, which knows the names in the network while somebody \
+                  is\nlogged in. With --static it only knows commands and flags, and asks nobody.")]
+pub(crate) struct CompletionsArgs {
+    /// The shell to write for
+    pub(crate) shell: clap_complete::Shell,
+    /// A script that does not ask weft, and knows no names of the network
+    #[arg(long = "static")]
+    pub(crate) fixed: bool,
 }
 
 /// Which token to enroll, and where the identity goes.
@@ -204,6 +546,39 @@ pub(crate) enum VerifyCommand {
     /// checksums, prints throughput and round-trip time and removes what it made, also after
     /// Ctrl-C.
     Traffic(TrafficArgs),
+    /// Prove to the controller that one has the key of a certificate authority
+    Ca(VerifyCaArgs),
+}
+
+/// Which authority, and the proof.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weft verify ca partner --ca-cert partner.pem --ca-key partner.key\n  \
+                  weft verify ca partner --cert proof.pem\n\n\
+                  The proof is a certificate of the authority whose common name is the verification \
+                  token that\n`weft show ca NAME` shows. With the key at hand it is made here; the \
+                  key is not sent."
+)]
+pub(crate) struct VerifyCaArgs {
+    /// Name or id of the authority
+    #[arg(value_name = "NAME", add = complete::names("cas", ""))]
+    pub(crate) which: String,
+    /// The certificate that proves it (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "ca_cert",
+        required_unless_present = "ca_cert"
+    )]
+    pub(crate) cert: Option<PathBuf>,
+    /// Certificate of the authority (PEM), to make the proof here
+    #[arg(long, value_name = "FILE", requires = "ca_key")]
+    pub(crate) ca_cert: Option<PathBuf>,
+    /// Key of the authority (PEM)
+    #[arg(long, value_name = "FILE", requires = "ca_cert")]
+    pub(crate) ca_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) session: Session,
 }
 
 /// How much traffic to make.
@@ -222,32 +597,61 @@ pub(crate) struct TrafficArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) home: LoginHome,
+    pub(crate) session: Session,
 }
 
 /// What was asked for.
 pub(crate) enum Asked {
     /// A command with a shape of its own.
-    Fixed(Fixed),
+    Fixed(Box<Fixed>),
     /// A command over a kind of entity.
-    Entity(entity::Request),
+    Entity(Box<entity::Request>),
+    /// An action on an entity.
+    Action(Box<action::ActionRequest>),
 }
 
 /// The whole command line, as `--help` and the completions show it.
 pub(crate) fn command() -> Command {
-    entity::commands().into_iter().fold(Cli::command(), Command::subcommand)
+    let built = entity::commands().into_iter().chain(action::verbs());
+    built.fold(Cli::command(), Command::subcommand)
 }
 
 /// Reads the command line. Wrong usage and `--help` end the process as clap does it.
 pub(crate) fn parse() -> Asked {
     let matches = command().get_matches();
-    if let Some((name, rest)) = matches.subcommand()
-        && let Some(request) = entity::Request::from_matches(name, rest)
-    {
-        return Asked::Entity(request);
+    if let Some((name, rest)) = matches.subcommand() {
+        if let Some(request) = entity::Request::from_matches(name, rest) {
+            return Asked::Entity(Box::new(request));
+        }
+        if let Some(request) = action::ActionRequest::from_matches(name, rest) {
+            return Asked::Action(Box::new(request));
+        }
     }
     match Cli::from_arg_matches(&matches) {
-        Ok(cli) => Asked::Fixed(cli.command),
+        Ok(cli) => Asked::Fixed(Box::new(cli.command)),
         Err(error) => error.exit(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_whole() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn no_two_commands_have_the_same_name() {
+        let command = command();
+        let mut names: Vec<&str> = command
+            .get_subcommands()
+            .flat_map(|sub| std::iter::once(sub.get_name()).chain(sub.get_all_aliases()))
+            .collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
     }
 }

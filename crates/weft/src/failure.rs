@@ -2,32 +2,69 @@
 
 use std::{fmt, process::ExitCode};
 
-/// Why a command did not do what was asked, in one sentence for people.
+use weft_client::ApiError;
+use weft_contract::{Cause, ErrorBody};
+
+/// Exit statuses; `weft --help` lists them.
+mod status {
+    pub(super) const FAILED: u8 = 1;
+    pub(super) const USAGE: u8 = 2;
+    pub(super) const NOT_ALLOWED: u8 = 3;
+    pub(super) const NOT_FOUND: u8 = 4;
+    pub(super) const REFUSED: u8 = 5;
+    pub(super) const UNREACHABLE: u8 = 6;
+    pub(super) const DIFFERENT: u8 = 8;
+    pub(super) const INTERRUPTED: u8 = 130;
+}
+
+/// Why a command did not do what was asked, in one sentence for people, and what more there is to
+/// say of it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
+    /// Lines below the sentence.
+    details: Vec<String>,
     status: u8,
 }
 
 impl Failure {
+    fn of(message: impl fmt::Display, status: u8) -> Self {
+        Self { message: message.to_string(), details: Vec::new(), status }
+    }
+
     /// Something went wrong (status 1).
     pub(crate) fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), status: 1 }
+        Self::of(message, status::FAILED)
     }
 
     /// The command line made no sense (status 2).
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), status: 2 }
+        Self::of(message, status::USAGE)
     }
 
-    /// There is no login, or it has ended (status 3).
+    /// There is no login, it has ended, or it may not do this (status 3).
     pub(crate) fn not_logged_in(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), status: 3 }
+        Self::of(message, status::NOT_ALLOWED)
+    }
+
+    /// What was named is not there, or is not one thing (status 4).
+    pub(crate) fn not_found(message: impl fmt::Display) -> Self {
+        Self::of(message, status::NOT_FOUND)
+    }
+
+    /// The controller, or a file, says no (status 5).
+    pub(crate) fn refused(message: impl fmt::Display) -> Self {
+        Self::of(message, status::REFUSED)
+    }
+
+    /// There are differences, and that was asked for (status 8).
+    pub(crate) fn different(message: impl fmt::Display) -> Self {
+        Self::of(message, status::DIFFERENT)
     }
 
     /// Ctrl-C or a termination signal ended it (status 130).
     pub(crate) fn interrupted() -> Self {
-        Self { message: "interrupted".to_owned(), status: 130 }
+        Self::of("interrupted", status::INTERRUPTED)
     }
 
     /// The same with a word on what was being done in front.
@@ -35,9 +72,24 @@ impl Failure {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
+    /// The same with one more line below.
+    #[must_use]
+    pub(crate) fn and(mut self, detail: impl fmt::Display) -> Self {
+        self.details.push(detail.to_string());
+        self
+    }
+
+    /// Whether the session is not there any more, or may not do this.
+    pub(crate) fn is_not_allowed(&self) -> bool {
+        self.status == status::NOT_ALLOWED
+    }
+
     /// Prints the message and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("weft: {}", self.message);
+        for detail in &self.details {
+            eprintln!("  {detail}");
+        }
         ExitCode::from(self.status)
     }
 }
@@ -66,12 +118,74 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 impl From<weft_client::Error> for Failure {
     fn from(error: weft_client::Error) -> Self {
-        if error.is_unauthorized() {
-            return Self::not_logged_in(format!(
-                "{error}; the login may have ended: `weft login` begins a new one"
-            ));
+        match error.api() {
+            Some(refusal) => Self::from(refusal),
+            None if error.is_temporary() => Self::of(chain(&error), status::UNREACHABLE),
+            None => Self::new(chain(&error)),
         }
-        Self::new(chain(&error))
+    }
+}
+
+/// What the controller says about its refusal: the sentence, then code, field and cause.
+impl From<&ApiError> for Failure {
+    fn from(refusal: &ApiError) -> Self {
+        let body = &refusal.body;
+        let status = match refusal.status {
+            401 | 403 => status::NOT_ALLOWED,
+            404 => status::NOT_FOUND,
+            429 | 503 => status::UNREACHABLE,
+            400..500 => status::REFUSED,
+            _ => status::FAILED,
+        };
+        let mut failure = Self::of(refusal, status);
+        failure.details.push(format!("code: {} (HTTP {})", body.code, refusal.status));
+        causes(body, &mut failure.details);
+        if refusal.status >= 500 && !body.request_id.is_empty() {
+            let log =
+                format!("request: {} (so it is called in the controller's log)", body.request_id);
+            failure.details.push(log);
+        }
+        if refusal.status == 401 {
+            failure.details.push(not_allowed(body).to_owned());
+        }
+        failure
+    }
+}
+
+/// Field, value, reason and what is beneath, one line each.
+fn causes(body: &ErrorBody, lines: &mut Vec<String>) {
+    let mut next = body.cause.as_deref();
+    while let Some(cause) = next {
+        let Cause { field, reason, value, code, message, .. } = cause;
+        if let Some(field) = field {
+            let shown = value.as_ref().map(|value| match value.as_str() {
+                Some(text) => text.to_owned(),
+                None => value.to_string(),
+            });
+            let shown = shown.filter(|text| !text.is_empty());
+            lines.push(match shown {
+                Some(value) => format!("field: {field} = `{value}`"),
+                None => format!("field: {field}"),
+            });
+        }
+        if let Some(reason) = reason.as_ref().or(message.as_ref()) {
+            let code = code.as_deref().filter(|code| *code != "UNHANDLED");
+            lines.push(match code {
+                Some(code) => format!("cause: {reason} ({code})"),
+                None => format!("cause: {reason}"),
+            });
+        }
+        next = cause.cause.as_deref();
+    }
+}
+
+/// What to do about a 401.
+fn not_allowed(body: &ErrorBody) -> &'static str {
+    let cause = body.cause.as_ref().map(|cause| cause.summary()).unwrap_or_default();
+    if cause.contains("permission") || cause.contains("administrator") {
+        "hint: this login lacks the permission; `weft status` says who is logged in"
+    } else {
+        "hint: the login may have ended: `weft login` begins a new one"
     }
 }
 
@@ -84,5 +198,49 @@ impl From<weft_identity::Error> for Failure {
 impl From<weft_config::Error> for Failure {
     fn from(error: weft_config::Error) -> Self {
         Self::new(chain(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_contract::ErrorCode;
+
+    use super::*;
+
+    fn refusal(status: u16, code: ErrorCode, cause: Cause) -> Failure {
+        let body = ErrorBody::new(code, "r1").because(cause);
+        Failure::from(&ApiError { status, body })
+    }
+
+    #[test]
+    fn refusals_name_code_field_and_cause() {
+        let failure = refusal(
+            400,
+            ErrorCode::CouldNotValidate,
+            Cause::field("name", "name must be unique", "web"),
+        );
+        assert_eq!(failure.status, status::REFUSED);
+        assert_eq!(
+            failure.details,
+            [
+                "code: COULD_NOT_VALIDATE (HTTP 400)",
+                "field: name = `web`",
+                "cause: name must be unique"
+            ]
+        );
+    }
+
+    #[test]
+    fn hints_tell_an_ended_login_from_a_missing_permission() {
+        let ended = Cause::error(ErrorCode::Unhandled, "no valid session");
+        let ended = refusal(401, ErrorCode::Unauthorized, ended);
+        assert!(ended.is_not_allowed());
+        assert!(ended.details.last().unwrap().contains("weft login"));
+        let text = "the operation needs the permission service.create";
+        let lacking =
+            refusal(401, ErrorCode::Unauthorized, Cause::error(ErrorCode::Unhandled, text));
+        assert!(lacking.details.last().unwrap().contains("lacks the permission"));
+        let gone = refusal(404, ErrorCode::NotFound, Cause::default());
+        assert_eq!(gone.status, status::NOT_FOUND);
     }
 }

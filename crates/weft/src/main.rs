@@ -4,6 +4,7 @@
 //! ends in success or in a [`failure::Failure`], whose sentence is printed and whose number is the
 //! exit status. Results go to standard output, words about them and the log to standard error.
 
+mod ask;
 mod cli;
 mod compose;
 mod controller;
@@ -16,19 +17,26 @@ mod output;
 mod pki;
 mod quickstart;
 mod router;
+mod session;
 mod signals;
+mod tools;
 mod verify;
+mod yaml;
 
 use std::{future::Future, io, process::ExitCode};
 
-use clap_complete::Shell;
+use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 
-use cli::{Asked, Fixed};
+use cli::{Asked, CompletionsArgs, Fixed};
 use failure::Failure;
 
+/// A shell that wants to know how a line goes on sets this.
+const COMPLETE: &str = "WEFT_COMPLETE";
+
 fn main() -> ExitCode {
+    CompleteEnv::with_factory(cli::command).var(COMPLETE).complete();
     let asked = cli::parse();
     start_log(default_level(&asked));
     match carry_out(asked) {
@@ -38,9 +46,6 @@ fn main() -> ExitCode {
 }
 
 fn carry_out(asked: Asked) -> Result<(), Failure> {
-    if let Asked::Fixed(Fixed::Completions { shell }) = asked {
-        return completions(shell);
-    }
     let runtime = runtime()?;
     let done = runtime.block_on(dispatch(asked));
     // What still runs has been told to stop; nobody waits for it.
@@ -50,15 +55,35 @@ fn carry_out(asked: Asked) -> Result<(), Failure> {
 
 async fn dispatch(asked: Asked) -> Result<(), Failure> {
     match asked {
-        Asked::Entity(request) => until_interrupted(entity::run(request)).await,
-        Asked::Fixed(Fixed::Login(args)) => until_interrupted(login::login(args)).await,
-        Asked::Fixed(Fixed::Logout(home)) => until_interrupted(login::logout(home)).await,
-        Asked::Fixed(Fixed::Enroll(args)) => until_interrupted(enroll::enroll(args)).await,
-        Asked::Fixed(Fixed::Controller(command)) => controller::controller(command).await,
-        Asked::Fixed(Fixed::Router(command)) => router::router(command).await,
-        Asked::Fixed(Fixed::Quickstart(args)) => quickstart::quickstart(args).await,
-        Asked::Fixed(Fixed::Verify(command)) => verify::verify(command).await,
-        Asked::Fixed(Fixed::Completions { shell }) => completions(shell),
+        Asked::Entity(request) => until_interrupted(entity::run(*request)).await,
+        Asked::Action(request) => until_interrupted(entity::action::run(*request)).await,
+        Asked::Fixed(command) => fixed(*command).await,
+    }
+}
+
+async fn fixed(command: Fixed) -> Result<(), Failure> {
+    match command {
+        Fixed::Login(args) => until_interrupted(login::login(args)).await,
+        Fixed::Logout(args) => until_interrupted(login::logout(args)).await,
+        Fixed::Logins(args) => login::list(&args.folder, args.output.format()),
+        Fixed::Use(args) => login::choose(&args),
+        Fixed::Status(args) => until_interrupted(tools::status::status(args)).await,
+        Fixed::Why(args) => until_interrupted(tools::why::why(args)).await,
+        Fixed::Enroll(args) => until_interrupted(enroll::enroll(args)).await,
+        Fixed::Jwt(args) => until_interrupted(tools::jwt::jwt(args)).await,
+        Fixed::Password(args) => until_interrupted(tools::password::password(args)).await,
+        Fixed::Override(args) => until_interrupted(tools::overrides::overrides(args)).await,
+        Fixed::Database(args) => until_interrupted(tools::database::database(args)).await,
+        Fixed::Inspect(args) => until_interrupted(tools::inspect::inspect(args)).await,
+        Fixed::Call(args) => until_interrupted(tools::call::call(args)).await,
+        Fixed::Controller(command) => controller::controller(command).await,
+        Fixed::Router(command) => router::router(command).await,
+        Fixed::Quickstart(args) => quickstart::quickstart(args).await,
+        Fixed::Verify(cli::VerifyCommand::Traffic(args)) => verify::traffic(args).await,
+        Fixed::Verify(cli::VerifyCommand::Ca(args)) => {
+            until_interrupted(tools::ca::verify(args)).await
+        }
+        Fixed::Completions(args) => completions(&args),
     }
 }
 
@@ -73,8 +98,21 @@ async fn until_interrupted(
     }
 }
 
-fn completions(shell: Shell) -> Result<(), Failure> {
-    clap_complete::generate(shell, &mut cli::command(), "weft", &mut io::stdout());
+fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    if args.fixed {
+        clap_complete::generate(args.shell, &mut cli::command(), "weft", &mut script);
+    } else {
+        let shell = args.shell.to_string();
+        let shells = clap_complete::env::Shells::builtins();
+        let writer = shells
+            .completer(&shell)
+            .ok_or_else(|| Failure::usage(format!("{shell} is only served with --static")))?;
+        writer
+            .write_registration(COMPLETE, "weft", "weft", "weft", &mut script)
+            .map_err(Failure::new)?;
+    }
+    output::print(&String::from_utf8_lossy(&script));
     Ok(())
 }
 
@@ -90,12 +128,13 @@ fn runtime() -> Result<Runtime, Failure> {
 /// wrong.
 fn default_level(asked: &Asked) -> &'static str {
     match asked {
-        Asked::Fixed(Fixed::Controller(_) | Fixed::Router(_)) => "info",
-        // What the files of a new network ask for and this release does not do is no news there.
-        Asked::Fixed(Fixed::Quickstart(_)) => {
-            "warn,weft_api::server=error,weft_router::start=error"
-        }
-        _ => "warn",
+        Asked::Fixed(command) => match **command {
+            Fixed::Controller(_) | Fixed::Router(_) => "info",
+            // What the files of a new network ask for and this release does not do is no news.
+            Fixed::Quickstart(_) => "warn,weft_api::server=error,weft_router::start=error",
+            _ => "warn",
+        },
+        Asked::Entity(_) | Asked::Action(_) => "warn",
     }
 }
 

@@ -13,8 +13,8 @@ use weft_contract::resource::service::{self, ServiceBody, ServiceDetail};
 use weft_contract::{Api, Timestamp};
 
 use crate::{
-    About, Address, ClientApi, Credentials, Error, MAX_ANSWER, ManagementClient, SavedLogin, Tls,
-    trust,
+    About, Address, ClientApi, Credentials, Error, Logins, MAX_ANSWER, ManagementClient,
+    SavedLogin, Tls, trust,
 };
 
 const MANAGEMENT: &str = "/edge/management/v1";
@@ -314,28 +314,65 @@ async fn nobody_there_is_temporary() {
 #[test]
 fn logins_are_saved_for_their_owner_only() {
     let home = tempfile::tempdir().unwrap();
-    let directory = home.path().join("weft");
-    assert_eq!(SavedLogin::load(&directory).unwrap(), None);
+    let logins = Logins::in_directory(home.path().join("weft"));
+    assert_eq!(logins.load(None).unwrap(), None);
+    assert!(logins.names().unwrap().is_empty());
     let login = SavedLogin {
         controller: "https://localhost:1280".into(),
         username: "admin".into(),
         token: "secret-token".into(),
         expires_at: Some(Timestamp::from_millis(1_767_323_045_678)),
         ca: Pki::new().bundle().to_pem(),
+        key: None,
     };
-    login.save(&directory).unwrap();
-    assert_eq!(SavedLogin::load(&directory).unwrap().unwrap(), login);
+    let name = Logins::name_for(&login.address().unwrap());
+    assert_eq!(name, "localhost-1280");
+    logins.save(&name, &login).unwrap();
+    assert_eq!(logins.load(None).unwrap(), None, "saved is not chosen");
+    logins.choose(&name).unwrap();
+    assert_eq!(logins.load(None).unwrap().unwrap(), (name.clone(), login.clone()));
     assert!(!format!("{login:?}").contains("secret-token"));
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = std::fs::metadata(SavedLogin::path(&directory)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(logins.path(&name).unwrap()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
     assert_eq!(ManagementClient::resume(&login).unwrap().token().as_deref(), Some("secret-token"));
-    std::fs::write(SavedLogin::path(&directory), "{").unwrap();
-    let error = SavedLogin::load(&directory).unwrap_err();
+    std::fs::write(logins.path(&name).unwrap(), "{").unwrap();
+    let error = logins.load(None).unwrap_err();
     assert!(error.to_string().contains("log in again"), "{error}");
-    SavedLogin::remove(&directory).unwrap();
-    SavedLogin::remove(&directory).unwrap();
+    logins.remove(&name).unwrap();
+    logins.remove(&name).unwrap();
+    assert_eq!(logins.current().unwrap(), None);
+}
+
+#[test]
+fn several_logins_are_kept_apart_by_name() {
+    let home = tempfile::tempdir().unwrap();
+    let logins = Logins::in_directory(home.path());
+    let login = |controller: &str| SavedLogin {
+        controller: controller.into(),
+        username: "admin".into(),
+        token: "t".into(),
+        expires_at: None,
+        ca: Pki::new().bundle().to_pem(),
+        key: None,
+    };
+    for name in ["prod", "test"] {
+        logins.save(name, &login(&format!("https://{name}:1280"))).unwrap();
+    }
+    assert_eq!(logins.names().unwrap(), ["prod", "test"]);
+    logins.choose("test").unwrap();
+    assert_eq!(logins.load(None).unwrap().unwrap().1.controller, "https://test:1280");
+    assert_eq!(logins.load(Some("prod")).unwrap().unwrap().1.controller, "https://prod:1280");
+    assert_eq!(logins.load(Some("other")).unwrap(), None);
+    assert!(logins.choose("other").is_err());
+    logins.remove("prod").unwrap();
+    assert_eq!(logins.current().unwrap().as_deref(), Some("test"));
+    for wrong in ["", "../x", ".x", "a/b", "a b", &"x".repeat(65)] {
+        assert!(logins.path(wrong).is_err(), "{wrong}");
+    }
+    let odd: Address = "https://[2001:db8::1]:443".parse().unwrap();
+    assert!(logins.path(&Logins::name_for(&odd)).is_ok());
 }

@@ -2,28 +2,30 @@
 //!
 //! A member `encryptionRequired` is the flag `--encryption-required`; one that names other
 //! entities drops its `Id`; members of an object carry its name in front. Lists are separated by
-//! commas; free-form objects are JSON, or `@FILE` for JSON in a file.
+//! commas; free-form objects are JSON, or `@FILE` for JSON or YAML in a file, and so may texts of
+//! several lines be (`--cert-pem @ca.pem`).
 
-use clap::{Arg, ArgAction, ArgMatches, builder::PossibleValuesParser};
+use clap::{Arg, ArgAction, ArgMatches, ValueHint, builder::PossibleValuesParser};
 use serde_json::{Map, Value};
+use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 use weft_contract::{
-    body::{Field, FieldType, Need, Verb},
+    body::{Field, FieldType, Verb},
+    defaults,
     kind::Kind,
 };
 
-/// What a create takes where the body requires a member that most people need not think about.
-const DEFAULTS: &[(&str, &str, &str)] = &[
-    ("identity", "isAdmin", "false"),
-    ("identity", "type", "Default"),
-    ("service", "encryptionRequired", "true"),
-    ("service-policy", "semantic", "AllOf"),
-    ("edge-router-policy", "semantic", "AllOf"),
-    ("service-edge-router-policy", "semantic", "AllOf"),
-];
+use super::complete;
+use crate::yaml;
+
+/// The flag that gives the whole body.
+const FROM: &str = "from";
 
 /// Words of a choice that only others than people use: kind, member, word.
 const NOT_OFFERED: &[(&str, &str, &str)] =
     &[("identity", "type", "Router"), ("service-policy", "type", "Invalid")];
+
+/// Flags that every command has, and that a member must not take.
+const TAKEN: &[&str] = &["output", "login", "config-dir", "from", "replace", "help"];
 
 /// A member, or a member of a member, that is one flag.
 struct Leaf {
@@ -33,29 +35,100 @@ struct Leaf {
 }
 
 impl Leaf {
+    /// What the argument is called among the matches: no flag of another sort holds a slash.
     fn id(&self) -> String {
-        self.path.join(".")
+        format!("body/{}", self.path.join("/"))
     }
 
     fn flag(&self) -> String {
         let words: Vec<String> = self.path.iter().map(|name| kebab(name)).collect();
         let flag = words.join("-");
-        match self.field.names {
+        let flag = match self.field.names {
             Some(_) => flag.strip_suffix("-id").map_or(flag.clone(), ToOwned::to_owned),
             None => flag,
-        }
+        };
+        if TAKEN.contains(&flag.as_str()) { format!("set-{flag}") } else { flag }
+    }
+
+    /// Whether it is the name of a new entity, which needs no flag.
+    fn is_name(&self, verb: Verb) -> bool {
+        self.path == ["name"] && verb == Verb::Create && self.field.need.covers(verb)
+    }
+
+    /// What it is when nothing is said.
+    fn default(&self, kind: &Kind, verb: Verb) -> Option<&'static str> {
+        let [member] = self.path.as_slice() else { return None };
+        if verb == Verb::Patch { None } else { defaults::word(kind, member) }
+    }
+
+    fn is_required(&self, kind: &Kind, verb: Verb) -> bool {
+        // What a change needs besides what it changes is taken from the entity as it is.
+        verb == Verb::Create
+            && self.path.len() == 1
+            && self.field.need.covers(verb)
+            && self.default(kind, verb).is_none()
     }
 }
 
-/// The flags of a kind's body. The name is the first argument when it is required.
+/// The flags of the body of a kind, and one for the whole of it. The name of a new entity is the
+/// first argument.
 pub(super) fn args(kind: &'static Kind, verb: Verb) -> Vec<Arg> {
-    leaves(kind).iter().map(|leaf| arg(kind, leaf, verb)).collect()
+    let whole = Arg::new(FROM)
+        .long(FROM)
+        .value_name("JSON|@FILE")
+        .value_parser(object)
+        .value_hint(ValueHint::FilePath)
+        .help("All members at once, as JSON, or as JSON or YAML in a file; flags go on top of it");
+    let leaves = leaves(kind.fields);
+    let own = leaves.iter().map(|leaf| match leaf.is_required(kind, verb) {
+        true => arg(kind, leaf, verb).required_unless_present(FROM),
+        false => arg(kind, leaf, verb),
+    });
+    own.chain([whole]).collect()
 }
 
-/// What the flags say, as a body.
+/// The flags of the body of an action on an entity of a kind.
+pub(super) fn action_args(kind: &'static Kind, fields: &'static [Field]) -> Vec<Arg> {
+    let leaves = leaves(fields);
+    let own = leaves.iter().map(|leaf| {
+        let is_required = leaf.is_required(kind, Verb::Create);
+        arg(kind, leaf, Verb::Create).required(is_required)
+    });
+    own.collect()
+}
+
+/// The flags without which nothing can be made, none for the name, and what they hold.
+pub(super) fn required(
+    kind: &'static Kind,
+    verb: Verb,
+) -> impl Iterator<Item = (Option<String>, FieldType)> {
+    leaves(kind.fields)
+        .into_iter()
+        .filter(move |leaf| leaf.is_required(kind, verb))
+        .map(move |leaf| ((!leaf.is_name(verb)).then(|| leaf.flag()), leaf.field.shape))
+}
+
+/// What the flags say of an entity, as a body.
 pub(super) fn read(kind: &'static Kind, verb: Verb, matches: &ArgMatches) -> Map<String, Value> {
-    let mut body = Map::new();
-    for leaf in leaves(kind) {
+    let mut body = given(kind.fields, matches);
+    for leaf in leaves(kind.fields) {
+        if let ([member], Some(word)) = (leaf.path.as_slice(), leaf.default(kind, verb))
+            && !body.contains_key(*member)
+        {
+            body.insert((*member).to_owned(), defaults::value(word));
+        }
+    }
+    body
+}
+
+/// What the flags say, and nothing else.
+pub(super) fn given(fields: &'static [Field], matches: &ArgMatches) -> Map<String, Value> {
+    let from = matches.try_get_one::<Value>(FROM).ok().flatten();
+    let mut body = match from {
+        Some(Value::Object(members)) => members.clone(),
+        _ => Map::new(),
+    };
+    for leaf in leaves(fields) {
         let id = leaf.id();
         let value = match leaf.field.shape {
             FieldType::Bool => matches.get_one::<bool>(&id).copied().map(Value::Bool),
@@ -68,11 +141,8 @@ pub(super) fn read(kind: &'static Kind, verb: Verb, matches: &ArgMatches) -> Map
             FieldType::Text | FieldType::Time | FieldType::Choice(_) => {
                 matches.get_one::<String>(&id).cloned().map(Value::String)
             }
-            FieldType::Object(_) | FieldType::List(_) | FieldType::Map(_) | FieldType::Json => {
-                matches.get_one::<Value>(&id).cloned()
-            }
+            _ => matches.get_one::<Value>(&id).cloned(),
         };
-        let value = value.or_else(|| default(kind, &leaf, verb));
         if let Some(value) = value {
             put(&mut body, &leaf.path, value);
         }
@@ -80,28 +150,9 @@ pub(super) fn read(kind: &'static Kind, verb: Verb, matches: &ArgMatches) -> Map
     body
 }
 
-fn default(kind: &Kind, leaf: &Leaf, verb: Verb) -> Option<Value> {
-    let [member] = leaf.path.as_slice() else { return None };
-    let text = default_text(kind, member, verb)?;
-    Some(match leaf.field.shape {
-        FieldType::Bool => Value::Bool(text == "true"),
-        _ => Value::String(text.to_owned()),
-    })
-}
-
-fn default_text(kind: &Kind, member: &str, verb: Verb) -> Option<&'static str> {
-    if verb != Verb::Create {
-        return None;
-    }
-    DEFAULTS
-        .iter()
-        .find(|(name, field, _)| *name == kind.name && *field == member)
-        .map(|(_, _, text)| *text)
-}
-
-fn leaves(kind: &'static Kind) -> Vec<Leaf> {
+fn leaves(fields: &'static [Field]) -> Vec<Leaf> {
     let mut leaves = Vec::new();
-    for field in kind.fields {
+    for field in fields {
         gather(Vec::new(), field, &mut leaves);
     }
     leaves
@@ -135,19 +186,13 @@ fn put(body: &mut Map<String, Value>, path: &[&str], value: Value) {
     }
 }
 
-fn arg(kind: &Kind, leaf: &Leaf, verb: Verb) -> Arg {
+fn arg(kind: &'static Kind, leaf: &Leaf, verb: Verb) -> Arg {
     let field = leaf.field;
-    let top = leaf.path.len() == 1;
-    let required = top && field.need.covers(verb) && default_text(kind, field.name, verb).is_none();
     let arg = Arg::new(leaf.id()).help(help(kind, leaf, verb));
-    if top
-        && field.name == "name"
-        && matches!(field.need, Need::Both | Need::Create | Need::Always)
-        && verb == Verb::Create
-    {
-        return arg.value_name("NAME").required(true);
+    if leaf.is_name(verb) {
+        return arg.value_name("NAME");
     }
-    let arg = arg.long(leaf.flag()).required(required);
+    let arg = arg.long(leaf.flag());
     match field.shape {
         FieldType::Bool => arg
             .value_parser(clap::value_parser!(bool))
@@ -168,14 +213,28 @@ fn arg(kind: &Kind, leaf: &Leaf, verb: Verb) -> Arg {
             .action(ArgAction::Append)
             .value_name("A,B,..."),
         FieldType::List(FieldType::Text) => {
-            arg.value_delimiter(',').action(ArgAction::Append).value_name("A,B,...")
+            let arg = arg.value_delimiter(',').action(ArgAction::Append).value_name("A,B,...");
+            completed(arg, kind, leaf)
         }
-        FieldType::Text => arg.value_name(if field.names.is_some() { "NAME" } else { "TEXT" }),
-        FieldType::Time => arg.value_name("TIME"),
-        FieldType::Object(_) | FieldType::List(_) | FieldType::Map(_) | FieldType::Json => {
-            arg.value_parser(json).value_name("JSON|@FILE")
-        }
+        FieldType::Text if field.names.is_some() => completed(arg.value_name("NAME"), kind, leaf),
+        FieldType::Text => arg.value_parser(words).value_name("TEXT"),
+        FieldType::Time => arg.value_parser(moment).value_name("TIME|30m|24h|7d"),
+        _ => arg.value_parser(json).value_name("JSON|@FILE"),
     }
+}
+
+/// With the names that can stand there.
+fn completed(arg: Arg, kind: &'static Kind, leaf: &Leaf) -> Arg {
+    if let Some(collection) = leaf.field.names {
+        return arg.add(complete::names(collection, ""));
+    }
+    if let Some(role) = kind.roles.iter().find(|role| leaf.path == [role.field]) {
+        return arg.add(complete::roles(role.selects));
+    }
+    if leaf.path == [weft_contract::kind::ROLE_ATTRIBUTES] {
+        return arg.add(complete::attributes(kind.plural));
+    }
+    arg
 }
 
 fn offered(kind: &Kind, member: &str, words: &[&'static str]) -> PossibleValuesParser {
@@ -191,25 +250,64 @@ fn help(kind: &Kind, leaf: &Leaf, verb: Verb) -> String {
         help.truncate(about.find(": `#").unwrap_or(about.len()));
         help.push_str(": #attribute, @name or #all");
     }
-    if let Some(text) = default_text(kind, leaf.field.name, verb) {
-        help.push_str(&format!(" [default: {text}]"));
+    if let Some(word) = leaf.default(kind, verb) {
+        help.push_str(&format!(" [default: {word}]"));
     }
     help
 }
 
-/// JSON from the command line, or from the file after an `@`.
-fn json(text: &str) -> Result<Value, String> {
+/// A point in time, or how long from now: `30m`, `24h`, `7d`.
+fn moment(text: &str) -> Result<String, String> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let unit = match text.get(digits.len()..) {
+        Some("s") => 1,
+        Some("m") => 60,
+        Some("h") => 60 * 60,
+        Some("d") => 24 * 60 * 60,
+        _ => return Ok(text.to_owned()),
+    };
+    let Ok(count) = digits.parse::<u32>() else { return Ok(text.to_owned()) };
+    let at = OffsetDateTime::now_utc().checked_add(Duration::seconds(i64::from(count) * unit));
+    let at = at.ok_or_else(|| "that is too far away".to_owned())?;
+    at.format(&Rfc3339).map_err(|error| error.to_string())
+}
+
+/// A text from the command line, or the file after an `@` if there is one of that name.
+fn words(text: &str) -> Result<String, String> {
     match text.strip_prefix('@') {
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-            serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))
+        Some(path) if std::path::Path::new(path).is_file() => {
+            std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
         }
-        None => serde_json::from_str(text).map_err(|error| error.to_string()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// JSON from the command line, or JSON or YAML from the file after an `@`.
+fn json(text: &str) -> Result<Value, String> {
+    let Some(path) = text.strip_prefix('@') else {
+        return serde_json::from_str(text).map_err(|error| error.to_string());
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    if path.ends_with(".json") {
+        return serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"));
+    }
+    let documents = yaml::read(&text).map_err(|error| format!("{path}: {error}"))?;
+    match documents.as_slice() {
+        [document] => Ok(document.to_json()),
+        several => Err(format!("{path}: one document is wanted, not {}", several.len())),
+    }
+}
+
+/// The same for a whole body.
+fn object(text: &str) -> Result<Value, String> {
+    match json(text)? {
+        Value::Object(members) => Ok(Value::Object(members)),
+        _ => Err("an object is wanted: {\"name\": \"...\", ...}".to_owned()),
     }
 }
 
 /// `encryptionRequired` as `encryption-required`.
-fn kebab(name: &str) -> String {
+pub(super) fn kebab(name: &str) -> String {
     let mut kebab = String::with_capacity(name.len() + 4);
     for character in name.chars() {
         if character.is_ascii_uppercase() {
@@ -235,7 +333,7 @@ mod tests {
     #[test]
     fn every_flag_of_a_kind_is_its_own() {
         for kind in KINDS {
-            let mut flags: Vec<String> = leaves(kind).iter().map(Leaf::flag).collect();
+            let mut flags: Vec<String> = leaves(kind.fields).iter().map(Leaf::flag).collect();
             let all = flags.len();
             flags.sort();
             flags.dedup();
@@ -259,5 +357,27 @@ mod tests {
         assert_eq!(json("{\"a\":1}").unwrap(), serde_json::json!({"a": 1}));
         assert!(json("{").is_err());
         assert!(json("@/no/such/file").unwrap_err().starts_with("/no/such/file"));
+        assert!(object("[]").is_err());
+    }
+
+    #[test]
+    fn times_may_be_told_from_now() {
+        let soon = OffsetDateTime::parse(&moment("24h").unwrap(), &Rfc3339).unwrap();
+        let hours = (soon - OffsetDateTime::now_utc()).whole_hours();
+        assert!((23..=24).contains(&hours), "{hours}");
+        assert_eq!(moment("2026-01-31T12:00:00Z").unwrap(), "2026-01-31T12:00:00Z");
+        assert!(moment("4000000000d").is_err());
+        assert_eq!(moment("tomorrow").unwrap(), "tomorrow", "the controller says what is wrong");
+    }
+
+    #[test]
+    fn files_may_be_yaml() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("body.yaml");
+        std::fs::write(&file, "name: web\nconfigs: [a, b]\n").unwrap();
+        let body = object(&format!("@{}", file.display())).unwrap();
+        assert_eq!(body, serde_json::json!({"name": "web", "configs": ["a", "b"]}));
+        assert_eq!(words(&format!("@{}", file.display())).unwrap().len(), 26);
+        assert_eq!(words("@nobody").unwrap(), "@nobody");
     }
 }

@@ -1,21 +1,36 @@
-//! `create`, `list`, `show`, `update` and `delete` for every kind of entity.
+//! `create`, `list`, `show`, `update` and `delete` for every kind of entity, and the actions on
+//! them.
 //!
 //! The commands come from the tables of `weft-contract`: a kind's body members become flags, its
-//! columns the table. References and roles are given by name and resolved to ids before anything
-//! is sent; ids are taken too.
+//! columns the table, its operations the verbs. A new kind in those tables needs nothing here.
+//! References and roles are given by name and resolved to ids before anything is sent; ids are
+//! taken too.
 
+pub(crate) mod action;
+mod commands;
+pub(crate) mod complete;
+mod examples;
 mod flags;
-mod name;
+mod listing;
+pub(crate) mod name;
 mod run;
-mod table;
+pub(crate) mod token;
 
-use clap::{Arg, ArgMatches, Command};
+use std::path::PathBuf;
+
+use clap::{ArgMatches, FromArgMatches as _};
 use serde_json::{Map, Value};
-use weft_contract::{body::Verb, kind::Kind, resource::KINDS};
+use weft_contract::{
+    Api, Method, Operation,
+    body::Verb,
+    kind::Kind,
+    resource::{self, KINDS},
+};
 
+pub(crate) use commands::commands;
 pub(crate) use run::run;
 
-use crate::output::Format;
+use crate::{output::Format, session::Session};
 
 /// What to do with which kind.
 #[derive(Debug)]
@@ -26,8 +41,8 @@ pub(crate) struct Request {
     pub(crate) action: Action,
     /// How to print.
     pub(crate) format: Format,
-    /// Where saved logins lie, if not at their usual place.
-    pub(crate) config_dir: Option<std::path::PathBuf>,
+    /// Which login to use.
+    pub(crate) session: Session,
 }
 
 /// What is done with a kind.
@@ -38,15 +53,10 @@ pub(crate) enum Action {
         /// Members given.
         body: Map<String, Value>,
         /// Where an enrollment token goes.
-        jwt: Option<std::path::PathBuf>,
+        jwt: Option<PathBuf>,
     },
     /// Show many.
-    List {
-        /// In the filter language.
-        filter: Option<String>,
-        /// At most so many.
-        limit: Option<usize>,
-    },
+    List(ListRequest),
     /// Show one.
     Show {
         /// Name or id.
@@ -58,33 +68,35 @@ pub(crate) enum Action {
         which: String,
         /// Members given.
         body: Map<String, Value>,
+        /// Members that are not given become what they are by default.
+        replace: bool,
     },
     /// Remove some.
     Delete {
         /// Names or ids.
         which: Vec<String>,
+        /// All that pass this filter.
+        filter: Option<String>,
+        /// Do not ask.
+        yes: bool,
     },
 }
 
-/// One command for each thing that can be done, with one command for each kind below it.
-pub(crate) fn commands() -> Vec<Command> {
-    let verb =
-        |name: &'static str, about: &'static str, build: fn(&'static Kind) -> Option<Command>| {
-            Command::new(name)
-                .about(about)
-                .subcommand_required(true)
-                .arg_required_else_help(true)
-                .subcommand_value_name("KIND")
-                .subcommand_help_heading("Kinds")
-                .subcommands(KINDS.iter().copied().filter_map(build))
-        };
-    vec![
-        verb("create", "Create a service, identity, policy, ...", create),
-        verb("list", "List services, identities, policies, ...", list),
-        verb("show", "Show one of them whole", show),
-        verb("update", "Change one of them", update),
-        verb("delete", "Delete some of them", delete),
-    ]
+/// Which of a kind to show, and what of them.
+#[derive(Debug, Default)]
+pub(crate) struct ListRequest {
+    /// In the filter language.
+    pub(crate) filter: Option<String>,
+    /// `name`, `createdAt desc`, ...
+    pub(crate) sort: Option<String>,
+    /// At most so many.
+    pub(crate) limit: Option<usize>,
+    /// Those that belong to one of another kind: the kind, and its name or id.
+    pub(crate) of: Option<(&'static Kind, String)>,
+    /// Columns of the table.
+    pub(crate) columns: Vec<String>,
+    /// Other query parameters of the operation.
+    pub(crate) query: Vec<(&'static str, String)>,
 }
 
 impl Request {
@@ -92,167 +104,101 @@ impl Request {
     pub(crate) fn from_matches(verb: &str, matches: &ArgMatches) -> Option<Self> {
         let (name, matches) = matches.subcommand()?;
         let kind = KINDS.iter().copied().find(|kind| kind.is_called(name))?;
-        let text = |id: &str| matches.get_one::<String>(id).cloned();
         let action = match verb {
             "create" => Action::Create {
                 body: flags::read(kind, Verb::Create, matches),
-                jwt: matches.try_get_one::<String>(JWT).ok().flatten().map(Into::into),
+                jwt: text(matches, token::FLAG).map(Into::into),
             },
-            "list" => Action::List {
-                filter: text("filter"),
-                limit: matches.get_one::<usize>("limit").copied(),
-            },
-            "show" => Action::Show { which: text("which")? },
-            "update" => Action::Update {
-                which: text("which")?,
-                body: flags::read(kind, Verb::Patch, matches),
-            },
-            "delete" => {
-                Action::Delete { which: matches.get_many::<String>("which")?.cloned().collect() }
+            "list" => Action::List(ListRequest::from_matches(kind, matches)),
+            "show" => Action::Show { which: text(matches, "which")? },
+            "update" => {
+                let replace = matches.get_flag("replace");
+                let verb = if replace { Verb::Replace } else { Verb::Patch };
+                let body = flags::read(kind, verb, matches);
+                Action::Update { which: text(matches, "which")?, body, replace }
             }
+            "delete" => Action::Delete {
+                which: matches.get_many::<String>("which").into_iter().flatten().cloned().collect(),
+                filter: text(matches, "where"),
+                yes: matches.get_flag("yes"),
+            },
             _ => return None,
         };
-        let format = if matches.get_one::<String>("output").is_some_and(|output| output == "json") {
-            Format::Json
-        } else {
-            Format::Table
+        let format = Format::from_matches(matches);
+        let session = Session::from_arg_matches(matches).unwrap_or_default();
+        Some(Self { kind, action, format, session })
+    }
+}
+
+impl ListRequest {
+    fn from_matches(kind: &'static Kind, matches: &ArgMatches) -> Self {
+        let of = matches.try_get_many::<String>("of").ok().flatten();
+        let of: Vec<&String> = of.into_iter().flatten().collect();
+        let of = match of.as_slice() {
+            [parent, which] => resource::kind(parent).map(|parent| (parent, (*which).clone())),
+            _ => None,
         };
-        Some(Self { kind, action, format, config_dir: text("config-dir").map(Into::into) })
+        let columns = matches.get_many::<String>("columns").into_iter().flatten();
+        let parameters = commands::list_parameters(kind);
+        Self {
+            filter: text(matches, "filter"),
+            sort: text(matches, "sort"),
+            limit: matches.get_one::<usize>("limit").copied(),
+            of,
+            columns: columns.cloned().collect(),
+            query: parameters
+                .into_iter()
+                .flat_map(|name| {
+                    let values = matches.get_many::<String>(name).into_iter().flatten();
+                    values.map(move |value| (name, value.clone()))
+                })
+                .collect(),
+        }
     }
 }
 
-/// The flag that names the file for an enrollment token.
-const JWT: &str = "jwt-output-file";
-
-fn base(name: &'static str, kind: &'static Kind) -> Command {
-    Command::new(name)
-        .about(capitalized(kind.about))
-        .arg(
-            Arg::new("output")
-                .long("output")
-                .value_name("FORMAT")
-                .value_parser(["table", "json"])
-                .default_value("table")
-                .help("How to print; names in JSON do not change")
-                .help_heading("Settings"),
-        )
-        .arg(
-            Arg::new("config-dir")
-                .long("config-dir")
-                .value_name("DIR")
-                .env("WEFT_CONFIG_DIR")
-                .hide_env(true)
-                .help("Folder of saved logins [default: the user's configuration folder]")
-                .help_heading("Settings"),
-        )
+fn text(matches: &ArgMatches, id: &str) -> Option<String> {
+    matches.try_get_one::<String>(id).ok().flatten().cloned()
 }
 
-fn capitalized(text: &str) -> String {
-    let mut characters = text.chars();
-    match characters.next() {
-        Some(first) => first.to_uppercase().chain(characters).collect(),
-        None => String::new(),
-    }
+/// The APIs whose operations commands call, the usual one first.
+pub(crate) const APIS: &[Api] = &[Api::Management, Api::Fabric, Api::Client];
+
+/// The API that an operation of a kind belongs to.
+pub(crate) fn api_of(operation: &Operation) -> Api {
+    let has = |api: &Api| {
+        resource::operations(*api).any(|row| {
+            (row.id, row.method, row.path) == (operation.id, operation.method, operation.path)
+        })
+    };
+    APIS.iter().find(|api| has(api)).copied().unwrap_or(Api::Management)
 }
 
-/// A command as people type it, for those who create one of these for the first time.
-fn example(kind: &Kind) -> Option<&'static str> {
-    Some(match kind.name {
-        "config" => {
-            "weft create config web-host --config-type host.v1 \\\n      \
-             --data '{\"protocol\":\"tcp\",\"address\":\"127.0.0.1\",\"port\":8080}'"
-        }
-        "edge-router" => {
-            "weft create edge-router paris --role-attributes public --is-tunneler-enabled \\\n      \
-             -o paris.jwt\n  weft router enroll router.yml --jwt paris.jwt"
-        }
-        "edge-router-policy" => {
-            "weft create edge-router-policy everybody \\\n      \
-             --identity-roles '#all' --edge-router-roles '#public'"
-        }
-        "identity" => {
-            "weft create identity laptop --role-attributes staff,admins -o laptop.jwt\n  \
-             weft enroll laptop.jwt -o laptop.json"
-        }
-        "service" => "weft create service web --configs web-host --role-attributes intranet",
-        "service-edge-router-policy" => {
-            "weft create service-edge-router-policy everywhere \\\n      \
-             --service-roles '#all' --edge-router-roles '#all'"
-        }
-        "service-policy" => {
-            "weft create service-policy staff-dials --type Dial \\\n      \
-             --identity-roles '#staff' --service-roles '@web'\n  \
-             weft create service-policy router-hosts --type Bind \\\n      \
-             --identity-roles '@paris' --service-roles '@web'"
-        }
-        _ => return None,
+/// The operation of a kind with this method on one entity. What holds for a controller is changed
+/// and deleted below the entity itself.
+pub(crate) fn on_one(kind: &Kind, method: Method) -> Option<&'static Operation> {
+    ["/{id}", EFFECTIVE].into_iter().find_map(|below| {
+        kind.operations.iter().find(|row| {
+            let path = row.path.strip_prefix('/').and_then(|path| path.strip_prefix(kind.plural));
+            row.method == method && path == Some(below)
+        })
     })
 }
 
-fn one_of(kind: &'static Kind) -> Command {
-    base(kind.name, kind).aliases(kind.aliases.iter().copied()).alias(kind.plural)
-}
+/// Where settings of controllers are changed.
+const EFFECTIVE: &str = "/{id}/effective";
 
-fn which(kind: &'static Kind) -> Arg {
-    Arg::new("which")
-        .value_name("NAME")
-        .required(true)
-        .help(format!("Name or id of the {}", kind.name))
-}
-
-fn create(kind: &'static Kind) -> Option<Command> {
-    kind.create()?;
-    let mut command = one_of(kind).args(flags::args(kind, Verb::Create));
-    if run::enrollment_token(kind).is_some() {
-        let arg = Arg::new(JWT).long(JWT).short('o').value_name("FILE");
-        command = command.arg(arg.help(match kind.name {
-            "identity" => {
-                "Have an enrollment token made and write it to this file; `weft enroll`, or any \
-                 SDK, turns it into an identity"
-            }
-            _ => "Write the enrollment token to this file, for `weft router enroll`",
-        }));
-    }
-    Some(match example(kind) {
-        Some(example) => command.after_help(format!("Example:\n  {example}")),
-        None => command,
+/// The operation that lists what belongs to one of another kind: its path is
+/// `/<parents>/{id}/<children>`.
+pub(crate) fn list_below(parent: &Kind, child: &Kind) -> Option<&'static Operation> {
+    parent.operations.iter().find(|row| {
+        row.method == Method::Get
+            && matches!(row.response, weft_contract::Response::List(_))
+            && row
+                .path
+                .strip_prefix('/')
+                .and_then(|path| path.strip_prefix(parent.plural))
+                .and_then(|path| path.strip_prefix("/{id}/"))
+                == Some(child.plural)
     })
-}
-
-fn list(kind: &'static Kind) -> Option<Command> {
-    kind.list()?;
-    let command = base(kind.plural, kind).aliases(kind.aliases.iter().copied()).alias(kind.name);
-    Some(
-        command
-            .arg(Arg::new("filter").value_name("FILTER").help(
-                "In the filter language, for instance: name contains \"web\" sort by name limit none",
-            ))
-            .arg(
-                Arg::new("limit")
-                    .long("limit")
-                    .value_name("COUNT")
-                    .value_parser(clap::value_parser!(usize))
-                    .help("At most so many [default: all]"),
-            ),
-    )
-}
-
-fn show(kind: &'static Kind) -> Option<Command> {
-    kind.detail()?;
-    Some(one_of(kind).arg(which(kind)))
-}
-
-fn update(kind: &'static Kind) -> Option<Command> {
-    kind.patch()?;
-    Some(
-        one_of(kind)
-            .arg(which(kind))
-            .args(flags::args(kind, Verb::Patch))
-            .after_help("Only what is given changes."),
-    )
-}
-
-fn delete(kind: &'static Kind) -> Option<Command> {
-    kind.delete()?;
-    Some(one_of(kind).arg(which(kind).num_args(1..)))
 }

@@ -2,46 +2,135 @@
 
 use serde_json::{Map, Value};
 use weft_client::ManagementClient;
-use weft_contract::{kind::Kind, resource::KINDS};
+use weft_contract::{
+    body::{Field, FieldType},
+    filter_text,
+    kind::Kind,
+};
 
+use super::{api_of, commands::kind_of};
 use crate::failure::Failure;
 
+/// Names that are looked at for one that was meant instead.
+const LOOKED_AT: &str = "500";
+/// The most that are shown of them.
+const SHOWN: usize = 5;
+
 /// The id of the entity with this name or id.
-pub(super) async fn resolve(
+pub(crate) async fn resolve(
     client: &ManagementClient,
     kind: &'static Kind,
     name: &str,
 ) -> Result<String, Failure> {
     let Some(list) = kind.list() else { return Ok(name.to_owned()) };
-    let quoted = quote(name);
-    let named = kind.fields.iter().any(|field| field.name == "name");
-    let filter =
-        if named { format!("id = {quoted} or name = {quoted}") } else { format!("id = {quoted}") };
-    let found: Vec<Value> = client.list_all(list, &[], Some(&filter)).await?;
-    let ids: Vec<&str> =
-        found.iter().filter_map(|entity| entity.get("id").and_then(Value::as_str)).collect();
+    let quoted = filter_text(name);
+    let filter = match is_named(kind) {
+        true => format!("id = {quoted} or name = {quoted}"),
+        false => format!("id = {quoted}"),
+    };
+    let query = [("filter", filter.as_str()), ("limit", "10")];
+    let found = client.page_in::<Value>(api_of(list), list, &[], &query).await?.items;
+    let ids: Vec<&str> = found.iter().filter_map(id_of).collect();
     match ids.as_slice() {
         [id] => Ok((*id).to_owned()),
-        [] => Err(Failure::new(format!(
-            "there is no {} with the name or id {quoted}; `weft list {}` shows what there is",
-            kind.name, kind.plural
-        ))),
+        [] => Err(missing(client, kind, name).await),
         // An id that is also another's name: the id wins.
         several if several.contains(&name) => Ok(name.to_owned()),
-        several => Err(Failure::new(format!("{quoted} is ambiguous: {}", several.join(", ")))),
+        several => Err(ambiguous(kind, name, several)),
     }
 }
 
+/// Whether entities of this kind have names of their own.
+pub(super) fn is_named(kind: &Kind) -> bool {
+    kind.fields.iter().any(|field| field.name == "name")
+        || (kind.fields.is_empty() && kind.columns.iter().any(|column| column.pointer == "/name"))
+}
+
+fn id_of(entity: &Value) -> Option<&str> {
+    entity.get("id").and_then(Value::as_str)
+}
+
+fn ambiguous(kind: &Kind, name: &str, ids: &[&str]) -> Failure {
+    let text = format!("`{name}` is the name of {} {}; say which by id:", ids.len(), kind.plural);
+    ids.iter().fold(Failure::not_found(text), |failure, id| {
+        failure.and(format!("weft show {} {id}", kind.name))
+    })
+}
+
+/// There is none; perhaps another was meant.
+async fn missing(client: &ManagementClient, kind: &'static Kind, name: &str) -> Failure {
+    let called = if is_named(kind) { "name or id" } else { "id" };
+    let failure =
+        Failure::not_found(format!("there is no {} with the {called} `{name}`", kind.name));
+    let near = near(client, kind, name).await.unwrap_or_default();
+    match near.is_empty() {
+        true => failure.and(format!("`weft list {}` shows what there is", kind.plural)),
+        false => failure.and(format!("did you mean {}?", near.join(", "))),
+    }
+}
+
+async fn near(client: &ManagementClient, kind: &'static Kind, name: &str) -> Option<Vec<String>> {
+    let list = kind.list().filter(|_| is_named(kind))?;
+    let query = [("filter", "true sort by name"), ("limit", LOOKED_AT)];
+    let page = client.page_in::<Value>(api_of(list), list, &[], &query).await.ok()?;
+    let names = page.items.iter().filter_map(|item| item.get("name")?.as_str());
+    Some(similar(name, names))
+}
+
+/// Those that differ in little from what was typed, the nearest first.
+fn similar<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Vec<String> {
+    let typed = typed.to_lowercase();
+    let room = (typed.chars().count() / 3).clamp(1, 3);
+    let mut near: Vec<(usize, &str)> = names
+        .filter_map(|name| {
+            let lower = name.to_lowercase();
+            let apart = distance(&typed, &lower, room);
+            let inside = typed.len() >= 3 && lower.contains(&typed);
+            apart.or(inside.then_some(room + 1)).map(|apart| (apart, name))
+        })
+        .collect();
+    near.sort();
+    near.into_iter().take(SHOWN).map(|(_, name)| format!("`{name}`")).collect()
+}
+
+/// How many letters differ, or stand in each other's place, if at most so many.
+fn distance(one: &str, other: &str, room: usize) -> Option<usize> {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    if one.len().abs_diff(other.len()) > room || one.len().max(other.len()) > 256 {
+        return None;
+    }
+    // The distances of all beginnings, for the last two letters and this one.
+    let mut before = vec![0; other.len() + 1];
+    let mut last: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.iter().enumerate() {
+        let mut row = vec![at + 1; other.len() + 1];
+        for (column, against) in other.iter().enumerate() {
+            let changed = last[column] + usize::from(letter != against);
+            row[column + 1] = changed.min(last[column + 1] + 1).min(row[column] + 1);
+            let is_swapped =
+                at > 0 && column > 0 && one[at - 1] == *against && other[column - 1] == *letter;
+            if is_swapped {
+                row[column + 1] = row[column + 1].min(before[column - 1] + 1);
+            }
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last.last().copied().filter(|apart| *apart <= room)
+}
+
 /// Replaces names by ids in a body: in members that name entities, and in roles (`@name`).
-pub(super) async fn resolve_body(
+pub(crate) async fn resolve_body(
     client: &ManagementClient,
     kind: &'static Kind,
+    fields: &'static [Field],
     body: &mut Map<String, Value>,
 ) -> Result<(), Failure> {
-    for field in kind.fields {
-        let Some(collection) = field.names else { continue };
-        if let Some(value) = body.get_mut(field.name) {
+    for field in fields {
+        let Some(value) = body.get_mut(field.name) else { continue };
+        if let Some(collection) = field.names {
             resolve_value(client, collection, "", value).await?;
+        } else if let (FieldType::Object(inner), Value::Object(members)) = (field.shape, value) {
+            Box::pin(resolve_body(client, kind, inner, members)).await?;
         }
     }
     for role in kind.roles {
@@ -59,9 +148,7 @@ async fn resolve_value(
     prefix: &str,
     value: &mut Value,
 ) -> Result<(), Failure> {
-    let Some(kind) = KINDS.iter().copied().find(|kind| kind.plural == collection) else {
-        return Ok(());
-    };
+    let Some(kind) = kind_of(collection) else { return Ok(()) };
     let texts: Vec<&mut String> = match value {
         Value::String(text) => vec![text],
         Value::Array(items) => items
@@ -81,26 +168,27 @@ async fn resolve_value(
     Ok(())
 }
 
-/// A text of the filter language.
-fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        if matches!(character, '"' | '\\') {
-            quoted.push('\\');
-        }
-        quoted.push(character);
-    }
-    quoted.push('"');
-    quoted
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn quotes_are_escaped() {
-        assert_eq!(quote(r#"a"b\c"#), r#""a\"b\\c""#);
+    fn what_was_meant_is_found() {
+        let names = ["web", "web-2", "database", "Laptop", "printer"];
+        let near = |typed| similar(typed, names.into_iter());
+        assert_eq!(near("wbe"), ["`web`"]);
+        assert_eq!(near("laptop"), ["`Laptop`"]);
+        assert_eq!(near("databse"), ["`database`"]);
+        assert_eq!(near("print"), ["`printer`"]);
+        assert!(near("zzzzzz").is_empty());
+    }
+
+    #[test]
+    fn distances_are_counted() {
+        assert_eq!(distance("abc", "abc", 2), Some(0));
+        assert_eq!(distance("abc", "abd", 2), Some(1));
+        assert_eq!(distance("abc", "acb", 2), Some(1));
+        assert_eq!(distance("", "ab", 2), Some(2));
+        assert_eq!(distance("abc", "xyz", 2), None);
     }
 }

@@ -1,192 +1,300 @@
-//! Carries a request out over the management API and prints what came of it.
+//! Carries a request out over the API and prints what came of it.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use weft_client::ManagementClient;
-use weft_contract::kind::Kind;
+use weft_contract::{Method, Operation, body::Verb, kind::Kind};
 
-use super::{Action, Request, name, table};
-use crate::{
-    failure::Failure,
-    login,
-    output::{self, Format},
+use super::{
+    Action, ListRequest, Request, api_of, list_below,
+    listing::{Listing, Order},
+    name, on_one, token,
 };
+use crate::{
+    ask,
+    failure::Failure,
+    output::{
+        self, Format, Stream,
+        progress::{bar, spinner},
+        table::{self, Column, Rows},
+    },
+};
+
+/// Lists that are longer tell how far they are.
+const LONG: i64 = 2000;
 
 /// Does what was asked for.
 pub(crate) async fn run(request: Request) -> Result<(), Failure> {
-    let client = login::resume(request.config_dir.as_deref()).await?;
+    let client = request.session.client().await?;
     let Request { kind, format, .. } = request;
+    let entities = Entities { client: &client, kind, format };
     match request.action {
-        Action::Create { body, jwt } => create(&client, kind, body, jwt.as_deref(), format).await,
-        Action::List { filter, limit } => list(&client, kind, filter, limit, format).await,
-        Action::Show { which } => show(&client, kind, &which, format).await,
-        Action::Update { which, body } => update(&client, kind, &which, body, format).await,
-        Action::Delete { which } => delete(&client, kind, &which, format).await,
+        Action::Create { body, jwt } => entities.create(body, jwt.as_deref()).await,
+        Action::List(wanted) => entities.list(wanted).await,
+        Action::Show { which } => entities.show(&which).await,
+        Action::Update { which, body, replace } => entities.update(&which, body, replace).await,
+        Action::Delete { filter: Some(filter), yes, .. } => entities.clear(filter, yes).await,
+        Action::Delete { which, .. } => entities.delete(&which).await,
     }
 }
 
-/// Where a new entity of this kind keeps its enrollment token, as a JSON pointer.
-pub(super) fn enrollment_token(kind: &Kind) -> Option<&'static str> {
-    match kind.name {
-        "identity" => Some("/enrollment/ott/jwt"),
-        "edge-router" => Some("/enrollmentJwt"),
-        _ => None,
-    }
-}
-
-async fn create(
-    client: &ManagementClient,
+/// The entities of a kind at a controller.
+struct Entities<'c> {
+    client: &'c ManagementClient,
     kind: &'static Kind,
-    mut body: Map<String, Value>,
-    jwt: Option<&Path>,
     format: Format,
-) -> Result<(), Failure> {
-    let operation = kind.create().ok_or_else(|| unsupported(kind, "created"))?;
-    if jwt.is_some() && kind.name == "identity" && !body.contains_key("enrollment") {
-        body.insert("enrollment".to_owned(), json!({"ott": true}));
+}
+
+impl Entities<'_> {
+    fn offered(
+        &self,
+        operation: Option<&'static Operation>,
+        done: &str,
+    ) -> Result<&'static Operation, Failure> {
+        operation.ok_or_else(|| {
+            Failure::usage(format!("{} cannot be {done} through the API", self.kind.plural))
+        })
     }
-    if let Some(path) = jwt.filter(|path| path.exists()) {
-        return Err(Failure::new(format!(
-            "{} exists already; nothing was created",
-            path.display()
-        )));
+
+    async fn call(
+        &self,
+        operation: &Operation,
+        ids: &[&str],
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        Ok(self.client.call_in(api_of(operation), operation, ids, &[], body).await?)
     }
-    name::resolve_body(client, kind, &mut body).await?;
-    let made: Value = client.call(operation, &[], &[], Some(&Value::Object(body))).await?;
-    let id = made.get("id").and_then(Value::as_str).unwrap_or_default();
-    if let Some(path) = jwt {
-        save_token(client, kind, id, path).await?;
+
+    async fn create(
+        &self,
+        mut body: Map<String, Value>,
+        jwt: Option<&Path>,
+    ) -> Result<(), Failure> {
+        let operation = self.offered(self.kind.create(), "created")?;
+        if jwt.is_some() && self.kind.name == "identity" && !body.contains_key("enrollment") {
+            body.insert("enrollment".to_owned(), json!({"ott": true}));
+        }
+        if let Some(path) = jwt {
+            token::check(path)?;
+        }
+        name::resolve_body(self.client, self.kind, self.kind.fields, &mut body).await?;
+        let made = self.call(operation, &[], Some(&Value::Object(body))).await?;
+        let id = made.get("id").and_then(Value::as_str).unwrap_or_default();
+        if let Some(path) = jwt {
+            let saved = token::save(self.client, self.kind, id, path).await;
+            saved.map_err(|failure| {
+                failure.during(format!("{} {id} was created", self.kind.name))
+            })?;
+        }
+        output::value(self.format, &made, || {
+            let made = format!("created {} {id}", self.kind.name);
+            match jwt {
+                Some(path) => format!("{made}\nenrollment token in {}", path.display()),
+                None => made,
+            }
+        });
+        Ok(())
     }
-    match format {
-        Format::Json => output::json(&made),
-        Format::Table => {
-            println!("created {} {id}", kind.name);
-            if let Some(path) = jwt {
-                println!("enrollment token in {}", path.display());
+
+    async fn list(&self, wanted: ListRequest) -> Result<(), Failure> {
+        let (operation, ids) = match &wanted.of {
+            None => (self.offered(self.kind.list(), "listed")?, Vec::new()),
+            Some((parent, which)) => {
+                let operation = list_below(parent, self.kind);
+                let below = format!("listed of a {}", parent.name);
+                let operation = self.offered(operation, &below)?;
+                (operation, vec![name::resolve(self.client, parent, which).await?])
+            }
+        };
+        let mut query = wanted.query;
+        self.resolve_query(&mut query).await?;
+        let columns = Column::of(self.kind, &wanted.columns);
+        let order = match wanted.sort {
+            Some(order) => Order::Said(order),
+            // Who asks for no order reads names; one in the filter stays.
+            None if wanted.filter.as_deref().is_some_and(says_order) => Order::AsIs,
+            None if name::is_named(self.kind) => Order::By("name"),
+            None if self.kind.fields.is_empty() => Order::AsIs,
+            None => Order::By("id"),
+        };
+        let listing = Listing::new(self.client, api_of(operation), operation, ids)
+            .filtered(wanted.filter)
+            .ordered(order)
+            .limited(wanted.limit)
+            .asking(query);
+        self.print(listing, columns).await
+    }
+
+    async fn print(&self, mut listing: Listing<'_>, columns: Vec<Column>) -> Result<(), Failure> {
+        if self.format != Format::Table {
+            let mut stream = Stream::new(self.format);
+            while let Some(page) = listing.next().await? {
+                page.iter().for_each(|entity| stream.item(entity));
+            }
+            stream.end();
+            return Ok(());
+        }
+        let mut rows = Rows::new(columns);
+        let mut progress = None;
+        while let Some(page) = listing.next().await? {
+            page.iter().for_each(|entity| rows.push(entity));
+            if let Some(total) = listing.total().filter(|total| *total > LONG) {
+                let total = u64::try_from(total).unwrap_or_default();
+                let bar = progress.get_or_insert_with(|| bar(total, self.kind.plural));
+                bar.set_position(rows.count() as u64);
             }
         }
-    }
-    Ok(())
-}
-
-async fn save_token(
-    client: &ManagementClient,
-    kind: &'static Kind,
-    id: &str,
-    path: &Path,
-) -> Result<(), Failure> {
-    let missing =
-        || Failure::new(format!("{} {id} was created, but has no enrollment token", kind.name));
-    let detail = kind.detail().ok_or_else(missing)?;
-    let entity: Value = client.call(detail, &[id], &[], None).await?;
-    let token = enrollment_token(kind)
-        .and_then(|pointer| entity.pointer(pointer))
-        .and_then(Value::as_str)
-        .ok_or_else(missing)?;
-    std::fs::write(path, token).map_err(|error| {
-        Failure::new(format!(
-            "{} {id} was created, but its enrollment token cannot be written to {}: {error}",
-            kind.name,
-            path.display()
-        ))
-    })
-}
-
-async fn list(
-    client: &ManagementClient,
-    kind: &'static Kind,
-    filter: Option<String>,
-    limit: Option<usize>,
-    format: Format,
-) -> Result<(), Failure> {
-    let operation = kind.list().ok_or_else(|| unsupported(kind, "listed"))?;
-    let mut found: Vec<Value> = client.list_all(operation, &[], filter.as_deref()).await?;
-    if filter.is_none() {
-        // Who asks for no order reads names.
-        found.sort_by(|one, other| name_of(one).cmp(name_of(other)));
-    }
-    if let Some(limit) = limit {
-        found.truncate(limit);
-    }
-    match format {
-        Format::Json => output::json(&Value::Array(found)),
-        Format::Table => {
-            println!("{}", table::many(kind, &found));
-            println!("{} {}", found.len(), if found.len() == 1 { kind.name } else { kind.plural });
+        if let Some(progress) = progress {
+            progress.finish_and_clear();
         }
+        let noun = if rows.count() == 1 { self.kind.name } else { self.kind.plural };
+        output::line(format!("{rows}\n{} {noun}", rows.count()));
+        Ok(())
     }
-    Ok(())
-}
 
-fn name_of(entity: &Value) -> &str {
-    entity.get("name").and_then(Value::as_str).unwrap_or_default()
-}
-
-async fn show(
-    client: &ManagementClient,
-    kind: &'static Kind,
-    which: &str,
-    format: Format,
-) -> Result<(), Failure> {
-    let operation = kind.detail().ok_or_else(|| unsupported(kind, "shown"))?;
-    let id = name::resolve(client, kind, which).await?;
-    let entity: Value = client.call(operation, &[&id], &[], None).await?;
-    match format {
-        Format::Json => output::json(&entity),
-        Format::Table => println!("{}", table::one(&entity)),
-    }
-    Ok(())
-}
-
-async fn update(
-    client: &ManagementClient,
-    kind: &'static Kind,
-    which: &str,
-    mut body: Map<String, Value>,
-    format: Format,
-) -> Result<(), Failure> {
-    let operation = kind.patch().ok_or_else(|| unsupported(kind, "updated"))?;
-    if body.is_empty() {
-        return Err(Failure::usage(format!(
-            "nothing to change was given; `weft update {} --help` lists what can be",
-            kind.name
-        )));
-    }
-    let id = name::resolve(client, kind, which).await?;
-    name::resolve_body(client, kind, &mut body).await?;
-    let _: Value = client.call(operation, &[&id], &[], Some(&Value::Object(body))).await?;
-    match format {
-        Format::Json => output::json(&json!({"id": id})),
-        Format::Table => println!("updated {} {id}", kind.name),
-    }
-    Ok(())
-}
-
-async fn delete(
-    client: &ManagementClient,
-    kind: &'static Kind,
-    which: &[String],
-    format: Format,
-) -> Result<(), Failure> {
-    let operation = kind.delete().ok_or_else(|| unsupported(kind, "deleted"))?;
-    // All names are resolved first, so that a typing error deletes nothing.
-    let mut ids = Vec::with_capacity(which.len());
-    for name in which {
-        ids.push(name::resolve(client, kind, name).await?);
-    }
-    for (name, id) in which.iter().zip(&ids) {
-        let _: Value = client.call(operation, &[id], &[], None).await?;
-        if format == Format::Table {
-            println!("deleted {} {name}", kind.name);
+    /// Names to ids in query parameters that name entities.
+    async fn resolve_query(&self, query: &mut [(&'static str, String)]) -> Result<(), Failure> {
+        for (parameter, value) in query {
+            if *parameter == "asIdentity"
+                && let Some(kind) = weft_contract::resource::kind("identity")
+            {
+                *value = name::resolve(self.client, kind, value).await?;
+            }
         }
+        Ok(())
     }
-    if format == Format::Json {
-        output::json(&json!(ids));
+
+    async fn show(&self, which: &str) -> Result<(), Failure> {
+        let operation = self.offered(self.kind.detail(), "shown")?;
+        let id = name::resolve(self.client, self.kind, which).await?;
+        let entity = self.call(operation, &[&id], None).await?;
+        output::value(self.format, &entity, || table::one(&entity).to_string());
+        Ok(())
     }
-    Ok(())
+
+    async fn update(
+        &self,
+        which: &str,
+        mut body: Map<String, Value>,
+        replace: bool,
+    ) -> Result<(), Failure> {
+        let (operation, verb) = match replace {
+            true => (self.offered(on_one(self.kind, Method::Put), "replaced")?, Verb::Replace),
+            false => (self.offered(on_one(self.kind, Method::Patch), "updated")?, Verb::Patch),
+        };
+        if body.is_empty() {
+            return Err(Failure::usage(format!(
+                "nothing to change was given; `weft update {} --help` lists what can be",
+                self.kind.name
+            )));
+        }
+        let id = name::resolve(self.client, self.kind, which).await?;
+        name::resolve_body(self.client, self.kind, self.kind.fields, &mut body).await?;
+        self.complete(&id, &mut body, verb).await?;
+        self.call(operation, &[&id], Some(&Value::Object(body))).await?;
+        output::value(self.format, &json!({"id": id}), || {
+            format!("updated {} {id}", self.kind.name)
+        });
+        Ok(())
+    }
+
+    /// Adds what the API wants said besides what changes, as it is.
+    async fn complete(
+        &self,
+        id: &str,
+        body: &mut Map<String, Value>,
+        verb: Verb,
+    ) -> Result<(), Failure> {
+        let wanted = self.kind.fields.iter().filter(|field| field.need.covers(verb));
+        let missing: Vec<&str> =
+            wanted.map(|field| field.name).filter(|name| !body.contains_key(*name)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let detail = self.offered(self.kind.detail(), "shown")?;
+        let entity = self.call(detail, &[id], None).await?;
+        for name in missing {
+            if let Some(value) = entity.get(name).filter(|value| !value.is_null()) {
+                body.insert(name.to_owned(), value.clone());
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, which: &[String]) -> Result<(), Failure> {
+        // All names are resolved first, so that a typing error deletes nothing.
+        let mut ids = Vec::with_capacity(which.len());
+        for name in which {
+            ids.push((name::resolve(self.client, self.kind, name).await?, name.clone()));
+        }
+        self.remove(&ids).await
+    }
+
+    /// Deletes all that pass a filter, after asking.
+    async fn clear(&self, filter: String, yes: bool) -> Result<(), Failure> {
+        const SHOWN: usize = 10;
+        let operation = self.offered(self.kind.list(), "listed")?;
+        let mut listing = Listing::new(self.client, api_of(operation), operation, Vec::new())
+            .filtered(Some(filter));
+        let looking = spinner(format!("looking for {}", self.kind.plural));
+        let mut found = Vec::new();
+        while let Some(page) = listing.next().await? {
+            found.extend(page.iter().filter_map(|entity| {
+                let id = entity.get("id")?.as_str()?.to_owned();
+                let name = entity.get("name").and_then(Value::as_str).unwrap_or(&id).to_owned();
+                Some((id, name))
+            }));
+        }
+        looking.finish_and_clear();
+        if found.is_empty() {
+            output::line(format!("no {} pass the filter", self.kind.plural));
+            return Ok(());
+        }
+        if !yes {
+            let names: Vec<&str> =
+                found.iter().take(SHOWN).map(|(_, name)| name.as_str()).collect();
+            let more = match found.len() - names.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            eprintln!("{} {}: {}{more}", found.len(), self.kind.plural, names.join(", "));
+            let cannot = "nobody can be asked; delete without asking with --yes";
+            if !ask::confirm("Delete them?", cannot)? {
+                return Err(Failure::new("nothing was deleted"));
+            }
+        }
+        self.remove(&found).await
+    }
+
+    async fn remove(&self, found: &[(String, String)]) -> Result<(), Failure> {
+        let operation = self.offered(on_one(self.kind, Method::Delete), "deleted")?;
+        let progress = bar(found.len() as u64, format!("deleting {}", self.kind.plural));
+        for (at, (id, name)) in found.iter().enumerate() {
+            let done = self.call(operation, &[id], None).await;
+            if let Err(failure) = done {
+                progress.finish_and_clear();
+                let failure = failure.during(format!("{} {name}", self.kind.name));
+                return Err(match at {
+                    0 => failure,
+                    _ => failure.and(format!("{at} of {} were deleted before", found.len())),
+                });
+            }
+            progress.inc(1);
+            if self.format == Format::Table {
+                progress.suspend(|| output::line(format!("deleted {} {name}", self.kind.name)));
+            }
+        }
+        progress.finish_and_clear();
+        if self.format != Format::Table {
+            let ids: Vec<&String> = found.iter().map(|(id, _)| id).collect();
+            output::value(self.format, &json!(ids), String::new);
+        }
+        Ok(())
+    }
 }
 
-fn unsupported(kind: &Kind, done: &str) -> Failure {
-    Failure::usage(format!("{} cannot be {done} through the API", kind.plural))
+/// Whether a filter has an order of its own.
+fn says_order(filter: &str) -> bool {
+    filter.to_lowercase().contains("sort by")
 }

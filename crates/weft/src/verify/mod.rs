@@ -16,9 +16,8 @@ use weft_client::ManagementClient;
 use weft_contract::resource::edge_router::{self, EdgeRouterDetail};
 
 use crate::{
-    cli::{TrafficArgs, VerifyCommand},
+    cli::TrafficArgs,
     failure::{Failure, chain},
-    login,
     output::{self, bytes},
     signals,
 };
@@ -33,9 +32,8 @@ const REMOVAL: Duration = Duration::from_secs(30);
 const LAST_REQUEST: Duration = Duration::from_secs(10);
 
 /// Does what was asked for.
-pub(crate) async fn verify(command: VerifyCommand) -> Result<(), Failure> {
-    let VerifyCommand::Traffic(args) = command;
-    let client = login::resume(args.home.config_dir.as_deref()).await?;
+pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
+    let client = args.session.client().await?;
     let amount = Amount {
         bytes: u64::from(args.size) * MIB,
         round_trips: args.pings,

@@ -16,6 +16,7 @@ mod program;
 mod streams;
 mod wait;
 
+mod commands;
 mod controller_restart;
 mod durable;
 mod half_close;

@@ -1,0 +1,196 @@
+//! What can be done with an entity besides making, reading, changing and deleting it.
+//!
+//! Every operation at `/<kinds>/{id}/<word>` that does something is the command
+//! `weft <word> <kind> NAME`, its body the flags: `weft re-enroll edge-router paris`,
+//! `weft disable identity laptop --duration-minutes 30`. One that takes something away is
+//! `weft remove <word> NAME`.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use clap::{ArgMatches, Command, FromArgMatches as _};
+use serde_json::{Map, Value};
+use weft_contract::{Field, Method, Operation, kind::Kind, operation, resource::KINDS};
+
+use super::{api_of, commands, flags, name, text, token};
+use crate::{
+    failure::Failure,
+    output::{self, Format, table},
+    session::Session,
+};
+
+/// Words that are commands with a shape of their own.
+const ELSEWHERE: &[&str] = &["effective", "verify"];
+/// The command for operations that take something away.
+const REMOVE: &str = "remove";
+
+/// An operation on one entity.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    kind: &'static Kind,
+    operation: &'static Operation,
+    word: &'static str,
+    fields: &'static [Field],
+}
+
+/// What to do with which entity.
+#[derive(Debug)]
+pub(crate) struct ActionRequest {
+    row: Row,
+    which: String,
+    body: Map<String, Value>,
+    jwt: Option<PathBuf>,
+    format: Format,
+    session: Session,
+}
+
+fn rows() -> impl Iterator<Item = Row> {
+    KINDS.iter().copied().flat_map(|kind| {
+        kind.operations.iter().filter_map(move |operation| {
+            let word = operation
+                .path
+                .strip_prefix('/')?
+                .strip_prefix(kind.plural)?
+                .strip_prefix("/{id}/")?;
+            let fields = match operation.request {
+                operation::Request::None => &[],
+                operation::Request::Json(fields) | operation::Request::OptionalJson(fields) => {
+                    fields
+                }
+                _ => return None,
+            };
+            let is_one = !word.contains(['/', '{']) && operation.method != Method::Get;
+            (is_one && !ELSEWHERE.contains(&word)).then_some(Row { kind, operation, word, fields })
+        })
+    })
+}
+
+/// The command that a row is below, and what it is called there.
+fn place(row: &Row) -> (&'static str, &'static str) {
+    match row.operation.method {
+        Method::Delete => (REMOVE, row.word),
+        _ => (row.word, row.kind.name),
+    }
+}
+
+/// One command for each word.
+pub(crate) fn verbs() -> Vec<Command> {
+    let mut words: BTreeMap<&str, Vec<Row>> = BTreeMap::new();
+    for row in rows() {
+        words.entry(place(&row).0).or_default().push(row);
+    }
+    words
+        .into_iter()
+        .map(|(word, rows)| {
+            Command::new(word)
+                .about(about(word, &rows))
+                .subcommand_required(true)
+                .arg_required_else_help(true)
+                .subcommand_value_name("KIND")
+                .subcommand_help_heading("Kinds")
+                .subcommands(rows.into_iter().map(command))
+        })
+        .collect()
+}
+
+fn about(word: &str, rows: &[Row]) -> String {
+    let kinds: Vec<&str> = rows.iter().map(|row| row.kind.name).collect();
+    let kinds = kinds.join(" or ");
+    match word {
+        "re-enroll" => {
+            "Take the certificate of a router or identity back, and make a new token".into()
+        }
+        "refresh" => "Make an enrollment last longer, with a new token".into(),
+        "enable" => "Let a disabled identity log in again".into(),
+        "disable" => "Let an identity not log in any more, or for a while".into(),
+        "trace" => "Follow the data of an identity through the network for a while".into(),
+        "request-extend" => "Ask the owner of a certificate to renew it at the next login".into(),
+        REMOVE => "Take something away from an entity, such as the second factor".into(),
+        _ => format!("Operation `{word}` on a {kinds}"),
+    }
+}
+
+fn command(row: Row) -> Command {
+    let name = place(&row).1;
+    let command = match name == row.kind.name {
+        true => commands::one_of(row.kind),
+        false => commands::base(name, row.kind),
+    };
+    let mut command =
+        command.arg(commands::which(row.kind)).args(flags::action_args(row.kind, row.fields));
+    if token::is_made_with(row.kind) && matches!(row.word, "re-enroll" | "refresh") {
+        command = command.arg(token::arg("Write the new enrollment token to this file"));
+    }
+    command.after_help(match row.word {
+        "re-enroll" if row.kind.name == "edge-router" => {
+            "Example:\n  weft re-enroll edge-router paris -o paris.jwt\n  \
+             weft router enroll router.yml --jwt paris.jwt"
+        }
+        "disable" => "Example:\n  weft disable identity laptop --duration-minutes 30",
+        "trace" => "Example:\n  weft trace identity laptop --enabled --duration 5m",
+        _ => "",
+    })
+}
+
+impl ActionRequest {
+    /// What the command line asks for, if it is one of these commands.
+    pub(crate) fn from_matches(command: &str, matches: &ArgMatches) -> Option<Self> {
+        let (name, matches) = matches.subcommand()?;
+        let row = rows().find(|row| place(row) == (command, name))?;
+        Some(Self {
+            row,
+            which: text(matches, "which")?,
+            body: flags::given(row.fields, matches),
+            jwt: text(matches, token::FLAG).map(Into::into),
+            format: Format::from_matches(matches),
+            session: Session::from_arg_matches(matches).unwrap_or_default(),
+        })
+    }
+}
+
+/// Does it.
+pub(crate) async fn run(request: ActionRequest) -> Result<(), Failure> {
+    let ActionRequest { row, which, mut body, jwt, format, session } = request;
+    let Row { kind, operation, word, fields } = row;
+    if let Some(path) = &jwt {
+        token::check(path)?;
+    }
+    let client = session.client().await?;
+    let id = name::resolve(&client, kind, &which).await?;
+    name::resolve_body(&client, kind, fields, &mut body).await?;
+    let body = (!fields.is_empty()).then_some(Value::Object(body));
+    let api = api_of(operation);
+    let done: Value = client.call_in(api, operation, &[&id], &[], body.as_ref()).await?;
+    if let Some(path) = &jwt {
+        token::save(&client, kind, &id, path).await?;
+    }
+    let says_nothing = done.as_object().is_none_or(Map::is_empty);
+    output::value(format, &done, || {
+        let mut text = match says_nothing {
+            true => format!("{word} {} {which}: done", kind.name),
+            false => table::one(&done).to_string(),
+        };
+        if let Some(path) = &jwt {
+            text.push_str(&format!("\nenrollment token in {}", path.display()));
+        }
+        text
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_are_found_in_the_tables() {
+        let names: Vec<_> = rows().map(|row| place(&row)).collect();
+        for wanted in [
+            ("re-enroll", "edge-router"),
+            ("refresh", "enrollment"),
+            ("enable", "identity"),
+            ("disable", "identity"),
+        ] {
+            assert!(names.contains(&wanted), "{wanted:?} is not in {names:?}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The command line of the generic commands, built from the tables.
+
+use clap::{Arg, ArgAction, Args as _, Command};
+use weft_contract::{
+    Method,
+    body::Verb,
+    kind::Kind,
+    resource::{self, KINDS},
+};
+
+use super::{complete, examples, flags, list_below, on_one, token};
+use crate::{output::Format, session::Session};
+
+/// One command for each thing that can be done, with one command for each kind below it.
+pub(crate) fn commands() -> Vec<Command> {
+    let verb =
+        |name: &'static str, about: &'static str, build: fn(&'static Kind) -> Option<Command>| {
+            Command::new(name)
+                .about(about)
+                .subcommand_required(true)
+                .arg_required_else_help(true)
+                .subcommand_value_name("KIND")
+                .subcommand_help_heading("Kinds")
+                .after_help(examples::of_verb(name))
+                .subcommands(KINDS.iter().copied().filter_map(build))
+        };
+    vec![
+        verb("create", "Create a service, identity, policy, ...", create),
+        verb("list", "List services, identities, policies, ...", list),
+        verb("show", "Show one of them whole", show),
+        verb("update", "Change one of them", update),
+        verb("delete", "Delete some of them", delete),
+    ]
+}
+
+/// A command with the settings that all of these have.
+pub(super) fn base(name: &'static str, kind: &'static Kind) -> Command {
+    Session::augment_args(Command::new(name).about(capitalized(kind.about)).arg(Format::arg()))
+}
+
+/// A command that is called by one entity: `service`, `svc`, `services`.
+pub(super) fn one_of(kind: &'static Kind) -> Command {
+    let names = kind.aliases.iter().copied().chain([kind.plural]);
+    base(kind.name, kind).aliases(names.filter(|name| *name != kind.name))
+}
+
+/// The entity a command is about.
+pub(super) fn which(kind: &'static Kind) -> Arg {
+    Arg::new("which")
+        .value_name("NAME")
+        .required(true)
+        .help(format!("Name or id of the {}", kind.name))
+        .add(complete::names(kind.plural, ""))
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => first.to_uppercase().chain(characters).collect(),
+        None => String::new(),
+    }
+}
+
+fn create(kind: &'static Kind) -> Option<Command> {
+    kind.create()?;
+    let mut command = one_of(kind).args(flags::args(kind, Verb::Create));
+    if token::is_made_with(kind) {
+        command = command.arg(token::arg(match kind.name {
+            "identity" => {
+                "Have an enrollment token made and write it to this file; `weft enroll`, or any \
+                 SDK, turns it into an identity"
+            }
+            _ => "Write the enrollment token to this file, for `weft router enroll`",
+        }));
+    }
+    Some(command.after_help(examples::of_create(kind)))
+}
+
+/// Query parameters of the lists of a kind, wherever they are: each becomes a flag.
+pub(super) fn list_parameters(kind: &Kind) -> Vec<&'static str> {
+    let below = KINDS.iter().filter_map(|parent| list_below(parent, kind));
+    let mut names: Vec<&'static str> =
+        kind.list().into_iter().chain(below).flat_map(|row| row.query).copied().collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn list(kind: &'static Kind) -> Option<Command> {
+    kind.list()?;
+    let names = kind.aliases.iter().copied().chain([kind.name]);
+    let mut command =
+        base(kind.plural, kind).aliases(names.filter(|name| *name != kind.plural)).args([
+            Arg::new("filter").value_name("FILTER").help(
+                "In the filter language, for instance: name contains \"web\" and tags.site = \"x\"",
+            ),
+            Arg::new("sort")
+                .long("sort")
+                .value_name("MEMBER [desc]")
+                .help("Order, for instance `createdAt desc` [default: by name]"),
+            Arg::new("limit")
+                .long("limit")
+                .value_name("COUNT")
+                .value_parser(clap::value_parser!(usize))
+                .help("At most so many [default: all]"),
+            Arg::new("columns")
+                .long("columns")
+                .value_name("A,B,...")
+                .value_delimiter(',')
+                .action(ArgAction::Append)
+                .help(format!(
+                    "Columns of the table: {}, or any member, `member.member` for one inside",
+                    titles(kind)
+                )),
+        ]);
+    let parents: Vec<&'static Kind> =
+        KINDS.iter().copied().filter(|parent| list_below(parent, kind).is_some()).collect();
+    if !parents.is_empty() {
+        let known: Vec<&str> = parents.iter().map(|parent| parent.name).collect();
+        command = command.arg(
+            Arg::new("of")
+                .long("of")
+                .num_args(2)
+                .value_names(["KIND", "NAME"])
+                .help(format!("Only those that belong to one of: {}", known.join(", ")))
+                .add(complete::parents(parents)),
+        );
+    }
+    for name in list_parameters(kind) {
+        let (about, completer) = parameter(name);
+        let arg = Arg::new(name).long(flags::kebab(name)).action(ArgAction::Append);
+        let arg = arg.value_name("VALUE").help(about);
+        command = command.arg(match completer {
+            Some(collection) => arg.add(complete::names(collection, "")),
+            None => arg,
+        });
+    }
+    Some(command.after_help(examples::of_list(kind)))
+}
+
+/// What a query parameter means, and whose names complete it.
+fn parameter(name: &str) -> (String, Option<&'static str>) {
+    match name {
+        "roleFilter" => {
+            ("Only those with this role: #attribute or @id; may be given again".to_owned(), None)
+        }
+        "roleSemantic" => ("Whether all roles are wanted (allOf) or one (anyOf)".to_owned(), None),
+        "policyType" => ("Only what policies of this type allow: dial or bind".to_owned(), None),
+        "configTypes" => (
+            "Show the data of configs of this type; `all` for every type".to_owned(),
+            Some("config-types"),
+        ),
+        "asIdentity" => ("As this identity sees them".to_owned(), Some("identities")),
+        other => (format!("Query parameter {other} of the API"), None),
+    }
+}
+
+fn titles(kind: &Kind) -> String {
+    let titles: Vec<String> =
+        kind.columns.iter().map(|column| column.title.to_lowercase()).collect();
+    titles.join(", ")
+}
+
+fn show(kind: &'static Kind) -> Option<Command> {
+    kind.detail()?;
+    Some(one_of(kind).arg(which(kind)))
+}
+
+fn update(kind: &'static Kind) -> Option<Command> {
+    on_one(kind, Method::Patch)?;
+    let mut command = one_of(kind)
+        .arg(which(kind))
+        .args(flags::args(kind, Verb::Patch))
+        .after_help("Only what is given changes. Lists are replaced as a whole.");
+    command = command.arg(
+        Arg::new("replace")
+            .long("replace")
+            .action(ArgAction::SetTrue)
+            .hide(on_one(kind, Method::Put).is_none())
+            .help("What is not given becomes what it is by default"),
+    );
+    Some(command)
+}
+
+fn delete(kind: &'static Kind) -> Option<Command> {
+    on_one(kind, Method::Delete)?;
+    Some(
+        one_of(kind)
+            .arg(which(kind).num_args(1..).required(false).required_unless_present("where"))
+            .arg(
+                Arg::new("where")
+                    .long("where")
+                    .value_name("FILTER")
+                    .conflicts_with("which")
+                    .help("All that pass this filter; asks first"),
+            )
+            .arg(
+                Arg::new("yes")
+                    .long("yes")
+                    .short('y')
+                    .action(ArgAction::SetTrue)
+                    .help("Do not ask"),
+            )
+            .after_help(examples::of_delete(kind)),
+    )
+}
+
+/// The kind of a collection.
+pub(super) fn kind_of(collection: &str) -> Option<&'static Kind> {
+    KINDS.iter().copied().find(|kind| kind.plural == collection).or_else(|| match collection {
+        "routers" => resource::kind("transit-router"),
+        _ => None,
+    })
+}

@@ -1,0 +1,202 @@
+//! Commands as people type them, for those who do so for the first time.
+
+use weft_contract::{
+    body::{FieldType, Verb},
+    kind::Kind,
+};
+
+use super::flags;
+
+/// Below the help of a verb.
+pub(super) fn of_verb(verb: &str) -> &'static str {
+    match verb {
+        "create" => {
+            "Examples:\n  weft create service web --role-attributes intranet\n  \
+             weft create identity laptop -o laptop.jwt\n  \
+             weft create service-policy staff --type Dial --identity-roles '#staff' \\\n      \
+             --service-roles '#intranet'\n\n\
+             Names stand for ids wherever an id is wanted. `weft create KIND --help` tells the rest."
+        }
+        "list" => {
+            "Examples:\n  weft list services\n  \
+             weft list identities 'anyOf(roleAttributes) = \"staff\"' --sort 'createdAt desc'\n  \
+             weft list services --of identity laptop --policy-type dial\n  \
+             weft list edge-routers --columns name,isOnline,versionInfo.version\n  \
+             weft list configs --output yaml"
+        }
+        "show" => "Example:\n  weft show service web --output yaml",
+        "update" => {
+            "Examples:\n  weft update service web --role-attributes intranet,prod\n  \
+             weft update identity laptop --role-attributes staff,admins\n  \
+             weft update config web-host --data @host.json"
+        }
+        "delete" => {
+            "Examples:\n  weft delete service web\n  \
+             weft delete identities --where 'name contains \"test-\"'"
+        }
+        _ => "",
+    }
+}
+
+/// Below the help of `weft list KIND`.
+pub(super) fn of_list(kind: &Kind) -> String {
+    let plural = kind.plural;
+    let mut text = format!("Examples:\n  weft list {plural}\n");
+    let member = |name: &str| kind.fields.iter().any(|field| field.name == name);
+    if member("name") {
+        text.push_str(&format!("  weft list {plural} 'name contains \"a\"' --limit 20\n"));
+    }
+    if kind.role_attributes.is_some() {
+        text.push_str(&format!("  weft list {plural} 'anyOf(roleAttributes) = \"public\"'\n"));
+    }
+    text.push_str(&format!(
+        "  weft list {plural} --sort 'createdAt desc' --columns id,createdAt --output json"
+    ));
+    text
+}
+
+/// Below the help of `weft delete KIND`.
+pub(super) fn of_delete(kind: &Kind) -> String {
+    format!(
+        "Nothing is deleted unless every name is known. Example:\n  weft delete {} NAME",
+        kind.name
+    )
+}
+
+/// Below the help of `weft create KIND`.
+pub(super) fn of_create(kind: &'static Kind) -> String {
+    let known = match kind.name {
+        "authenticator" => {
+            "weft create authenticator --identity alice --method updb --username alice \\\n      \
+             --password 'a long secret'"
+        }
+        "auth-policy" => {
+            "weft create auth-policy strict --primary-updb-min-password-length 12 \\\n      \
+             --secondary-require-totp"
+        }
+        "ca" => {
+            "weft create ca partner --cert-pem @partner.pem --is-ott-ca-enrollment-enabled\n  \
+             weft verify ca partner --ca-cert partner.pem --ca-key partner.key"
+        }
+        "config" => {
+            "weft create config web-host --config-type host.v1 \\\n      \
+             --data '{\"protocol\":\"tcp\",\"address\":\"127.0.0.1\",\"port\":8080}'"
+        }
+        "config-type" => "weft create config-type printer.v1 --schema '{\"type\":\"object\"}'",
+        "edge-router" => {
+            "weft create edge-router paris --role-attributes public --is-tunneler-enabled \\\n      \
+             -o paris.jwt\n  weft router enroll router.yml --jwt paris.jwt"
+        }
+        "edge-router-policy" => {
+            "weft create edge-router-policy everybody \\\n      \
+             --identity-roles '#all' --edge-router-roles '#public'"
+        }
+        "enrollment" => {
+            "weft create enrollment --identity laptop --method ott --expires-at 24h -o laptop.jwt"
+        }
+        "identity" => {
+            "weft create identity laptop --role-attributes staff,admins -o laptop.jwt\n  \
+             weft enroll laptop.jwt -o laptop.json"
+        }
+        "posture-check" => {
+            "weft create posture-check linux --type-id OS \\\n      \
+             --operating-systems '[{\"type\":\"Linux\",\"versions\":[\">=5.0.0\"]}]'"
+        }
+        "service" => "weft create service web --configs web-host --role-attributes intranet",
+        "service-edge-router-policy" => {
+            "weft create service-edge-router-policy everywhere \\\n      \
+             --service-roles '#all' --edge-router-roles '#all'"
+        }
+        "service-policy" => {
+            "weft create service-policy staff-dials --type Dial \\\n      \
+             --identity-roles '#staff' --service-roles '@web'\n  \
+             weft create service-policy router-hosts --type Bind \\\n      \
+             --identity-roles '@paris' --service-roles '@web'"
+        }
+        "terminator" => {
+            "weft create terminator --service web --router paris --binding transport \\\n      \
+             --address tcp:127.0.0.1:8080"
+        }
+        _ => return format!("Example:\n  {}", from_table(kind)),
+    };
+    format!("Examples:\n  {known}")
+}
+
+/// What must be said, with a word for each.
+fn from_table(kind: &'static Kind) -> String {
+    let mut text = format!("weft create {}", kind.name);
+    for (flag, shape) in flags::required(kind, Verb::Create) {
+        let word = match shape {
+            FieldType::Choice([first, ..]) => first,
+            FieldType::Bool => "true",
+            FieldType::Integer { .. } => "1",
+            _ => "...",
+        };
+        match flag {
+            Some(flag) => text.push_str(&format!(" --{flag} {word}")),
+            None => text.push_str(" NAME"),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_contract::resource::KINDS;
+
+    use super::*;
+    use crate::cli;
+
+    /// Splits as a shell does, as far as the examples need it.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let (mut quoted, mut begun) = (false, false);
+        for character in line.replace("\\\n", " ").chars() {
+            match character {
+                '\'' => (quoted, begun) = (!quoted, true),
+                ' ' if !quoted => {
+                    if begun {
+                        words.push(String::new());
+                    }
+                    begun = false;
+                }
+                other => {
+                    begun = true;
+                    if let Some(word) = words.last_mut() {
+                        word.push(other);
+                    }
+                }
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    fn check(text: &str) {
+        let text = text.replace("\\\n", " ");
+        for line in text.lines().map(str::trim).filter(|line| line.starts_with("weft ")) {
+            let line = line.replace('@', "=");
+            let done = cli::command().try_get_matches_from(words(&line));
+            if let Err(error) = done {
+                panic!("{line}\n{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn examples_are_commands() {
+        for verb in ["create", "list", "show", "delete"] {
+            check(of_verb(verb));
+        }
+        for kind in KINDS {
+            if kind.list().is_some() {
+                check(&of_list(kind));
+            }
+            // Those with files in them cannot be read here.
+            let create = of_create(kind);
+            if kind.create().is_some() && !create.contains("@partner") && !create.contains(" ...") {
+                check(&create);
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Whom to believe at the first meeting with a controller.
+
+use weft_client::{Address, Logins, trust};
+use weft_identity::TrustBundle;
+
+use super::stranger;
+use crate::{ask, failure::Failure};
+
+/// The controller's own word on whom to trust. It is believed if it is what an earlier login to
+/// the same controller saved, or if the user says so.
+pub(super) async fn bundle(
+    address: &Address,
+    logins: &Logins,
+    yes: bool,
+) -> Result<TrustBundle, Failure> {
+    if let Some(bundle) = known(address, logins).await {
+        return Ok(bundle);
+    }
+    let met = trust::meet(address).await?;
+    if yes {
+        return Ok(met.bundle);
+    }
+    eprintln!(
+        "{address} is not known here. Its certificate has the SHA-1 fingerprint {}",
+        met.leaf.fingerprint()
+    );
+    let cannot = "nobody can be asked whether to trust it: name its authorities with --ca FILE, \
+                  or trust it with --yes";
+    if ask::confirm("Trust it from now on?", cannot)? {
+        return Ok(met.bundle);
+    }
+    Err(Failure::new("not trusted; nothing was saved"))
+}
+
+/// What an earlier login to the same controller believed, if it still holds.
+async fn known(address: &Address, logins: &Logins) -> Option<TrustBundle> {
+    for name in logins.names().ok()? {
+        let Ok(Some((_, login))) = logins.load(Some(&name)) else { continue };
+        if login.controller != address.to_string() {
+            continue;
+        }
+        let Ok(bundle) = login.bundle() else { continue };
+        let Ok(client) = stranger(address, &bundle) else { continue };
+        if client.version().await.is_ok() {
+            return Some(bundle);
+        }
+    }
+    None
+}

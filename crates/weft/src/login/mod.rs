@@ -1,0 +1,227 @@
+//! `weft login`, `logout`, `logins` and `use`: logins that later commands use.
+
+mod meet;
+
+use std::{
+    io::{self, IsTerminal},
+    path::Path,
+};
+
+use serde_json::{Value, json};
+use weft_client::{Address, Credentials, LoginKey, Logins, ManagementClient, SavedLogin, Tls};
+use weft_identity::{IdentityFile, TrustBundle};
+
+use crate::{
+    cli::{LoginArgs, LogoutArgs, UseArgs},
+    failure::{Failure, chain},
+    output::{self, Format, table},
+    session::LoginFolder,
+};
+
+/// Where a controller is looked for that nobody named.
+const NEAR: &str = "https://localhost:1280";
+
+/// Logs in and saves the login.
+pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
+    let logins = args.folder.logins()?;
+    let key = key(&args)?;
+    let file = match &key {
+        Some(LoginKey::Identity(path)) => Some(IdentityFile::read(path)?),
+        _ => None,
+    };
+    let address: Address =
+        match (&args.url, file.as_ref().and_then(|file| file.controllers().next())) {
+            (Some(url), _) => url.parse()?,
+            (None, Some(url)) => url.parse()?,
+            (None, None) => NEAR.parse()?,
+        };
+    let name = args.name.clone().unwrap_or_else(|| Logins::name_for(&address));
+    // Before anybody is asked for anything.
+    logins.path(&name)?;
+    let bundle = bundle(&args, &address, &logins, file.as_ref()).await?;
+    let mut login = SavedLogin {
+        controller: address.to_string(),
+        username: String::new(),
+        token: String::new(),
+        expires_at: None,
+        ca: bundle.to_pem(),
+        key,
+    };
+    let who = match &args.token {
+        Some(token) => by_token(&mut login, token).await?,
+        None => by_credentials(&mut login, &args).await?,
+    };
+    logins.save(&name, &login)?;
+    logins.choose(&name)?;
+    output::line(format!("logged in to {address} as {who}"));
+    if logins.names()?.len() > 1 {
+        output::line(format!("this login is called `{name}`; `weft use` switches between logins"));
+    }
+    Ok(())
+}
+
+/// The certificate to log in with, if one was given.
+fn key(args: &LoginArgs) -> Result<Option<LoginKey>, Failure> {
+    let whole = |path: &Path| {
+        std::path::absolute(path)
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    };
+    Ok(match (&args.identity, &args.cert, &args.key) {
+        (Some(path), ..) => Some(LoginKey::Identity(whole(path)?)),
+        (None, Some(cert), Some(key)) => {
+            Some(LoginKey::Files { cert: whole(cert)?, key: whole(key)? })
+        }
+        _ => None,
+    })
+}
+
+/// Whom to believe: what was named, what the identity file says, or what the controller shows.
+async fn bundle(
+    args: &LoginArgs,
+    address: &Address,
+    logins: &Logins,
+    file: Option<&IdentityFile>,
+) -> Result<TrustBundle, Failure> {
+    if let Some(path) = &args.ca {
+        let wrong = |error: String| Failure::new(format!("{}: {error}", path.display()));
+        let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        return TrustBundle::from_pem(&text).map_err(|error| wrong(chain(&error)));
+    }
+    let own = file.and_then(|file| file.id.ca.strip_prefix("pem:"));
+    if let Some(bundle) = own.and_then(|pem| TrustBundle::from_pem(pem.as_bytes()).ok()) {
+        return Ok(bundle);
+    }
+    meet::bundle(address, logins, args.yes).await
+}
+
+/// Uses a session that was made elsewhere.
+async fn by_token(login: &mut SavedLogin, token: &str) -> Result<String, Failure> {
+    token.trim().clone_into(&mut login.token);
+    let client = ManagementClient::resume(login)?;
+    let identity = client.current_identity().await?;
+    login.username.clone_from(&identity.name);
+    Ok(identity.name)
+}
+
+async fn by_credentials(login: &mut SavedLogin, args: &LoginArgs) -> Result<String, Failure> {
+    let client = ManagementClient::new(login.address()?, &login.tls()?)?;
+    let credentials = match login.key {
+        Some(_) => Credentials::Certificate,
+        None => {
+            let password = match &args.password {
+                Some(password) => password.clone(),
+                None => ask_password(&args.username)?,
+            };
+            Credentials::password(args.username.clone(), password)?
+        }
+    };
+    let session = client.login(&credentials).await.map_err(|error| {
+        // Wrong credentials are not the end of a login.
+        let hint = match (&credentials, error.is_unauthorized()) {
+            (_, false) => "",
+            (Credentials::Certificate, true) => " (is the certificate one of this network?)",
+            _ => " (wrong user name or password?)",
+        };
+        Failure::new(chain(&error)).during(format!("{} refused the login{hint}", login.controller))
+    })?;
+    login.token = client.token().ok_or_else(|| Failure::new("the controller gave no session"))?;
+    login.expires_at = session.expires_at;
+    login.username = match login.key {
+        Some(_) => session.identity.name.clone(),
+        None => args.username.clone(),
+    };
+    Ok(session.identity.name)
+}
+
+/// Ends a saved login at the controller and forgets it.
+pub(crate) async fn logout(args: LogoutArgs) -> Result<(), Failure> {
+    let logins = args.folder.logins()?;
+    let names = match (&args.name, args.all) {
+        (_, true) => logins.names()?,
+        (Some(name), _) => vec![name.clone()],
+        (None, _) => logins.current()?.into_iter().collect(),
+    };
+    if names.is_empty() {
+        output::line("there is no saved login");
+    }
+    for name in names {
+        end(&logins, &name).await?;
+    }
+    Ok(())
+}
+
+async fn end(logins: &Logins, name: &str) -> Result<(), Failure> {
+    let Some((_, login)) = logins.load(Some(name))? else {
+        return Err(Failure::not_found(format!("there is no saved login `{name}`")));
+    };
+    // The session may have ended by itself, or the controller be away: forget it all the same.
+    let ended = match ManagementClient::resume(&login) {
+        Ok(client) => client.logout().await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = ended {
+        eprintln!("weft: the session could not be ended at the controller: {}", chain(&error));
+    }
+    logins.remove(name)?;
+    output::line(format!("logged out of {}", login.controller));
+    Ok(())
+}
+
+/// Lists the saved logins.
+pub(crate) fn list(folder: &LoginFolder, format: Format) -> Result<(), Failure> {
+    let logins = folder.logins()?;
+    let current = logins.current()?;
+    let mut found = Vec::new();
+    for name in logins.names()? {
+        let login = logins.load(Some(&name));
+        let (login, broken) = match login {
+            Ok(login) => (login.map(|(_, login)| login), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        found.push(json!({
+            "name": name,
+            "current": current.as_deref() == Some(name.as_str()),
+            "controller": login.as_ref().map(|login| login.controller.clone()),
+            "username": login.as_ref().map(|login| login.username.clone()),
+            "certificate": login.as_ref().map(|login| login.key.is_some()),
+            "expiresAt": login.and_then(|login| login.expires_at),
+            "broken": broken,
+        }));
+    }
+    output::value(format, &Value::Array(found.clone()), || {
+        let columns = ["current", "name", "controller", "username", "expiresAt", "broken"];
+        let columns = columns
+            .map(|name| table::Column { title: name.to_uppercase(), pointer: format!("/{name}") });
+        let mut rows = table::Rows::new(columns.to_vec());
+        found.iter().for_each(|login| rows.push(login));
+        rows.to_string()
+    });
+    Ok(())
+}
+
+/// Makes a saved login the current one.
+pub(crate) fn choose(args: &UseArgs) -> Result<(), Failure> {
+    let logins = args.folder.logins()?;
+    let Some((name, login)) = logins.load(Some(&args.name))? else {
+        let names = logins.names()?.join(", ");
+        let there = if names.is_empty() { "none".to_owned() } else { names };
+        let text = format!("there is no saved login `{}`; there is: {there}", args.name);
+        return Err(Failure::not_found(text));
+    };
+    logins.choose(&name)?;
+    output::line(format!("now at {} as {}", login.controller, login.username));
+    Ok(())
+}
+
+/// Asks for a password at the terminal.
+pub(crate) fn ask_password(username: &str) -> Result<String, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage("a password is needed: give --password or set WEFT_PASSWORD"));
+    }
+    rpassword::prompt_password(format!("Password of {username}: ")).map_err(Failure::new)
+}
+
+/// A client that believes this bundle and shows no certificate.
+fn stranger(address: &Address, bundle: &TrustBundle) -> Result<ManagementClient, Failure> {
+    Ok(ManagementClient::new(address.clone(), &Tls::Anonymous(bundle.clone()))?)
+}

@@ -1,0 +1,92 @@
+//! Which login a command uses: the current one, or the one it names.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use weft_client::{Credentials, Error, Logins, ManagementClient, SavedLogin};
+
+use crate::failure::Failure;
+
+/// Where saved logins lie.
+#[derive(Debug, Args, Clone, Default)]
+pub(crate) struct LoginFolder {
+    /// Folder of saved logins [default: the user's configuration folder]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "WEFT_CONFIG_DIR",
+        hide_env = true,
+        help_heading = "Settings"
+    )]
+    pub(crate) config_dir: Option<PathBuf>,
+}
+
+/// Which saved login to use.
+#[derive(Debug, Args, Clone, Default)]
+pub(crate) struct Session {
+    /// Use this saved login instead of the current one (`weft logins` lists them)
+    #[arg(
+        long,
+        value_name = "LOGIN",
+        env = "WEFT_LOGIN",
+        hide_env = true,
+        help_heading = "Settings"
+    )]
+    pub(crate) login: Option<String>,
+    #[command(flatten)]
+    pub(crate) folder: LoginFolder,
+}
+
+impl LoginFolder {
+    /// The saved logins.
+    pub(crate) fn logins(&self) -> Result<Logins, Failure> {
+        if let Some(given) = &self.config_dir {
+            return Ok(Logins::in_directory(given));
+        }
+        directories::ProjectDirs::from("", "", "weft")
+            .map(|folders| Logins::in_directory(folders.config_dir()))
+            .ok_or_else(|| Failure::new("there is no home folder; name one with --config-dir"))
+    }
+}
+
+impl Session {
+    /// The login and its name.
+    pub(crate) fn saved(&self) -> Result<(String, SavedLogin), Failure> {
+        let logins = self.folder.logins()?;
+        if let Some(found) = logins.load(self.login.as_deref())? {
+            return Ok(found);
+        }
+        let names = logins.names()?;
+        let hint = match names.as_slice() {
+            [] => "log in with `weft login`".to_owned(),
+            names => format!("`weft use NAME` chooses one of {}", names.join(", ")),
+        };
+        Err(Failure::not_logged_in(match &self.login {
+            Some(name) => format!("there is no saved login `{name}`; {hint}"),
+            None => {
+                format!("there is no saved login in {}: {hint}", logins.directory().display())
+            }
+        }))
+    }
+
+    /// A client with the login. One that logs in by certificate is renewed when it has ended.
+    pub(crate) async fn client(&self) -> Result<ManagementClient, Failure> {
+        let (name, login) = self.saved()?;
+        let client = ManagementClient::resume(&login)?;
+        if login.key.is_some() && has_ended(&client).await? {
+            let session = client.login(&Credentials::Certificate).await?;
+            let token = client.token().unwrap_or_default();
+            let renewed = SavedLogin { token, expires_at: session.expires_at, ..login };
+            self.folder.logins()?.save(&name, &renewed)?;
+        }
+        Ok(client)
+    }
+}
+
+async fn has_ended(client: &ManagementClient) -> Result<bool, Error> {
+    match client.current_identity().await {
+        Ok(_) => Ok(false),
+        Err(error) if error.is_unauthorized() => Ok(true),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,65 @@
+//! `weft verify ca NAME`: proves to the controller that one has the key of a certificate authority.
+
+use std::{path::Path, time::SystemTime};
+
+use serde_json::Value;
+use weft_contract::{Api, headers};
+use weft_identity::{Authority, Certificate, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject};
+
+use super::{kind, row};
+use crate::{cli::VerifyCaArgs, entity::name, failure::Failure, output};
+
+/// Shows the controller a certificate that only the owner of the authority can issue.
+pub(crate) async fn verify(args: VerifyCaArgs) -> Result<(), Failure> {
+    let client = args.session.client().await?;
+    let id = name::resolve(&client, kind("ca")?, &args.which).await?;
+    let proof = match (&args.cert, &args.ca_cert, &args.ca_key) {
+        (Some(path), ..) => read(path)?,
+        (None, Some(cert), Some(key)) => {
+            let ca: Value = client.get(kind("ca")?, &id).await?;
+            let token = ca.get("verificationToken").and_then(Value::as_str).unwrap_or_default();
+            if token.is_empty() {
+                return Err(Failure::refused(format!("{} is verified already", args.which)));
+            }
+            issue(token, &read(cert)?, &read(key)?)?.into_bytes()
+        }
+        _ => return Err(Failure::usage("give --cert, or --ca-cert and --ca-key")),
+    };
+    let row = row(Api::Management, "verifyCa")?;
+    client.raw(Api::Management, row, &[&id], &[], Some((headers::TEXT, proof))).await?;
+    output::line(format!("{} is verified: its certificates can be used now", args.which));
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+/// A certificate of the authority whose common name is the token.
+fn issue(token: &str, cert: &[u8], key: &[u8]) -> Result<String, Failure> {
+    let none = || Failure::new("the file of the authority holds no certificate");
+    let certificate = Certificate::from_pem(cert)?.into_iter().next().ok_or_else(none)?;
+    let authority = Authority::new(certificate, PrivateKey::from_pem(key)?)?;
+    let own = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+    let subject = Subject::common_name(token);
+    let leaf =
+        Leaf::for_key(own.public(), &subject, Vec::new(), Purpose::Client, SystemTime::now())?;
+    Ok(authority.issue(&leaf)?.to_pem())
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_identity::AuthoritySpec;
+
+    use super::*;
+
+    #[test]
+    fn the_proof_carries_the_token_and_is_issued_by_the_authority() {
+        let root = Authority::make_root(&AuthoritySpec::new("partner"), SystemTime::now()).unwrap();
+        let (cert, key) = (root.certificate().to_pem(), root.key().to_pem());
+        let proof = issue("a-token", cert.as_bytes(), key.as_bytes()).unwrap();
+        let proof = Certificate::from_pem(proof.as_bytes()).unwrap().remove(0);
+        assert_eq!(proof.common_name(), Some("a-token"));
+        assert!(proof.is_issued_by(root.certificate()));
+    }
+}

@@ -1,0 +1,70 @@
+//! `weft call OPERATION`: any operation of any API, by its id.
+
+use serde_json::Value;
+use weft_contract::{Api, Operation, headers, operation::Request, resource};
+
+use crate::{cli::CallArgs, entity::APIS, failure::Failure, output};
+
+/// Calls and prints what was answered.
+pub(crate) async fn call(args: CallArgs) -> Result<(), Failure> {
+    let (api, row) = find(&args)?;
+    let client = args.session.client().await?;
+    let query: Vec<(&str, &str)> =
+        args.query.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let ids: Vec<&str> = args.ids.iter().map(String::as_str).collect();
+    let body = args.data.map(|data| (media(row), data.0));
+    let answer = client.raw(api, row, &ids, &query, body).await?;
+    match serde_json::from_slice::<Value>(&answer) {
+        Ok(envelope) => {
+            let data = envelope.get("data").unwrap_or(&envelope);
+            output::value(args.output.format(), data, || {
+                serde_json::to_string_pretty(data).unwrap_or_default()
+            });
+        }
+        Err(_) => output::print(&String::from_utf8_lossy(&answer)),
+    }
+    Ok(())
+}
+
+fn media(row: &Operation) -> &'static str {
+    match row.request {
+        Request::Json(_) | Request::OptionalJson(_) | Request::JsonList(_) | Request::None => {
+            headers::JSON
+        }
+        _ => headers::TEXT,
+    }
+}
+
+fn find(args: &CallArgs) -> Result<(Api, &'static Operation), Failure> {
+    let apis: Vec<Api> = match &args.api {
+        Some(name) => APIS.iter().copied().filter(|api| word(*api) == name).collect(),
+        None => APIS.to_vec(),
+    };
+    let id = &args.operation;
+    let mut found = apis.iter().filter_map(|api| Some((*api, resource::operation(*api, id)?)));
+    if let Some(found) = found.next() {
+        return Ok(found);
+    }
+    let lower = id.to_lowercase();
+    let rows = APIS.iter().flat_map(|api| resource::operations(*api));
+    let near: Vec<&str> = rows
+        .map(|row| row.id)
+        .filter(|known| known.to_lowercase().contains(&lower))
+        .take(5)
+        .collect();
+    let failure = Failure::usage(format!("there is no operation `{id}`"));
+    Err(match near.is_empty() {
+        true => failure,
+        false => failure.and(format!("did you mean {}?", near.join(", "))),
+    })
+}
+
+/// What an API is called here.
+pub(crate) fn word(api: Api) -> &'static str {
+    match api {
+        Api::Management => "management",
+        Api::Client => "client",
+        Api::Fabric => "fabric",
+        other => other.as_str(),
+    }
+}

@@ -1,0 +1,57 @@
+//! `weft inspect`: what controllers and routers say of themselves.
+
+use serde_json::{Value, json};
+use weft_contract::{Api, headers};
+
+use super::row;
+use crate::{
+    cli::InspectArgs,
+    failure::Failure,
+    output::{self, progress::spinner},
+};
+
+/// Asks and prints what was answered.
+pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
+    let client = args.session.client().await?;
+    let body = json!({"appRegex": args.of, "requestedValues": args.values});
+    let asking = spinner("asking controllers and routers");
+    let row = row(Api::Fabric, "inspect")?;
+    let sent = Some((headers::JSON, body.to_string().into_bytes()));
+    let answer = client.raw(Api::Fabric, row, &[], &[], sent).await?;
+    asking.finish_and_clear();
+    let answer: Value = serde_json::from_slice(&answer)
+        .map_err(|error| Failure::new(format!("the answer cannot be read: {error}")))?;
+    // The answer comes with or without the usual envelope.
+    let answer = answer.get("data").unwrap_or(&answer);
+    output::value(args.output.format(), answer, || table(answer));
+    let errors = answer.get("errors").and_then(Value::as_array);
+    match errors.filter(|errors| !errors.is_empty()) {
+        Some(errors) => {
+            let texts: Vec<String> = errors
+                .iter()
+                .map(|error| match error.as_str() {
+                    Some(text) => text.to_owned(),
+                    None => error.to_string(),
+                })
+                .collect();
+            Err(Failure::new(format!("not everybody answered: {}", texts.join("; "))))
+        }
+        None => Ok(()),
+    }
+}
+
+fn table(answer: &Value) -> String {
+    let values = answer.get("values").and_then(Value::as_array);
+    let mut text = String::new();
+    for value in values.into_iter().flatten() {
+        let word = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+        text.push_str(&format!("== {} of {}\n", word("name"), word("appId")));
+        match value.get("value") {
+            Some(Value::String(said)) => text.push_str(said.trim_end()),
+            Some(other) => text.push_str(crate::yaml::write(other).trim_end()),
+            None => {}
+        }
+        text.push('\n');
+    }
+    text.trim_end().to_owned()
+}

@@ -1,0 +1,45 @@
+//! `weft status`: who is logged in where, and how large the network is.
+
+use serde_json::{Map, Value, json};
+use weft_contract::Api;
+
+use super::row;
+use crate::{
+    cli::StatusArgs,
+    failure::Failure,
+    output::{self, table},
+};
+
+/// Asks and prints.
+pub(crate) async fn status(args: StatusArgs) -> Result<(), Failure> {
+    let (name, login) = args.session.saved()?;
+    let client = args.session.client().await?;
+    let version = client.version().await?;
+    let me = client.current_identity().await?;
+    let summary = row(Api::Management, "listSummary")?;
+    // Who may not see the counts sees the rest.
+    let counts: Value = client.call(summary, &[], &[], None).await.unwrap_or_default();
+    let mut shown = Map::new();
+    shown.insert("login".to_owned(), json!(name));
+    shown.insert("controller".to_owned(), json!(login.controller));
+    shown.insert("version".to_owned(), json!(version.version));
+    shown.insert("identity".to_owned(), json!(me.name));
+    shown.insert("administrator".to_owned(), json!(me.is_admin));
+    if let Some(permissions) = me.permissions {
+        shown.insert("permissions".to_owned(), json!(permissions));
+    }
+    if let Some(counts) = counts.as_object().filter(|counts| !counts.is_empty()) {
+        shown.insert("entities".to_owned(), Value::Object(counts.clone()));
+    }
+    let shown = Value::Object(shown);
+    output::value(args.output.format(), &shown, || {
+        let mut flat = shown.clone();
+        let counts = flat.as_object_mut().and_then(|members| members.remove("entities"));
+        let mut text = table::one(&flat).to_string();
+        if let Some(counts) = counts {
+            text.push_str(&format!("\n{}", table::one(&counts)));
+        }
+        text
+    });
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! YAML text as values that know their lines.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
+use serde_json::{Map, Number, Value as Json};
+
+/// Deepest nesting that is read.
+const MAX_DEPTH: usize = 64;
+/// Most values of a text, those that aliases repeat included.
+const MAX_NODES: usize = 1_000_000;
+
+/// A value at a line.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Node {
+    /// The line it begins at, from 1.
+    pub(crate) line: usize,
+    /// The value.
+    pub(crate) value: Value,
+}
+
+/// What a node holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    /// Nothing, a boolean, a number or a text.
+    Scalar(Json),
+    /// A list.
+    List(Vec<Node>),
+    /// A map, its members in order.
+    Map(Vec<Entry>),
+}
+
+/// A member of a map.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Entry {
+    /// Its name.
+    pub(crate) key: String,
+    /// The line of the name.
+    pub(crate) line: usize,
+    /// Its value.
+    pub(crate) node: Node,
+}
+
+/// Something that is not YAML, or more of it than is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+pub(crate) struct SyntaxError {
+    /// The line, from 1.
+    pub(crate) line: usize,
+    /// The column, from 1.
+    pub(crate) column: usize,
+    /// What is wrong.
+    pub(crate) message: String,
+}
+
+impl Node {
+    /// The value without its lines.
+    pub(crate) fn to_json(&self) -> Json {
+        match &self.value {
+            Value::Scalar(value) => value.clone(),
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Map(entries) => Json::Object(
+                entries
+                    .iter()
+                    .map(|entry| (entry.key.clone(), entry.node.to_json()))
+                    .collect::<Map<_, _>>(),
+            ),
+        }
+    }
+
+    /// The members, if it is a map.
+    pub(crate) fn entries(&self) -> Option<&[Entry]> {
+        match &self.value {
+            Value::Map(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// Whether there is nothing.
+    pub(crate) fn is_null(&self) -> bool {
+        self.value == Value::Scalar(Json::Null)
+    }
+
+    /// The line of the deepest member along a path of names and numbers: as far as it goes.
+    pub(crate) fn line_of<'p>(&self, path: impl IntoIterator<Item = &'p str>) -> usize {
+        let mut node = self;
+        let mut line = self.line;
+        for step in path {
+            let next = match &node.value {
+                Value::Scalar(_) => None,
+                Value::List(items) => step
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|at| items.get(at))
+                    .map(|item| (item, item.line)),
+                Value::Map(entries) => entries
+                    .iter()
+                    .find(|entry| entry.key == step)
+                    .map(|entry| (&entry.node, entry.line)),
+            };
+            let Some((below, at)) = next else { break };
+            (node, line) = (below, at);
+        }
+        line
+    }
+}
+
+/// Reads every document of a text.
+pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
+    let mut documents = Vec::new();
+    let mut builder = Builder::default();
+    let mut nodes = 0;
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| scanned(&error))?;
+        match event {
+            Event::DocumentStart(_) => builder = Builder { nodes, ..Builder::default() },
+            Event::DocumentEnd => {
+                nodes = builder.nodes;
+                documents.extend(builder.root.take());
+            }
+            other => builder.take(other, span)?,
+        }
+    }
+    Ok(documents)
+}
+
+fn scanned(error: &ScanError) -> SyntaxError {
+    SyntaxError {
+        line: error.marker().line(),
+        column: error.marker().col() + 1,
+        message: error.info().to_owned(),
+    }
+}
+
+fn at(span: Span, message: impl Into<String>) -> SyntaxError {
+    SyntaxError { line: span.start.line(), column: span.start.col() + 1, message: message.into() }
+}
+
+/// A list or map that is not complete yet.
+enum Open {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, key: Option<(String, usize)> },
+}
+
+#[derive(Default)]
+struct Builder {
+    root: Option<Node>,
+    open: Vec<(Open, usize, usize)>,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), SyntaxError> {
+        let line = span.start.line();
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let as_text = tag.is_some_and(|tag| tag.suffix == "str");
+                let is_word = style != ScalarStyle::Plain || as_text || self.at_key();
+                let value = match is_word {
+                    true => Json::String(text.into_owned()),
+                    false => resolve(&text).map_err(|message| at(span, message))?,
+                };
+                self.add(Node { line, value: Value::Scalar(value) }, anchor, span)
+            }
+            Event::Alias(anchor) => {
+                let node = self.anchors.get(&anchor).cloned();
+                let node =
+                    node.ok_or_else(|| at(span, "an alias to something that is not complete"))?;
+                self.nodes += size(&node);
+                self.add(node, 0, span)
+            }
+            Event::SequenceStart(anchor, _) => self.begin(Open::List(Vec::new()), anchor, span),
+            Event::MappingStart(anchor, _) => {
+                self.begin(Open::Map { entries: Vec::new(), key: None }, anchor, span)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(span),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the next node is a key: keys are words, whatever they look like.
+    fn at_key(&self) -> bool {
+        matches!(self.open.last(), Some((Open::Map { key: None, .. }, ..)))
+    }
+
+    fn begin(&mut self, open: Open, anchor: usize, span: Span) -> Result<(), SyntaxError> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err(at(span, format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        self.open.push((open, anchor, span.start.line()));
+        Ok(())
+    }
+
+    fn end(&mut self, span: Span) -> Result<(), SyntaxError> {
+        let Some((open, anchor, line)) = self.open.pop() else { return Ok(()) };
+        let value = match open {
+            Open::List(items) => Value::List(items),
+            Open::Map { entries, .. } => Value::Map(entries),
+        };
+        self.add(Node { line, value }, anchor, span)
+    }
+
+    fn add(&mut self, node: Node, anchor: usize, span: Span) -> Result<(), SyntaxError> {
+        self.nodes += 1;
+        if anchor > 0 {
+            self.nodes += size(&node);
+            self.anchors.insert(anchor, node.clone());
+        }
+        if self.nodes > MAX_NODES {
+            return Err(at(span, format!("more than {MAX_NODES} values")));
+        }
+        match self.open.last_mut() {
+            None => self.root = Some(node),
+            Some((Open::List(items), ..)) => items.push(node),
+            Some((Open::Map { entries, key }, ..)) => match key.take() {
+                Some((name, line)) => entries.push(Entry { key: name, line, node }),
+                None => {
+                    let Value::Scalar(Json::String(name)) = node.value else {
+                        return Err(at(span, "a key must be a word, not a list or map"));
+                    };
+                    if let Some(first) = entries.iter().find(|entry| entry.key == name) {
+                        let first = first.line;
+                        return Err(at(span, format!("`{name}` is in line {first} already")));
+                    }
+                    *key = Some((name, node.line));
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+fn size(node: &Node) -> usize {
+    match &node.value {
+        Value::Scalar(_) => 1,
+        Value::List(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.node)).sum::<usize>(),
+    }
+}
+
+/// What an unquoted word means, by the core schema of YAML 1.2.
+fn resolve(text: &str) -> Result<Json, String> {
+    Ok(match text {
+        "" | "~" | "null" | "Null" | "NULL" => Json::Null,
+        "true" | "True" | "TRUE" => Json::Bool(true),
+        "false" | "False" | "FALSE" => Json::Bool(false),
+        _ => match number(text)? {
+            Some(number) => Json::Number(number),
+            None => Json::String(text.to_owned()),
+        },
+    })
+}
+
+fn number(text: &str) -> Result<Option<Number>, String> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if matches!(digits, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
+        return Err(format!("`{text}` is no number that can be kept; quote it if it is a word"));
+    }
+    if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+        return Ok(None);
+    }
+    let radix = match digits.get(..2) {
+        Some("0x") => Some(16),
+        Some("0o") => Some(8),
+        _ => None,
+    };
+    if let Some(radix) = radix {
+        let parsed = digits.get(2..).and_then(|rest| u64::from_str_radix(rest, radix).ok());
+        return Ok(parsed.filter(|_| digits.len() == text.len()).map(Number::from));
+    }
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        let plain = text.strip_prefix('+').unwrap_or(text);
+        if let Ok(number) = plain.parse::<i64>() {
+            return Ok(Some(number.into()));
+        }
+        if let Ok(number) = plain.parse::<u64>() {
+            return Ok(Some(number.into()));
+        }
+    }
+    let is_float = digits.bytes().any(|byte| byte.is_ascii_digit())
+        && digits
+            .bytes()
+            .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    if !is_float {
+        return Ok(None);
+    }
+    // A version like 1.2.3 is a word.
+    let Ok(float) = text.parse::<f64>() else { return Ok(None) };
+    match Number::from_f64(float) {
+        Some(number) => Ok(Some(number)),
+        None => Err(format!("`{text}` is too large; quote it if it is a word")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn one(text: &str) -> Node {
+        let mut documents = read(text).unwrap();
+        assert_eq!(documents.len(), 1);
+        documents.remove(0)
+    }
+
+    #[test]
+    fn words_are_words_and_numbers_are_numbers() {
+        let node = one(
+            "a: yes\nb: 010.1.2.3\nc: 1.5\nd: 0x1f\ne: ~\nf: -3\ng: '1'\nh: 12:30\ni: 1.2.3\nj: true",
+        );
+        assert_eq!(
+            node.to_json(),
+            json!({"a": "yes", "b": "010.1.2.3", "c": 1.5, "d": 31, "e": null, "f": -3, "g": "1",
+                   "h": "12:30", "i": "1.2.3", "j": true})
+        );
+    }
+
+    #[test]
+    fn lines_are_kept() {
+        let node = one("services:\n  - name: web\n    configs:\n      - a\n      - b\n");
+        assert_eq!(node.line_of(["services", "0"]), 2);
+        assert_eq!(node.line_of(["services", "0", "configs", "1"]), 5);
+        assert_eq!(node.line_of(["services", "0", "nothing", "x"]), 2);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (text, line, message) in [
+            ("a: 1\nb: 2\na: 3", 3, "`a` is in line 1 already"),
+            ("a: [1,", 2, ""),
+            ("? [x]\n: y", 1, "a key must be a word"),
+            ("a: .inf", 1, "no number"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.line, line, "{text}: {error}");
+            assert!(error.message.contains(message), "{text}: {error}");
+        }
+        let bomb: String = (1..40).fold("a0: &a0 [x, x]\n".to_owned(), |text, at| {
+            format!("{text}a{at}: &a{at} [*a{0}, *a{0}]\n", at - 1)
+        });
+        assert!(read(&bomb).unwrap_err().message.contains("more than"));
+        let deep = "[".repeat(100);
+        assert!(read(&deep).is_err());
+    }
+
+    #[test]
+    fn documents_are_told_apart() {
+        let documents = read("a: 1\n---\nb: 2\n...\n").unwrap();
+        assert_eq!(documents.len(), 2);
+        assert_eq!(documents[1].to_json(), json!({"b": 2}));
+        assert_eq!(documents[1].line_of(["b"]), 3);
+        assert!(read("").unwrap().is_empty());
+        assert!(read("# only a word\n").unwrap().is_empty());
+    }
+}
