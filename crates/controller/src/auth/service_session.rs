@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use serde::Serialize;
 use weft_contract::entity::DialBind;
 use weft_contract::envelope::Pagination;
 use weft_contract::resource::service::COLLECTION as SERVICES;
@@ -14,7 +13,7 @@ use weft_contract::resource::service_session::{
     COLLECTION, SessionBody, SessionDetail, SessionEdgeRouter,
 };
 use weft_contract::resource::session::COLLECTION as API_SESSIONS;
-use weft_contract::{Api, EntityRef, ErrorCode, Links, Timestamp as TimeWord, Verb};
+use weft_contract::{Api, EntityRef, ErrorCode, Verb};
 use weft_model::access::{Decision, Denial};
 use weft_model::entity::{ApiSession, Identity, PolicyType, Revocation, Service, Session};
 use weft_model::filter::{PageRules, Table, Type, Value};
@@ -51,25 +50,6 @@ pub(crate) static SYMBOLS: Table<Context, Session> = symbols!("sessions", Sessio
     Column::one("type", Type::String, |_, it| Value::text(it.session_type.as_str())).public(),
 });
 
-/// The answer to a create: what is null there is null in the original too (protocol: auth 20.6).
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Created {
-    #[serde(rename = "_links")]
-    links: Option<Links>,
-    created_at: Option<TimeWord>,
-    id: String,
-    updated_at: Option<TimeWord>,
-    api_session: Option<EntityRef>,
-    api_session_id: String,
-    edge_routers: Vec<SessionEdgeRouter>,
-    identity_id: String,
-    service: Option<EntityRef>,
-    service_id: String,
-    token: String,
-    r#type: DialBind,
-}
-
 fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: SessionBody = call.decode(Verb::Create)?;
@@ -101,20 +81,8 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         let session = record(&controller, &login, &service.base.id, session_type);
         controller.remember_end(&session.base.id, &decision);
         controller.sessions().kept().await?;
-        Reply::created_with(&Created {
-            links: None,
-            created_at: None,
-            id: session.base.id.to_string(),
-            updated_at: None,
-            api_session: None,
-            api_session_id: login.base.id.to_string(),
-            edge_routers: routers,
-            identity_id: login.identity_id.to_string(),
-            service: None,
-            service_id: service.base.id.to_string(),
-            token: controller.service_token(&session)?,
-            r#type: word,
-        })
+        // The whole session, where the original leaves half of it null (protocol: auth 20.6).
+        Reply::created_with(&shown(&context, &session)?)
     }
     .boxed()
 }
