@@ -10,10 +10,9 @@ pub(crate) fn served(api: &WebApi) -> Option<Api> {
     match api {
         WebApi::EdgeClient => Some(Api::Client),
         WebApi::EdgeManagement => Some(Api::Management),
+        WebApi::Fabric => Some(Api::Fabric),
         WebApi::HealthChecks => Some(Api::Health),
-        WebApi::EdgeOidc(_) | WebApi::Fabric | WebApi::Metrics { .. } | WebApi::Files { .. } => {
-            None
-        }
+        WebApi::EdgeOidc(_) | WebApi::Metrics { .. } | WebApi::Files { .. } => None,
     }
 }
 

@@ -3,6 +3,8 @@
 mod clients;
 mod contract;
 mod errors;
+mod fabric;
+mod flood;
 mod limits;
 mod resources;
 
@@ -32,6 +34,7 @@ pub(crate) const USERNAME: &str = "admin";
 pub(crate) const PASSWORD: &str = "geheimnis";
 pub(crate) const MANAGEMENT: &str = "/edge/management/v1";
 pub(crate) const CLIENT: &str = "/edge/client/v1";
+pub(crate) const FABRIC: &str = "/fabric/v1";
 /// Longer than anything here should take.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
@@ -101,7 +104,7 @@ fn keys() -> (Keys, Identity) {
     (keys, identity)
 }
 
-/// The `web` section of a test: both edge APIs and health checks at a free port.
+/// The `web` section of a test: the edge APIs, the fabric and health checks at a free port.
 pub(crate) fn section() -> WebServer {
     let at = |port| HostPort { host: "127.0.0.1".into(), port };
     WebServer {
@@ -111,7 +114,12 @@ pub(crate) fn section() -> WebServer {
             address: at(1280),
             new_address: None,
         }],
-        apis: vec![WebApi::EdgeManagement, WebApi::EdgeClient, WebApi::HealthChecks],
+        apis: vec![
+            WebApi::EdgeManagement,
+            WebApi::EdgeClient,
+            WebApi::Fabric,
+            WebApi::HealthChecks,
+        ],
         identity: None,
         options: WebOptions::default(),
     }

@@ -1,0 +1,161 @@
+//! One client asks for more than there is room for; the others do not notice.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use weft_identity::tls::{ClientTls, client_config};
+
+use super::{Bed, LONG, MANAGEMENT, section};
+use crate::Limits;
+
+/// Clients of the flood, and requests of those who behave.
+const FLOODING: usize = 48;
+const ASKED: usize = 40;
+/// Longest answer to somebody who behaves while the flood goes on. Without it an answer takes some
+/// milliseconds; a machine may be slow.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A client that comes from an address of the loopback network.
+fn from(bed: &Bed, last: u8) -> reqwest::Client {
+    let alpn: &[&[u8]] = &[b"http/1.1"];
+    let config = client_config(&ClientTls::anonymous(bed.bundle().clone(), alpn)).unwrap();
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(config)
+        .local_address(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)))
+        .no_proxy()
+        .timeout(LONG)
+        .build()
+        .unwrap()
+}
+
+/// A connection from such an address, with nothing on it.
+async fn connect(bed: &Bed, last: u8) -> TlsStream<TcpStream> {
+    let config =
+        client_config(&ClientTls::anonymous(bed.bundle().clone(), &[b"http/1.1"])).unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
+    let socket = socket.connect(bed.address).await.unwrap();
+    let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap()
+}
+
+/// What became of the requests of a flood.
+#[derive(Default)]
+struct Seen {
+    answered: AtomicUsize,
+    turned_away: AtomicUsize,
+    over: AtomicBool,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_from_one_address_drowns_nobody_else() {
+    let limits = Limits { requests: 64, requests_per_source: 4, ..Limits::default() };
+    let bed = Bed::with(section(), limits).await;
+    let admin = bed.admin().await;
+    for n in 0..200 {
+        let name = format!("service {n:03}");
+        admin.create("services", json!({"name": name, "encryptionRequired": false})).await;
+    }
+    let seen = Arc::new(Seen::default());
+    let mut flood = JoinSet::new();
+    for at in 0..FLOODING {
+        // Lists that scan everything, and logins, which cost the most.
+        let scan = "filter=name%20contains%20%22service%22%20sort%20by%20name%20limit%20none";
+        let (method, path) = match at % 2 {
+            0 => (Method::GET, format!("{MANAGEMENT}/services?{scan}")),
+            _ => (Method::POST, format!("{MANAGEMENT}/authenticate?method=password")),
+        };
+        let (client, url) = (from(&bed, 2), bed.url(&path));
+        let (seen, token) = (Arc::clone(&seen), admin.token.clone());
+        flood.spawn(async move {
+            while !seen.over.load(Ordering::Relaxed) {
+                let request = client.request(method.clone(), &url).header("zt-session", &token);
+                let request = match method {
+                    Method::POST => {
+                        request.json(&json!({"username": "nobody", "password": "wrong!"}))
+                    }
+                    _ => request,
+                };
+                let Ok(answer) = request.send().await else { continue };
+                if answer.status() == 429 {
+                    assert!(answer.headers().contains_key("retry-after"));
+                    seen.turned_away.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    seen.answered.fetch_add(1, Ordering::Relaxed);
+                }
+                let _ = answer.bytes().await;
+            }
+        });
+    }
+    let flooding = async {
+        while seen.turned_away.load(Ordering::Relaxed) < 2 * FLOODING {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, flooding).await.expect("the flood is turned away");
+
+    let behaving = from(&bed, 3);
+    let mut slowest = Duration::ZERO;
+    for at in 0..ASKED {
+        let begun = Instant::now();
+        let request = match at % 4 {
+            3 => behaving
+                .post(bed.url(&format!("{MANAGEMENT}/services")))
+                .json(&json!({"name": format!("own {at}"), "encryptionRequired": true})),
+            _ => behaving.get(bed.url(&format!("{MANAGEMENT}/services?limit=5"))),
+        };
+        let answer = request.header("zt-session", &admin.token).send().await.unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+        slowest = slowest.max(begun.elapsed());
+    }
+    assert!(slowest < PATIENCE, "{slowest:?}");
+    seen.over.store(true, Ordering::Relaxed);
+    while flood.join_next().await.is_some() {}
+    assert!(seen.answered.load(Ordering::Relaxed) > 0, "who floods is served too, in his turn");
+
+    // Nothing of it stays behind: whoever was turned away has room again.
+    let again = from(&bed, 2).get(bed.url("/version")).send().await.unwrap();
+    assert_eq!(again.status(), 200);
+}
+
+#[tokio::test]
+async fn there_is_room_for_so_many_requests_in_all() {
+    let limits = Limits { requests: 2, requests_per_source: 1, ..Limits::default() };
+    let bed = Bed::with(section(), limits).await;
+    // Two requests whose bodies do not come, from two addresses, hold the only places.
+    let head =
+        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
+    let mut held = Vec::new();
+    for last in [2, 3] {
+        let mut stream = connect(&bed, last).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        held.push(stream);
+    }
+    let third = from(&bed, 4);
+    let full = async {
+        loop {
+            let answer = third.get(bed.url("/version")).send().await.unwrap();
+            if answer.status() == 429 {
+                return answer.headers().get("retry-after").unwrap().to_str().unwrap().to_owned();
+            }
+        }
+    };
+    let wait = tokio::time::timeout(LONG, full).await.unwrap();
+    assert_eq!(wait, "1");
+    for mut stream in held {
+        stream.write_all(b"{\"a\": 1} ").await.unwrap();
+        let mut part = [0; 64];
+        stream.read_exact(&mut part).await.unwrap();
+        assert!(part.starts_with(b"HTTP/1.1 400"));
+    }
+    assert_eq!(third.get(bed.url("/version")).send().await.unwrap().status(), 200);
+}
