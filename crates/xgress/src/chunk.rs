@@ -3,12 +3,16 @@
 //! weft never cuts payloads, but a peer with an `mtu` does, on any link.
 
 use bytes::{Bytes, BytesMut};
+use weft_limits::{Budget, Grant};
 use weft_wire::payload::read_varint;
 
 use crate::{PayloadHeaders, Segment};
 
 /// The most that chunks may add up to.
 const MAX_TOTAL: u64 = 64 * 1024 * 1024;
+
+/// So much is put together however little the budget has left.
+const ALWAYS: usize = 128 * 1024;
 
 /// What a peer did wrong with its chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +23,8 @@ pub(crate) enum ChunkError {
     TooLong(u64),
     #[error("chunks overrun their announced total")]
     Overrun,
+    #[error("there is no memory for the rest of a cut payload")]
+    NoRoom,
 }
 
 /// A payload put together: its headers and data.
@@ -30,13 +36,16 @@ pub(crate) struct Reassembly {
     headers: PayloadHeaders,
     total: usize,
     data: BytesMut,
+    held: Grant,
 }
 
 impl Reassembly {
-    /// Takes the next chunk in order. Returns the payload once it is complete.
+    /// Takes the next chunk in order; what is kept is drawn from the budget. Returns the payload
+    /// once it is complete.
     pub(crate) fn take(
         active: &mut Option<Self>,
         segment: Segment,
+        budget: &Budget,
     ) -> Result<Option<Whole>, ChunkError> {
         if active.is_none() {
             let mut rest = &segment.data[..];
@@ -55,6 +64,7 @@ impl Reassembly {
                 headers: segment.headers,
                 total: total as usize,
                 data: BytesMut::new(),
+                held: budget.empty(),
             });
             return Self::append(active, &data);
         }
@@ -65,6 +75,12 @@ impl Reassembly {
         let Some(reassembly) = active else { return Ok(None) };
         if data.len() > reassembly.total - reassembly.data.len() {
             return Err(ChunkError::Overrun);
+        }
+        if !reassembly.held.try_grow(data.len() as u64) {
+            if reassembly.data.len() + data.len() > ALWAYS {
+                return Err(ChunkError::NoRoom);
+            }
+            reassembly.held.grow_anyway(data.len() as u64);
         }
         // Grows as data comes: what a peer announces costs nothing.
         reassembly.data.extend_from_slice(data);
@@ -92,10 +108,10 @@ mod tests {
             write_varint(data.len() as u64, &mut first);
             first.extend_from_slice(&data[..size.min(data.len())]);
             let mut active = None;
-            let mut done = Reassembly::take(&mut active, chunk(first)).unwrap();
+            let mut done = Reassembly::take(&mut active, chunk(first), &Budget::unlimited()).unwrap();
             for part in data[size.min(data.len())..].chunks(size) {
                 prop_assert!(done.is_none());
-                done = Reassembly::take(&mut active, chunk(part.to_vec())).unwrap();
+                done = Reassembly::take(&mut active, chunk(part.to_vec()), &Budget::unlimited()).unwrap();
             }
             let (headers, whole) = done.unwrap();
             prop_assert_eq!(&whole[..], &data[..]);
@@ -109,7 +125,7 @@ mod tests {
         ) {
             let mut active = None;
             for part in parts {
-                if Reassembly::take(&mut active, chunk(part)).is_err() {
+                if Reassembly::take(&mut active, chunk(part), &Budget::unlimited()).is_err() {
                     break;
                 }
             }
@@ -117,14 +133,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_is_drawn_from_the_budget() {
+        let budget = Budget::new(1 << 20);
+        let mut first = Vec::new();
+        write_varint(MAX_TOTAL, &mut first);
+        let mut active = None;
+        Reassembly::take(&mut active, chunk(first), &budget).unwrap();
+        let part = || chunk(vec![7; 100_000]);
+        let taken = (0..20).take_while(|_| Reassembly::take(&mut active, part(), &budget).is_ok());
+        assert_eq!(taken.count(), 10);
+        assert_eq!(budget.used(), 1_000_000);
+        drop(active);
+        assert_eq!(budget.used(), 0);
+        // Some always fits.
+        let none = Budget::new(0);
+        let mut active = None;
+        let mut whole = Vec::new();
+        write_varint(90_001, &mut whole);
+        assert_eq!(Reassembly::take(&mut active, chunk(whole), &none), Ok(None));
+        assert_eq!(Reassembly::take(&mut active, chunk(vec![7; 90_000]), &none), Ok(None));
+        assert!(Reassembly::take(&mut active, chunk(vec![7]), &none).unwrap().is_some());
+    }
+
+    #[test]
     fn lies_about_the_length_are_refused() {
+        let budget = Budget::unlimited();
         let mut huge = Vec::new();
         write_varint(MAX_TOTAL + 1, &mut huge);
         assert_eq!(
-            Reassembly::take(&mut None, chunk(huge)),
+            Reassembly::take(&mut None, chunk(huge), &budget),
             Err(ChunkError::TooLong(MAX_TOTAL + 1))
         );
-        assert_eq!(Reassembly::take(&mut None, chunk(vec![2, 1, 1, 1])), Err(ChunkError::Overrun));
-        assert_eq!(Reassembly::take(&mut None, chunk(vec![0xff])), Err(ChunkError::NoLength));
+        assert_eq!(
+            Reassembly::take(&mut None, chunk(vec![2, 1, 1, 1]), &budget),
+            Err(ChunkError::Overrun)
+        );
+        assert_eq!(
+            Reassembly::take(&mut None, chunk(vec![0xff]), &budget),
+            Err(ChunkError::NoLength)
+        );
     }
 }

@@ -521,7 +521,8 @@ impl End {
         let (mut headers, mut data) = (segment.headers, segment.data);
         if self.chunks.is_some() || flags.has(Flags::CHUNK) {
             let segment = Segment { flags, headers, data, ..Segment::default() };
-            (headers, data) = match Reassembly::take(&mut self.chunks, segment) {
+            let budget = self.receiver.budget();
+            (headers, data) = match Reassembly::take(&mut self.chunks, segment, budget) {
                 Ok(whole) => whole?,
                 Err(_) => {
                     self.end(CloseReason::Protocol);

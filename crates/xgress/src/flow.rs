@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::transit::Waiting;
-use crate::{AckList, End, Segment, TransitQueue, cost};
+use crate::{AckList, End, Segment, TransitQueue, cost, payload_cost};
 
 /// What is pulled: acks go ahead of payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl<T> Pulled<T> {
         match self {
             Self::Transit(waiting) => cost(waiting.len),
             Self::TransitAck(len, _) => cost(*len),
-            Self::Segment(segment) => cost(segment.data.len()),
+            Self::Segment(segment) => payload_cost(&segment.headers, &segment.data),
             Self::Ack(ack) => cost(ack.sequences.len() * 4),
         }
     }

@@ -54,7 +54,27 @@ pub const PAYLOAD_SIZE: usize = 32 * 1024;
 /// What an end holds unsent beyond its window.
 pub const SEND_SLACK: usize = 64 * 1024;
 
+/// Headers of a payload that are part of [`ITEM_COST`]. What peers send is less; what is more counts
+/// as data does, so that nobody hides memory there.
+const FREE_HEADERS: usize = 128;
+
+/// What one header of a payload takes beyond its value.
+const HEADER_COST: usize = 48;
+
 /// The bytes an item of so much data counts in windows, queues and budgets.
 pub(crate) fn cost(data: usize) -> u64 {
     data as u64 + ITEM_COST as u64
+}
+
+/// The bytes a payload counts.
+pub(crate) fn payload_cost(headers: &[(u8, bytes::Bytes)], data: &bytes::Bytes) -> u64 {
+    let headers: usize = headers.iter().map(|(_, value)| value.len() + HEADER_COST).sum();
+    cost(data.len() + headers.saturating_sub(FREE_HEADERS))
+}
+
+/// The length by which a message that passes through counts in a [`TransitQueue`]: its body, and
+/// what its headers have beyond the usual.
+#[must_use]
+pub fn transit_len(message: &weft_wire::Message) -> usize {
+    message.body.len() + message.headers.wire_len().saturating_sub(ITEM_COST)
 }

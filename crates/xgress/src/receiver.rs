@@ -6,11 +6,17 @@ use std::collections::VecDeque;
 use weft_limits::{Budget, Grant};
 use weft_wire::payload::Flags;
 
-use crate::{AckList, Options, Segment, cost};
+use crate::{AckList, ITEM_COST, Options, Segment, payload_cost};
 
 /// How far ahead of the next payload one is taken. A sender's window of the smallest payloads fits
 /// several times.
 const MAX_AHEAD: usize = 65_536;
+
+/// What small payloads may take beyond their data, until no more of them are taken.
+const BOOKKEEPING: u64 = (MAX_AHEAD * ITEM_COST) as u64;
+
+/// What an empty slot counts: a peer that leaves gaps pays for them.
+const SLOT_COST: u64 = size_of::<Option<Segment>>() as u64;
 
 /// Sequences in one ack, at most.
 const MAX_PER_ACK: usize = 4096;
@@ -98,11 +104,13 @@ impl Receiver {
         if self.slots.get(ahead).is_some_and(Option::is_some) {
             return Taken::Duplicate;
         }
-        let over = self.buffered > self.limit && sequence > self.highest;
+        let full = self.buffered > self.limit || self.held.bytes() > self.limit + BOOKKEEPING;
+        let over = full && sequence > self.highest;
         if ahead >= MAX_AHEAD || (over && !self.in_process) {
             return Taken::Refused;
         }
-        let bytes = cost(segment.data.len());
+        let gap = ahead.saturating_sub(self.slots.len()) as u64 * SLOT_COST;
+        let bytes = segment_cost(&segment) + gap;
         if !self.held.try_grow(bytes) {
             // The next in order is always taken, so that pressure slows and never deadlocks.
             if ahead > 0 && !self.in_process {
@@ -112,10 +120,16 @@ impl Receiver {
         }
         self.buffered += segment.data.len() as u64;
         self.highest = self.highest.max(sequence);
-        if self.slots.len() <= ahead {
-            self.slots.resize_with(ahead + 1, || None);
+        match self.slots.get_mut(ahead) {
+            Some(slot) => {
+                *slot = Some(segment);
+                self.held.shrink(SLOT_COST);
+            }
+            None => {
+                self.slots.resize_with(ahead, || None);
+                self.slots.push_back(Some(segment));
+            }
         }
-        self.slots[ahead] = Some(segment);
         Taken::New
     }
 
@@ -135,7 +149,7 @@ impl Receiver {
         self.slots.pop_front();
         self.next = self.next.saturating_add(1);
         self.buffered -= segment.data.len() as u64;
-        self.held.shrink(cost(segment.data.len()));
+        self.held.shrink(segment_cost(&segment));
         let report = self.report();
         self.report_due |= self.last_reported > SMALL_REPORT && self.last_reported / 2 > report;
         Some(segment)
@@ -182,6 +196,11 @@ impl Receiver {
         self.held.shrink(u64::MAX);
     }
 
+    /// What is buffered is drawn from this.
+    pub(crate) fn budget(&self) -> &Budget {
+        self.held.budget()
+    }
+
     /// Bytes of data that wait to be read.
     pub(crate) fn buffered(&self) -> u64 {
         self.buffered
@@ -208,6 +227,10 @@ impl Receiver {
         let share = u128::from(self.limit) * u128::from(free) / u128::from(quarter.max(1));
         (share as u64).max(MIN_WANTED.min(self.limit))
     }
+}
+
+fn segment_cost(segment: &Segment) -> u64 {
+    payload_cost(&segment.headers, &segment.data)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use weft_wire::payload::Flags;
 
 use crate::rtt::Rtt;
 use crate::window::SentMark;
-use crate::{AckList, Options, PayloadHeaders, SEND_SLACK, Segment, Window, cost};
+use crate::{AckList, Options, PayloadHeaders, SEND_SLACK, Segment, Window, payload_cost};
 
 /// How many copies are remembered, to notice that both arrived.
 const MAX_COPIES: usize = 256;
@@ -24,6 +24,13 @@ pub(crate) struct Outgoing {
     pub(crate) flags: Flags,
     pub(crate) headers: PayloadHeaders,
     pub(crate) data: Bytes,
+}
+
+impl Outgoing {
+    /// The bytes it counts.
+    fn cost(&self) -> u64 {
+        payload_cost(&self.headers, &self.data)
+    }
 }
 
 /// A payload in flight.
@@ -136,13 +143,13 @@ impl Sender {
 
     /// Takes what the application gives.
     pub(crate) fn push(&mut self, payload: Outgoing) {
-        self.held.grow_anyway(cost(payload.data.len()));
+        self.held.grow_anyway(payload.cost());
         self.waiting.push_back(payload);
     }
 
     /// Takes what goes before everything that was not sent yet.
     pub(crate) fn push_front(&mut self, payload: Outgoing) {
-        self.held.grow_anyway(cost(payload.data.len()));
+        self.held.grow_anyway(payload.cost());
         self.waiting.push_front(payload);
     }
 
@@ -163,8 +170,7 @@ impl Sender {
                 return None;
             }
             Some(next) => {
-                let len = next.data.len();
-                if !self.may_send(len) {
+                if !self.may_send(next) {
                     self.note_block(now);
                     return None;
                 }
@@ -181,7 +187,7 @@ impl Sender {
         self.waiting.front().is_some_and(|next| {
             // Blocked with nothing in flight: it must see so once, to begin its wait.
             let unseen = self.unacked == 0 && self.blocked_since.is_none();
-            unseen || self.may_send(next.data.len())
+            unseen || self.may_send(next)
         })
     }
 
@@ -196,7 +202,7 @@ impl Sender {
                 continue;
             };
             payloads += 1;
-            bytes += cost(sent.payload.data.len());
+            bytes += sent.payload.cost();
             if sent.sends > 1 {
                 self.remember_copy(sequence);
             }
@@ -318,16 +324,17 @@ impl Sender {
         std::mem::take(&mut self.probe).then_some(self.base).filter(|_| self.unacked > 0)
     }
 
-    /// Whether a new payload of so much data may go. Alone, one always may, unless the peer says
-    /// that its buffer is full.
-    fn may_send(&self, len: usize) -> bool {
+    /// Whether a new payload may go. Alone, one always may, unless the peer says that its buffer is
+    /// full.
+    fn may_send(&self, next: &Outgoing) -> bool {
+        let len = next.data.len();
         let reported = u64::from(self.reported);
         // A peer that has got nothing yet has nothing buffered, whatever it says.
         let may_be_full = reported > 0 && self.next_sequence() > 0;
         if may_be_full && self.unacked_data + reported + len as u64 > self.options.tx_max {
             return false;
         }
-        self.unacked == 0 || self.unacked + cost(len) <= self.window.size()
+        self.unacked == 0 || self.unacked + next.cost() <= self.window.size()
     }
 
     fn note_block(&mut self, now: Instant) {
@@ -348,7 +355,7 @@ impl Sender {
         }
         let segment = segment_of(&payload, sequence, role, stamp);
         let mark = self.window.mark(self.unacked == 0, now);
-        self.unacked += cost(payload.data.len());
+        self.unacked += payload.cost();
         self.unacked_data += payload.data.len() as u64;
         self.in_flight.push_back(Some(Sent {
             payload,
@@ -396,7 +403,7 @@ impl Sender {
             self.base += 1;
         }
         self.lost.remove(&sequence);
-        let bytes = cost(sent.payload.data.len());
+        let bytes = sent.payload.cost();
         self.unacked -= bytes;
         self.unacked_data -= sent.payload.data.len() as u64;
         self.held.shrink(bytes);

@@ -114,7 +114,10 @@ enum FromSdk {
 impl FromSdk {
     fn cost(&self) -> usize {
         match self {
-            Self::Data { data, .. } => data.len() + ITEM_COST,
+            Self::Data { headers, data } => {
+                let headers = headers.iter().map(|(_, value)| value.len()).sum::<usize>();
+                data.len() + headers + ITEM_COST
+            }
             Self::Fin | Self::Close => ITEM_COST,
         }
     }

@@ -16,7 +16,7 @@ use weft_wire::{
     edge::{StateClosed, header},
     payload::{self, NOT_FORWARDED, View},
 };
-use weft_xgress::{AckList, Class, ITEM_COST, Segment, TransitQueue};
+use weft_xgress::{AckList, Class, ITEM_COST, Segment, TransitQueue, transit_len};
 
 use super::{
     Destination, Forwarder,
@@ -154,9 +154,9 @@ impl SdkCircuit {
     pub(crate) fn push(&self, message: Message) {
         let (length, class, sequence) = match View::of(&message) {
             Ok(view) if message.content_type == payload::content_type::PAYLOAD => {
-                (message.body.len(), Class::Payload, view.sequence)
+                (transit_len(&message), Class::Payload, view.sequence)
             }
-            Ok(_) => (message.body.len(), Class::Ack, 0),
+            Ok(_) => (transit_len(&message), Class::Ack, 0),
             Err(problem) => return self.drop_bad(&problem),
         };
         let list = {

@@ -96,3 +96,38 @@ fn the_stamp_is_of_the_oldest_sent_once() {
     receiver.take(Segment { stamp: 9, ..payload(2, 1) });
     assert_eq!(receiver.ack(Flags::NONE).unwrap().stamp, 8);
 }
+
+#[test]
+fn headers_and_gaps_count_as_what_they_take() {
+    let budget = Budget::new(10 << 20);
+    let mut receiver = Receiver::new(&Options::default(), &budget);
+    let header = |sequence| Segment {
+        headers: vec![(1, Bytes::from(vec![7; 1 << 20]))],
+        ..payload(sequence, 1)
+    };
+    let taken = (0..20).filter(|at| receiver.take(header(*at)) == Taken::New).count();
+    assert!(taken < 10, "{taken} payloads of a mebibyte in ten mebibytes");
+    receiver.clear();
+    assert_eq!(budget.used(), 0);
+
+    // A gap is paid for until it is filled.
+    assert_eq!(receiver.take(payload(1000, 1)), Taken::New);
+    assert_eq!(budget.used(), payload_cost(&[], &Bytes::from_static(b"x")) + 1000 * SLOT_COST);
+    for sequence in 0..1000 {
+        assert_eq!(receiver.take(payload(sequence, 0)), Taken::New);
+    }
+    assert_eq!(budget.used(), 1001 * payload_cost(&[], &Bytes::new()) + 1);
+    while receiver.pop().is_some() {}
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn payloads_without_data_have_a_limit_too() {
+    let mut receiver = receiver(100);
+    let header = |sequence| Segment {
+        headers: vec![(1, Bytes::from(vec![7; 1 << 20]))],
+        ..payload(sequence, 0)
+    };
+    let taken = (0..100).filter(|at| receiver.take(header(*at)) == Taken::New).count();
+    assert!(taken < 20, "{taken}");
+}

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     Behaviour, ChannelHandle, CloseReason, Flow, Handler, Parts, UnderlayInfo, UnderlayWaker,
@@ -35,6 +35,8 @@ use crate::{
 
 /// Requests of one SDK that are worked on at a time; more are refused.
 const MAX_REQUESTS: usize = 1024;
+/// Bytes of them; a token, a key and an application's word for the host take a few KiB.
+const MAX_REQUEST_BYTES: usize = 8 << 20;
 /// Connections and listeners of one SDK channel.
 const MAX_CONNECTIONS: usize = 65_536;
 /// While an SDK is not read it is sent something this often, so that it does not take the
@@ -52,6 +54,7 @@ pub(crate) struct SdkConnection {
     over: AtomicUsize,
     next_id: AtomicU32,
     requests: Arc<Semaphore>,
+    request_bytes: Arc<Semaphore>,
     pub(super) this: Weak<Self>,
 }
 
@@ -106,6 +109,7 @@ impl SdkConnection {
             over: AtomicUsize::new(0),
             next_id: AtomicU32::new(FIRST_ROUTER_CONN_ID),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            request_bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES)),
             this: this.clone(),
         })
     }
@@ -362,7 +366,7 @@ impl SdkConnection {
 
     /// Works on a request off the connection's task.
     fn request(self: &Arc<Self>, message: Message) {
-        let Ok(permit) = Arc::clone(&self.requests).try_acquire_owned() else {
+        let Some(room) = self.room_for(&message) else {
             let id = message.headers.get_u32(header::CONN_ID).unwrap_or(0);
             let closed = StateClosed::new(id, "too many requests at once on this channel");
             let _ = self.channel.try_send(closed.to_message().in_reply_to(&message));
@@ -386,8 +390,16 @@ impl SdkConnection {
                 content_type::UPDATE_TOKEN => this.update_token(&message).await,
                 _ => {}
             }
-            drop(permit);
+            drop(room);
         });
+    }
+
+    /// Room among the requests that are worked on.
+    fn room_for(&self, message: &Message) -> Option<[OwnedSemaphorePermit; 2]> {
+        let bytes = u32::try_from(message.wire_len()).ok()?;
+        let bytes = Arc::clone(&self.request_bytes).try_acquire_many_owned(bytes).ok()?;
+        let one = Arc::clone(&self.requests).try_acquire_owned().ok()?;
+        Some([one, bytes])
     }
 
     async fn update_token(&self, message: &Message) {
