@@ -134,20 +134,40 @@ async fn refusals_say_what_is_wrong() {
     assert!(matches!(dialed.unwrap_err(), Error::Refused { .. }));
 }
 
+/// What an attempt fails with that is not given up too soon to find out.
+async fn refusal(mut attempt: impl AsyncFnMut(Option<Duration>) -> crate::Result<()>) -> Error {
+    let mut timeout = Duration::from_millis(300);
+    loop {
+        match attempt(Some(timeout)).await.unwrap_err() {
+            Error::Timeout { .. } => timeout *= 2,
+            other => return other,
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_service_without_routers_says_so() {
     let mut network = Network::new().await;
     network.router.stop();
     let context = network.context_of(Context::builder()).await;
-    let timeout = Some(Duration::from_millis(300));
-    let dial = DialOptions { timeout, ..DialOptions::default() };
-    let lost = soon(context.dial_with("plain", dial.clone())).await.unwrap_err();
-    assert!(matches!(&lost, Error::NoEdgeRouters { reason, .. } if reason.contains("router1")));
-    let bind = BindOptions { timeout, ..BindOptions::default() };
-    let lost = soon(context.bind_with("plain", bind)).await.unwrap_err();
+    let dial = async |context: &Context, timeout| {
+        let options = DialOptions { timeout, ..DialOptions::default() };
+        context.dial_with("plain", options).await.map(drop)
+    };
+    let lost = soon(refusal(async |timeout| dial(&context, timeout).await)).await;
+    assert!(
+        matches!(&lost, Error::NoEdgeRouters { reason, .. } if reason.contains("router1")),
+        "{lost}"
+    );
+    let bind = async |timeout| {
+        let options = BindOptions { timeout, ..BindOptions::default() };
+        context.bind_with("plain", options).await.map(drop)
+    };
+    let lost = soon(refusal(bind)).await;
     assert!(matches!(lost, Error::NoEdgeRouters { .. }), "{lost}");
     network.controller.state.lock().routers.clear();
-    let none = soon(network.context().await.dial_with("plain", dial)).await.unwrap_err();
+    let other = network.context().await;
+    let none = soon(refusal(async |timeout| dial(&other, timeout).await)).await;
     assert!(none.to_string().contains("edge router policies"), "{none}");
 }
 
