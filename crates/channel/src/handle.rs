@@ -272,7 +272,7 @@ impl Shared {
     }
 
     fn check_size(&self, message: &Message) -> Result<(), SendError> {
-        let limits = self.options.frames;
+        let limits = self.options.sends;
         for (length, limit) in
             [(message.headers.wire_len(), limits.headers), (message.body.len(), limits.body)]
         {

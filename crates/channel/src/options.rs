@@ -25,8 +25,10 @@ impl Default for LaneLimits {
 pub struct ChannelOptions {
     /// What the channel is called in logs.
     pub label: String,
-    /// How large a received or sent message may be.
+    /// How large a received message may be.
     pub frames: FrameLimits,
+    /// How large a sent message may be.
+    pub sends: FrameLimits,
     /// Bounds of each send lane.
     pub lanes: LaneLimits,
     /// How long a send waits for room where the caller does not say.
@@ -53,6 +55,7 @@ impl ChannelOptions {
         Self {
             label: label.into(),
             frames: FrameLimits::MESSAGES,
+            sends: FrameLimits::MESSAGES,
             lanes: LaneLimits::default(),
             send_timeout: Duration::from_secs(10),
             max_requests: 4096,

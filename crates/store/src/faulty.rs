@@ -112,6 +112,10 @@ impl<S: Store> Store for Faulty<S> {
         self.store.follow(after)
     }
 
+    fn cold(&self, kind: Kind, id: &Id, field: ColdField) -> Result<Option<Bytes>, ReadError> {
+        self.store.cold(kind, id, field)
+    }
+
     fn blob(
         &self,
         kind: Kind,

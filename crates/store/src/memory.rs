@@ -195,14 +195,18 @@ impl Store for Memory {
         follow::follow(self.0.clone(), after)
     }
 
+    fn cold(&self, kind: Kind, id: &Id, field: ColdField) -> Result<Option<Bytes>, ReadError> {
+        Ok(self.0.state.lock().cold.get(&(kind, id.clone(), field)).cloned())
+    }
+
     fn blob(
         &self,
         kind: Kind,
         id: &Id,
         field: ColdField,
     ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>> {
-        let value = self.0.state.lock().cold.get(&(kind, id.clone(), field)).cloned();
-        async move { Ok(value) }.boxed()
+        let value = self.cold(kind, id, field);
+        async move { value }.boxed()
     }
 
     fn live(&self) -> &dyn Live {
@@ -282,6 +286,10 @@ impl Live for Memory {
             Some(value) => state.notes.insert((space, key.to_owned()), value),
             None => state.notes.remove(&(space, key.to_owned())),
         };
+    }
+
+    fn note(&self, space: Space, key: &str) -> Result<Option<Bytes>, ReadError> {
+        Ok(self.0.state.lock().notes.get(&(space, key.to_owned())).cloned())
     }
 
     fn notes(&self, space: Space) -> Result<Vec<(String, Bytes)>, ReadError> {

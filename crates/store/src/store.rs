@@ -45,7 +45,10 @@ pub trait Store: Send + Sync + 'static {
     /// The change sets after a revision: those kept, then those to come. Ends after an error.
     fn follow(&self, after: Revision) -> BoxStream<'static, Result<Committed, FollowError>>;
 
-    /// A cold field of an entity.
+    /// A cold field of an entity, at once: reads wait for the disk if it has to be asked.
+    fn cold(&self, kind: Kind, id: &Id, field: ColdField) -> Result<Option<Bytes>, ReadError>;
+
+    /// The same, read elsewhere.
     fn blob(
         &self,
         kind: Kind,
@@ -90,6 +93,9 @@ pub trait Live: Send + Sync {
 
     /// Puts a note; `None` removes it.
     fn put_note(&self, space: Space, key: &str, value: Option<Bytes>);
+
+    /// One note, at once: reads wait for the disk if it has to be asked.
+    fn note(&self, space: Space, key: &str) -> Result<Option<Bytes>, ReadError>;
 
     /// The notes of a space, ordered by key.
     fn notes(&self, space: Space) -> Result<Vec<(String, Bytes)>, ReadError>;

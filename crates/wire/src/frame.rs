@@ -38,6 +38,9 @@ impl FrameLimits {
     pub const HELLO: Self = Self { headers: 16384, body: 4192 };
     /// Limits of everything after the hello (protocol: channel 4).
     pub const MESSAGES: Self = Self { headers: 1024 * 1024, body: 64 * 1024 * 1024 };
+    /// Limits of what a controller sends to its routers: the data model of a network with a
+    /// million identities takes some 100 MiB.
+    pub const MODEL: Self = Self { headers: 1024 * 1024, body: 512 * 1024 * 1024 };
 }
 
 impl Default for FrameLimits {

@@ -8,7 +8,7 @@ use weft_channel::{
     ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, dial,
 };
 use weft_wire::{
-    Address, Capabilities, controller_capability,
+    Address, Capabilities, FrameLimits, controller_capability,
     ctrl::{ControllerHello, RouterHello},
     hello::{Hello, HelloResult, alpn},
     router_capability,
@@ -183,6 +183,7 @@ fn dial_options(core: &Core, address: &Address) -> DialOptions {
     said.write(&mut hello.headers);
     let channel = ChannelOptions {
         heartbeat: Some(options.heartbeat),
+        frames: FrameLimits::MODEL,
         runtime: Some(core.runtime.clone()),
         ..ChannelOptions::control(format!("ctrl {address}"))
     };

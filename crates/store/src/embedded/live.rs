@@ -3,6 +3,10 @@
 use std::{
     collections::BTreeMap,
     io,
+    ops::{
+        Bound::{Excluded, Included},
+        Range,
+    },
     sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -83,35 +87,51 @@ impl Writer {
         self.queue.wake.notify_one();
     }
 
-    /// What reads see: the table, then what is being written, then what waits.
+    /// What reads see of a range of keys: the table, then what is being written, then what waits.
     fn values(
         &self,
         table: TableDefinition<'_, &'static [u8], &'static [u8]>,
-        of: impl Fn(&Values, &mut Values),
+        range: Range<&[u8]>,
         pick: impl Fn(&(Values, Values)) -> &Values,
         waiting: impl Fn(&Pending) -> &Values,
     ) -> Result<Values, Failure> {
+        let within = |values: &Values| -> Values {
+            let within = values.range::<[u8], _>((Included(range.start), Excluded(range.end)));
+            within.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
         // Locked in the order in which the thread moves values along, so that none is missed.
         let pending = self.queue.pending.lock();
         let writing = self.queue.writing.lock();
-        let mut newer = Values::new();
-        of(pick(&writing), &mut newer);
-        of(waiting(&pending), &mut newer);
+        let (written, newest) = (within(pick(&writing)), within(waiting(&pending)));
         drop((pending, writing));
-        let mut stored = Values::new();
+        let mut all = Values::new();
         self.shared.with(|database| {
             let transaction = database.begin_read()?;
-            for entry in redb::ReadableTable::iter(&transaction.open_table(table)?)? {
+            for entry in transaction.open_table(table)?.range(range.clone())? {
                 let (key, value) = entry?;
-                stored.insert(key.value().to_vec(), Some(value.value().to_vec()));
+                all.insert(key.value().to_vec(), Some(value.value().to_vec()));
             }
             Ok(())
         })?;
-        let mut all = Values::new();
-        of(&stored, &mut all);
-        all.extend(newer);
+        all.extend(written);
+        all.extend(newest);
         all.retain(|_, value| value.is_some());
         Ok(all)
+    }
+
+    /// The sealed value of one note.
+    fn sealed_note(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        let pending = self.queue.pending.lock();
+        let writing = self.queue.writing.lock();
+        if let Some(newer) = pending.notes.get(key).or_else(|| writing.1.get(key)) {
+            return Ok(newer.clone());
+        }
+        drop((pending, writing));
+        self.shared.with(|database| {
+            let transaction = database.begin_read()?;
+            let found = transaction.open_table(NOTES)?.get(key)?;
+            Ok(found.map(|sealed| sealed.value().to_vec()))
+        })
     }
 }
 
@@ -206,7 +226,7 @@ impl Live for Writer {
     }
 
     fn load(&self, entities: &mut dyn FnMut(Entity)) -> Result<(), ReadError> {
-        let all = |from: &Values, into: &mut Values| into.extend(from.clone());
+        let all = &[][..]..&[u8::MAX; 3][..];
         let values = self.values(LIVE, all, |writing| &writing.0, |pending| &pending.entities)?;
         for (key, sealed) in values {
             let sealed = sealed.unwrap_or_default();
@@ -223,18 +243,22 @@ impl Live for Writer {
         });
     }
 
+    fn note(&self, space: Space, key: &str) -> Result<Option<Bytes>, ReadError> {
+        let key = codec::note_key(space.0, key);
+        let Some(sealed) = self.sealed_note(&key)? else { return Ok(None) };
+        let value = codec::unseal("note", &key, &sealed).map_err(Failure::from)?;
+        Ok(Some(Bytes::copy_from_slice(value)))
+    }
+
     fn notes(&self, space: Space) -> Result<Vec<(String, Bytes)>, ReadError> {
-        let prefix = space.0.to_be_bytes();
-        let of_space = |from: &Values, into: &mut Values| {
-            let of_space = from.iter().filter(|(key, _)| key.starts_with(&prefix));
-            into.extend(of_space.map(|(key, value)| (key.clone(), value.clone())));
-        };
+        let (first, behind) = (space.0.to_be_bytes(), space.0.saturating_add(1).to_be_bytes());
+        let of_space = &first[..]..&behind[..];
         let values =
             self.values(NOTES, of_space, |writing| &writing.1, |pending| &pending.notes)?;
         let read = |(key, sealed): (Vec<u8>, Option<Vec<u8>>)| {
             let sealed = sealed.unwrap_or_default();
-            let value = codec::unseal("note", &key, &sealed)?;
-            let (_, name) = codec::split_key(&key)?;
+            let value = codec::unseal("note", &key, &sealed).map_err(Failure::from)?;
+            let (_, name) = codec::split_key(&key).map_err(Failure::from)?;
             Ok((name.to_owned(), Bytes::copy_from_slice(value)))
         };
         values.into_iter().map(read).collect()

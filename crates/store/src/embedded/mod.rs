@@ -132,6 +132,10 @@ impl Store for Embedded {
         follow::follow(self.shared.clone(), after)
     }
 
+    fn cold(&self, kind: Kind, id: &Id, field: ColdField) -> Result<Option<Bytes>, ReadError> {
+        Ok(self.shared.cold(kind, id, field)?)
+    }
+
     fn blob(
         &self,
         kind: Kind,

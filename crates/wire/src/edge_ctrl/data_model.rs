@@ -5,6 +5,9 @@
 //! change. What is sent names the subscription it is for. Indexes only mean something within one
 //! timeline (protocol: edge-control-plane 4 to 6).
 
+use bytes::Bytes;
+use prost::Message as _;
+
 pub use crate::proto::data_model::*;
 pub use prost_types::Timestamp;
 
@@ -53,7 +56,7 @@ pub const TARGET_ROUTER: &str = "router";
 pub const TERMINATOR_ID_CACHE: &str = "TerminatorIds";
 
 /// The model grows with the network: only the frame limit holds.
-const FRAME: usize = crate::FrameLimits::MESSAGES.body as usize;
+const FRAME: usize = crate::FrameLimits::MODEL.body as usize;
 
 proto_bodies! {
     DataState => content_type::DATA_STATE, FRAME;
@@ -64,6 +67,22 @@ proto_bodies! {
 }
 
 impl DataState {
+    /// The body of a state whose events are made one after the other, so that a large one is never
+    /// held in memory but for its bytes.
+    pub fn body_of(
+        events: impl Iterator<Item = Event>,
+        end_index: u64,
+        timeline_id: &str,
+    ) -> Bytes {
+        /// The field of [`DataState::events`].
+        const EVENTS: u32 = 1;
+        let timeline_id = timeline_id.to_owned();
+        let mut body =
+            Self { end_index, timeline_id, ..Self::default() }.encode_to_vec();
+        events.for_each(|event| prost::encoding::message::encode(EVENTS, &event, &mut body));
+        body.into()
+    }
+
     /// The message for a subscription; an empty id is left out.
     pub fn to_message_for(&self, subscription_id: &str) -> Message {
         for_subscription(self.to_message(), subscription_id)
