@@ -4,15 +4,19 @@
 //! Client and server of every path live in this process; what stands between them (HAProxy, the
 //! weft router) is a process of its own, whose processor time is read from `/proc`. Figures of
 //! different runs are not comparable; ratios within one run are.
+//!
+//! `weft-bench scale` measures something else: one controller with a large network.
 
 mod cpu;
 mod path;
+mod program;
 mod report;
+mod scale;
 mod work;
 
 use std::{io, process::ExitCode, sync::Arc, time::Duration};
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
@@ -23,8 +27,14 @@ use crate::{
 
 /// What to measure and for how long.
 #[derive(Debug, Parser)]
-#[command(name = "weft-bench", about = "Measures weft beside TCP, TLS and HAProxy in one run")]
+#[command(
+    name = "weft-bench",
+    about = "Measures weft beside TCP, TLS and HAProxy in one run",
+    args_conflicts_with_subcommands = true
+)]
 struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Sizes of each write, in KiB
     #[arg(long, value_delimiter = ',', default_values_t = [1_usize, 10, 32])]
     payload: Vec<usize>,
@@ -42,11 +52,18 @@ struct Options {
     json: bool,
 }
 
+/// Other things to measure.
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Measures a controller with a large network
+    Scale(scale::Options),
+}
+
 /// A path that can be measured, with its name.
 type Named = (&'static str, Arc<dyn Path>);
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let mut options = Options::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -54,6 +71,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(Other::Scale(options)) = options.other.take() {
+        return scale(&runtime, options);
+    }
     match runtime.block_on(run(&options)) {
         Ok(rows) if options.json => match serde_json::to_string_pretty(&rows) {
             Ok(text) => println!("{text}"),
@@ -64,6 +84,22 @@ fn main() -> ExitCode {
             println!("In parentheses: the ratio to HAProxy with the same payload, in this run.");
             println!("The processor time of weft is that of controller and router together.");
         }
+        Err(error) => {
+            eprintln!("weft-bench: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn scale(runtime: &tokio::runtime::Runtime, options: scale::Options) -> ExitCode {
+    let json = options.json;
+    match runtime.block_on(scale::run(options)) {
+        Ok(figures) if json => match serde_json::to_string_pretty(&figures) {
+            Ok(text) => println!("{text}"),
+            Err(error) => eprintln!("weft-bench: {error}"),
+        },
+        Ok(figures) => println!("{}", scale::table(&figures)),
         Err(error) => {
             eprintln!("weft-bench: {error}");
             return ExitCode::FAILURE;

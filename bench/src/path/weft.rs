@@ -3,7 +3,6 @@
 
 use std::{
     io,
-    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -17,7 +16,10 @@ use weft_contract::{Kind, resource};
 use weft_sdk::{Context, IdentityFile};
 
 use super::tcp::serve_tcp;
-use crate::work::{AnyStream, Path, serve};
+use crate::{
+    program,
+    work::{AnyStream, Path, serve},
+};
 
 const USER: &str = "admin";
 const PASSWORD: &str = "weft-bench";
@@ -37,8 +39,8 @@ impl Network {
     /// Starts a network and logs two identities in.
     pub(crate) async fn start() -> io::Result<Self> {
         let home = tempfile::tempdir()?;
-        let [control, router] = [free_port()?, free_port()?];
-        let process = Command::new(binary()?)
+        let [control, router] = [program::free_port()?, program::free_port()?];
+        let process = Command::new(program::weft()?)
             .args(["quickstart", "--username", USER, "--password", PASSWORD])
             .args(["--ctrl-port", &control.to_string(), "--router-port", &router.to_string()])
             .arg("--home")
@@ -161,25 +163,6 @@ impl Path for Weft {
     fn relay(&self) -> Vec<u32> {
         vec![self.network.pid()]
     }
-}
-
-/// The weft program: named by WEFT_BIN, else beside this one.
-fn binary() -> io::Result<PathBuf> {
-    if let Some(named) = std::env::var_os("WEFT_BIN") {
-        return Ok(named.into());
-    }
-    let beside = std::env::current_exe()?.with_file_name("weft");
-    if beside.exists() {
-        return Ok(beside);
-    }
-    Err(io::Error::other(format!(
-        "{} is not built: run `cargo build --release`, or name the program in WEFT_BIN",
-        beside.display()
-    )))
-}
-
-fn free_port() -> io::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 async fn log_in(address: &str) -> io::Result<ManagementClient> {

@@ -1,0 +1,23 @@
+//! The weft program that is measured, and ports for it.
+
+use std::{io, path::PathBuf};
+
+/// The weft program: named by WEFT_BIN, else beside this one.
+pub(crate) fn weft() -> io::Result<PathBuf> {
+    if let Some(named) = std::env::var_os("WEFT_BIN") {
+        return Ok(named.into());
+    }
+    let beside = std::env::current_exe()?.with_file_name("weft");
+    if beside.exists() {
+        return Ok(beside);
+    }
+    Err(io::Error::other(format!(
+        "{} is not built: run `cargo build --release`, or name the program in WEFT_BIN",
+        beside.display()
+    )))
+}
+
+/// A port that nobody uses at the moment.
+pub(crate) fn free_port() -> io::Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}

@@ -1,0 +1,87 @@
+//! One HTTPS connection that stays open, without anything that a measurement does not need.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, pki_types::ServerName};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Where the controller is, and as whom to talk to it.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: Arc<ClientConfig>,
+    pub(crate) session: String,
+}
+
+/// A connection.
+pub(crate) struct Client {
+    requests: http1::SendRequest<Full<Bytes>>,
+    session: String,
+}
+
+/// An answer, read whole.
+pub(crate) struct Answer {
+    status: u16,
+    body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> io::Result<Value> {
+        serde_json::from_slice(&self.body).map_err(io::Error::other)
+    }
+
+    /// An error unless it is a success.
+    pub(crate) fn accept(self) -> io::Result<Self> {
+        if (200..300).contains(&self.status) {
+            return Ok(self);
+        }
+        let text = String::from_utf8_lossy(&self.body);
+        Err(io::Error::other(format!("{}: {text}", self.status)))
+    }
+}
+
+impl Client {
+    pub(crate) async fn connect(place: &Place) -> io::Result<Self> {
+        let socket = TcpStream::connect(place.address).await?;
+        socket.set_nodelay(true)?;
+        let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+        let stream = TlsConnector::from(Arc::clone(&place.tls)).connect(name, socket).await?;
+        let (requests, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        tokio::spawn(connection);
+        Ok(Self { requests, session: place.session.clone() })
+    }
+
+    pub(crate) async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<String>,
+    ) -> io::Result<Answer> {
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        if !self.session.is_empty() {
+            request = request.header("zt-session", &self.session);
+        }
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let request = request
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))
+            .map_err(io::Error::other)?;
+        self.requests.ready().await.map_err(io::Error::other)?;
+        let answer = self.requests.send_request(request).await.map_err(io::Error::other)?;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
+        Ok(Answer { status, body })
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> io::Result<Answer> {
+        self.send("GET", path, None).await?.accept()
+    }
+}
