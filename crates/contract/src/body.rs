@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::{DeserializeOwned, Visitor};
+use serde::de::{DeserializeOwned, IgnoredAny, Visitor};
 use serde::{Deserializer, Serialize};
 
 use crate::error::{Cause, ErrorCode};
@@ -236,7 +236,9 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, BodyError> {
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let inner = error.inner();
         let is_whole = error.path().iter().next().is_none();
-        if inner.is_data() && !is_whole {
+        // A number where a word is expected is said to be no JSON.
+        let is_json = inner.is_data() || serde_json::from_slice::<IgnoredAny>(text).is_ok();
+        if is_json && !is_whole {
             BodyError::Field { field: error.path().to_string(), reason: reason(inner) }
         } else {
             BodyError::Syntax(if inner.is_data() { reason(inner) } else { inner.to_string() })
@@ -260,6 +262,7 @@ fn reason(error: &serde_json::Error) -> String {
             Some((_, expected)) => format!("must be {expected}"),
             None => "has the wrong type".to_owned(),
         },
+        None if error.is_syntax() => "has the wrong type".to_owned(),
         None => text.to_owned(),
     }
 }
@@ -292,6 +295,24 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
     }
 }
 
+/// Has a struct that derives its reader and writer with `remote = "Self"` read from objects alone.
+macro_rules! object_only {
+    ($name:ident) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $name::serialize(self, serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                $name::deserialize($crate::body::ObjectOnly(from))
+            }
+        }
+    };
+}
+pub(crate) use object_only;
+
 /// Declares a request body.
 ///
 /// A member is `Need "jsonName" rust_name: Type`, with `=> "collection"` behind it when it names
@@ -318,17 +339,7 @@ macro_rules! body {
             )*
         }
 
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                $name::serialize(self, serializer)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                $name::deserialize($crate::body::ObjectOnly(from))
-            }
-        }
+        $crate::body::object_only!($name);
 
         impl $crate::body::Body for $name {
             const FIELDS: &'static [$crate::body::Field] = &[

@@ -115,8 +115,9 @@ impl Controller {
         decide: impl Fn(&mut Decision<'_>) -> Result<(), Failure> + Send + Sync + 'static,
     ) -> Result<Done, Failure> {
         let (caller, now) = (caller.clone(), self.now());
+        let longest = self.settings().durations.longest_token;
         self.submit(move |tip| {
-            let mut decision = Decision::new(tip, &caller, now);
+            let mut decision = Decision::new(tip, &caller, now).with_longest_token(longest);
             decide(&mut decision)?;
             Ok(decision.finish())
         })

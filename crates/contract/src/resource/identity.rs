@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::body::{Body, FieldType, Shape, body};
+use crate::body::{Body, FieldType, Shape, body, object_only};
 use crate::entity::{DialBind, EntityRef, Precedence, detail, words};
 use crate::json::JsonMap;
 use crate::kind::{Column, Kind};
@@ -91,7 +91,8 @@ pub const MANAGEMENT: &[Operation] = &[
         "/identities/{id}/service-configs",
         READ,
         "serviceConfigDetail",
-    ),
+    )
+    .unpaged(),
     action("associateIdentitysServiceConfigs", "/identities/{id}/service-configs", UPDATE)
         .request(Request::JsonList(ServiceConfigBody::FIELDS))
         .statuses(CHANGE_STATUSES),
@@ -291,7 +292,7 @@ detail! {
 
 /// About the machine of a client (protocol: auth 9.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, remote = "Self")]
 #[allow(missing_docs)]
 pub struct EnvInfo {
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
@@ -308,9 +309,11 @@ pub struct EnvInfo {
     pub os_version: String,
 }
 
+object_only!(EnvInfo);
+
 /// About the program of a client (protocol: auth 9.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, remote = "Self")]
 #[allow(missing_docs)]
 pub struct SdkInfo {
     #[serde(
@@ -330,6 +333,8 @@ pub struct SdkInfo {
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "text::<_, 255>")]
     pub version: String,
 }
+
+object_only!(SdkInfo);
 
 use crate::json::short_text as text;
 

@@ -15,13 +15,16 @@ use weft_contract::{Api, ErrorCode, Verb};
 use weft_identity::{CertificateRequest, Leaf, SpiffeId, to_pem};
 use weft_model::Id;
 use weft_model::entity::{ApiSession, Authenticator, Identity, SessionCertificate};
+use weft_model::filter::{Column, PageRules, Table, Type, Value};
 
 use super::{login, resolve};
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::convert;
+use crate::domain::list;
 use crate::domain::resource::{Readable, require};
 use crate::domain::resources::identity::Identities;
+use crate::domain::symbols::at;
 use crate::domain::view::View;
 use crate::{Caller, Controller, Failure, Login};
 
@@ -169,11 +172,30 @@ fn shown_certificate(certificate: &SessionCertificate) -> SessionCertificateDeta
     }
 }
 
-fn list_certificates(controller: Controller, caller: Caller, _call: Call) -> Answer {
+static CERTIFICATE_SYMBOLS: Table<(), SessionCertificate> = Table {
+    kind: "api-session-certificates",
+    id: |it| it.id.as_str(),
+    columns: &[
+        CertificateColumn::one("id", Type::String, |(), it| Value::text(it.id.as_str())).public(),
+        CertificateColumn::one("createdAt", Type::Time, |(), it| at(it.created_at)).public(),
+        CertificateColumn::one("fingerprint", Type::String, |(), it| Value::text(&it.fingerprint))
+            .public(),
+        CertificateColumn::one("subject", Type::String, |(), it| Value::text(&it.subject)).public(),
+        CertificateColumn::one("validFrom", Type::Time, |(), it| at(it.not_before)).public(),
+        CertificateColumn::one("validTo", Type::Time, |(), it| at(it.not_after)).public(),
+    ],
+};
+
+type CertificateColumn = Column<(), SessionCertificate>;
+
+fn list_certificates(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let session = session_of(&controller, &caller)?;
-        let details: Vec<_> = session.certificates.iter().map(shown_certificate).collect();
-        Reply::whole_list(&details)
+        let mut found: Vec<_> = session.certificates.iter().collect();
+        found.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        let rows = found.into_iter().map(|it| CERTIFICATE_SYMBOLS.row(&(), it));
+        let rules = &PageRules::LIST;
+        list::answer(&call.query, &CERTIFICATE_SYMBOLS, rules, rows, shown_certificate)
     }
     .boxed()
 }

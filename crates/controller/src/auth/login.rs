@@ -127,11 +127,10 @@ async fn by_password(controller: &Controller, body: &AuthenticateBody) -> Result
 /// Too many wrong passwords: the identity is disabled as by an administrator.
 async fn lock_out(controller: &Controller, identity: &Id, minutes: i64) {
     let id = identity.clone();
-    let longest = controller.settings().durations.longest_token;
     let done = controller
         .decide(&Caller::system(), move |decision| {
             if let Some(identity) = decision.tip().get::<Identity>(&id) {
-                disable_in(decision, identity, minutes, longest);
+                disable_in(decision, identity, minutes);
             }
             Ok(())
         })

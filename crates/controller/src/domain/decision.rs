@@ -5,6 +5,8 @@
 //! holds to (unique names and values, references that exist) is checked when the change set is
 //! applied and comes back as the same kind of failure.
 
+use std::time::Duration;
+
 use weft_contract::{Cause, ErrorCode};
 use weft_model::deletion::{self, DeletionError};
 use weft_model::entity::{Record, Service};
@@ -15,6 +17,7 @@ use weft_model::{
 use super::caller::{Caller, Who};
 use super::convert;
 use super::view::View;
+use crate::Durations;
 use crate::failure::Failure;
 
 /// A change set in the making.
@@ -23,6 +26,7 @@ pub struct Decision<'a> {
     tip: &'a Snapshot,
     caller: &'a Caller,
     now: Timestamp,
+    longest_token: Duration,
     /// The tip after the deletes of this operation.
     freed: Option<Snapshot>,
     changes: Vec<Change>,
@@ -32,7 +36,21 @@ pub struct Decision<'a> {
 impl<'a> Decision<'a> {
     /// Nothing decided yet.
     pub fn new(tip: &'a Snapshot, caller: &'a Caller, now: Timestamp) -> Self {
-        Self { tip, caller, now, freed: None, changes: Vec::new(), later: Vec::new() }
+        Self {
+            tip,
+            caller,
+            now,
+            longest_token: Durations::default().longest_token,
+            freed: None,
+            changes: Vec::new(),
+            later: Vec::new(),
+        }
+    }
+
+    /// With the longest life that a token may have.
+    #[must_use]
+    pub fn with_longest_token(self, longest_token: Duration) -> Self {
+        Self { longest_token, ..self }
     }
 
     /// The tip.
@@ -53,6 +71,11 @@ impl<'a> Decision<'a> {
     /// When the operation was prepared: the same on every run.
     pub fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// The longest life that a token may have: how long a revocation is kept.
+    pub fn longest_token(&self) -> Duration {
+        self.longest_token
     }
 
     /// Creates or replaces an entity.

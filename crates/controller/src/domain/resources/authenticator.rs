@@ -25,7 +25,7 @@ use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
 use crate::domain::resource::{Readable, Resource, detail_base, require};
-use crate::domain::symbols::symbols;
+use crate::domain::symbols::{at, symbols};
 use crate::domain::view::{Context, View};
 use crate::failure::Failure;
 
@@ -71,6 +71,22 @@ static SYMBOLS: Table<Context, Authenticator> = symbols!("authenticators", Authe
         .public(),
     Column::one("isKeyRollRequested", Type::Bool, |_, it| flag(it, |c| c.is_key_roll_requested))
         .public(),
+    Column::one("extendRequestedAt", Type::Time, |_, it| {
+        cert(it, |cert| cert.extend_requested_at).flatten().map_or(Value::Null, at)
+    })
+    .public(),
+    Column::one("publicKeyPrint", Type::String, |_, it| {
+        it.cert.as_ref().map_or(Value::Null, |cert| Value::text(&cert.public_key_print))
+    })
+    .public(),
+    Column::one("lastAuthResolvedToRoot", Type::Bool, |_, it| {
+        flag(it, |c| c.last_auth_resolved_to_root)
+    })
+    .public(),
+    Column::one("lastExtendRolledKeys", Type::Bool, |_, it| {
+        flag(it, |c| c.last_extend_rolled_keys)
+    })
+    .public(),
 });
 
 impl Readable for Authenticators {

@@ -170,15 +170,7 @@ impl Resource for Enrollments {
             return Err(Failure::field("identityId", reason, id.as_str()));
         }
         guard(decision, after)?;
-        if let Some(ca) = &after.ca_id {
-            let ca = decision.require::<Ca>("caId", ca)?;
-            if !ca.is_verified {
-                return Err(Failure::because(
-                    ErrorCode::EnrollmentCaNotValid,
-                    "the CA is not verified",
-                ));
-            }
-        }
+        check_ca(decision, after)?;
         check_outstanding(decision, after)
     }
 
@@ -192,6 +184,15 @@ fn guard(decision: &Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::unauthorized("enrollments of administrators are for administrators"))
+}
+
+/// A CA that a ticket names must be verified.
+pub(crate) fn check_ca(decision: &Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
+    let Some(ca) = &enrollment.ca_id else { return Ok(()) };
+    if decision.require::<Ca>("caId", ca)?.is_verified {
+        return Ok(());
+    }
+    Err(Failure::because(ErrorCode::EnrollmentCaNotValid, "the CA is not verified"))
 }
 
 /// One outstanding enrollment per identity and method.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::resource::auth_policy::COLLECTION as AUTH_POLICIES;
+use weft_contract::resource::ca::COLLECTION as CAS;
 use weft_contract::resource::identity::{
     self as contract, IdentityAuthenticators, IdentityBody, IdentityCert, IdentityDetail,
     IdentityEnrollment, IdentityEnrollments, IdentityPassword, IdentityType as TypeWord,
 };
 use weft_contract::{EntityRef, ErrorCode, Kind as ContractKind, Permission, Verb};
 use weft_model::entity::{
-    AuthPolicy, Authenticator, Enrollment, EnrollmentMethod, Identity, IdentityType, Mfa,
+    AuthPolicy, Authenticator, Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Mfa,
 };
 use weft_model::filter::{Table, Type, Value};
 use weft_model::{Id, Timestamp};
@@ -251,6 +252,7 @@ impl Resource for Identities {
             after.service_hosting_precedences.keys(),
         )?;
         if let Some(enrollment) = &prepared.enrollment {
+            super::enrollment::check_ca(decision, enrollment)?;
             decision.put_later(enrollment.clone());
         }
         Ok(())
@@ -272,6 +274,8 @@ impl Resource for Identities {
         if record.is_admin && !decision.caller().is_admin() {
             return Err(Failure::unauthorized("only administrators may delete administrators"));
         }
+        // Its tokens are refused from now on, though nobody is left to ask for it.
+        decision.put(super::identity_state::revocation(decision, &record.base.id));
         Ok(())
     }
 }
@@ -339,7 +343,7 @@ fn enrollments(context: &Context, identity: &str) -> IdentityEnrollments {
             continue;
         }
         let shown = IdentityEnrollment {
-            ca: None,
+            ca: enrollment.ca_id.as_ref().map(|id| convert::mention::<Ca>(context.view(), CAS, id)),
             ca_id: enrollment.ca_id.as_ref().map(Id::to_string),
             expires_at: convert::time(enrollment.expires_at),
             id: enrollment.base.id.to_string(),

@@ -23,12 +23,11 @@ fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
         let body: DisableBody = call.decode(Verb::Create)?;
         let minutes = body.duration_minutes.unwrap_or(0);
         let id = call.id(0).to_owned();
-        let longest = controller.settings().durations.longest_token;
         controller
             .decide(&caller, move |decision| {
                 let identity = require::<Identities>(decision.view(), &id)?;
                 guard(decision, identity)?;
-                disable_in(decision, identity, minutes, longest);
+                disable_in(decision, identity, minutes);
                 Ok(())
             })
             .await?;
@@ -39,23 +38,14 @@ fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
 
 /// Disables an identity and refuses its tokens, in one change. Its sessions end when the change
 /// is published.
-pub(crate) fn disable_in(
-    decision: &mut Decision<'_>,
-    identity: &Identity,
-    minutes: i64,
-    longest_token: std::time::Duration,
-) {
+pub(crate) fn disable_in(decision: &mut Decision<'_>, identity: &Identity, minutes: i64) {
     let now = decision.now();
     decision.put(disabled(identity, minutes, now));
-    decision.put(revocation(decision, &identity.base.id, longest_token));
+    decision.put(revocation(decision, &identity.base.id));
 }
 
 /// A revocation of everything issued to an identity until now.
-pub(crate) fn revocation(
-    decision: &Decision<'_>,
-    identity: &Id,
-    longest_token: std::time::Duration,
-) -> Revocation {
+pub(crate) fn revocation(decision: &Decision<'_>, identity: &Id) -> Revocation {
     let now = decision.now();
     let base = match decision.tip().get::<Revocation>(identity) {
         Some(old) => Base { updated_at: now, ..old.base.clone() },
@@ -64,7 +54,7 @@ pub(crate) fn revocation(
     Revocation {
         base,
         revocation_type: RevocationType::Identity,
-        expires_at: now.plus(longest_token),
+        expires_at: now.plus(decision.longest_token()),
         issued_before: Some(now),
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
 use weft_contract::entity::{Base, links};
-use weft_contract::envelope::Pagination;
 use weft_contract::resource::controller::{ApiAddress, COLLECTION, ControllerDetail};
 use weft_contract::resource::server::{
     ApiVersion, ApiVersions, CAPABILITIES, NetworkJwt, OIDC_AUTH, OIDC_AUTH_WITH_CSR, Protocol,
@@ -15,11 +14,14 @@ use weft_contract::{Action, Api, Subject, headers};
 use weft_identity::{to_pem, write_ca_store};
 use weft_model::Kind;
 use weft_model::entity::Router;
+use weft_model::filter::{Column, PageRules, Table, Type, Value};
 
 use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::convert;
+use crate::domain::list;
+use crate::domain::symbols::maybe;
 use crate::failure::Failure;
 
 /// The operations.
@@ -89,14 +91,43 @@ fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Answer {
     ready(Reply::detail(&Protocols::from([("https".to_owned(), Protocol { address })])))
 }
 
+type ControllerColumn = Column<(), ControllerDetail>;
+
+static CONTROLLERS: Table<(), ControllerDetail> = Table {
+    kind: "controllers",
+    id: |it| it.base.id.as_str(),
+    columns: &[
+        ControllerColumn::one("id", Type::String, |(), it| Value::text(&it.base.id)).public(),
+        ControllerColumn::one("createdAt", Type::Time, |(), it| time(it.base.created_at)).public(),
+        ControllerColumn::one("updatedAt", Type::Time, |(), it| time(it.base.updated_at)).public(),
+        ControllerColumn::one("name", Type::String, |(), it| Value::text(&it.name)).public(),
+        ControllerColumn::one("ctrlAddress", Type::String, |(), it| maybe(&it.ctrl_address))
+            .public(),
+        ControllerColumn::one("certPem", Type::String, |(), it| Value::text(&it.cert_pem)).public(),
+        ControllerColumn::one("fingerprint", Type::String, |(), it| Value::text(&it.fingerprint))
+            .public(),
+        ControllerColumn::one("isOnline", Type::Bool, |(), it| Value::Bool(it.is_online)).public(),
+        ControllerColumn::one("lastJoinedAt", Type::Time, |(), it| time(it.last_joined_at))
+            .public(),
+        ControllerColumn::one("isPreferredLeader", Type::Bool, |(), it| {
+            it.is_preferred_leader.map_or(Value::Null, Value::Bool)
+        })
+        .public(),
+    ],
+};
+
+fn time<'a>(at: weft_contract::Timestamp) -> Value<'a> {
+    Value::unix_millis(at.millis())
+}
+
 fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
     if call.api == Api::Management && !caller.may(Subject::Controllers, Action::Read) {
         let reason = "the operation needs the permission controllers.read";
         return ready(Err(Failure::unauthorized(reason)));
     }
-    let pagination = Pagination { limit: 10, offset: 0, total_count: 1 };
-    let names = vec!["id".into(), "name".into()];
-    ready(Reply::list(&[shown(&controller, call.api)], pagination, names))
+    let own = shown(&controller, call.api);
+    let rows = std::iter::once(CONTROLLERS.row(&(), &own));
+    ready(list::answer(&call.query, &CONTROLLERS, &PageRules::LIST, rows, Clone::clone))
 }
 
 /// This controller, as the list of controllers shows it.

@@ -5,9 +5,11 @@ mod authentication;
 mod cas;
 mod controller_settings;
 mod enrollment;
+mod every_body;
 mod mfa;
 mod posture;
 mod posture_checks;
+mod races;
 mod role_usage;
 
 use serde_json::{Value, json};
