@@ -120,7 +120,8 @@ fn body(row: &Operation, schemas: &mut Schemas) -> Option<Value> {
         Request::Json(fields) => (json_only(object(fields)), true),
         Request::OptionalJson(fields) => (json_only(object(fields)), false),
         Request::JsonList(fields) => {
-            (json_only(json!({"type": "array", "items": object(fields)})), true)
+            let list = json!({"type": "array", "items": object(fields)});
+            (json_only(list), row.method != Method::Delete)
         }
         Request::Text => (json!({headers::TEXT: text}), true),
         Request::Enrollment(fields) => {

@@ -30,6 +30,7 @@ pub const SHARED: &[Operation] = &[
         .unpaged()
         .statuses(PUBLIC),
     list("listNetworkJWTs", "/network-jwts", Access::Public, "networkJWT")
+        .unpaged()
         .statuses(&[200, 400, 429]),
 ];
 

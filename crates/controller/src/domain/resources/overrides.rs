@@ -5,7 +5,7 @@ use futures::FutureExt as _;
 use weft_contract::resource::config::CONFIG_COLLECTION;
 use weft_contract::resource::identity::{ServiceConfigBody, ServiceConfigDetail};
 use weft_contract::resource::service::COLLECTION as SERVICES;
-use weft_contract::{Api, Body as _, EntityRef, Verb, body};
+use weft_contract::{Api, Body as _, EntityRef, Method, Verb, body};
 use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType, Identity, Service};
 
@@ -90,7 +90,8 @@ fn change(
 }
 
 fn pairs(call: &Call) -> Result<Vec<Pair>, Failure> {
-    if call.body.iter().all(u8::is_ascii_whitespace) {
+    // A delete may do without a body, which then takes nothing away.
+    if call.row.method == Method::Delete && call.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Vec::new());
     }
     let bodies: Vec<ServiceConfigBody> = body::read(&call.body)?;

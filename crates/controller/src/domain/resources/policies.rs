@@ -1,6 +1,8 @@
 //! Service policies, edge router policies and service edge router policies
 //! (protocol: management-api 7.4). They differ in their sides only.
 
+use std::ops::ControlFlow;
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::entity::DialBind;
@@ -21,6 +23,8 @@ use weft_model::entity::{
 use weft_model::filter::{Table, Type, Value};
 use weft_model::{Id, Roles};
 
+use super::identity::Identities;
+use super::service::Services;
 use crate::Controller;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
@@ -57,6 +61,21 @@ fn check_side<T: Record>(
     Err(Failure::field(field, reason, unknown.join(", ")))
 }
 
+/// Shows the members of a side of a service policy.
+fn each_member<T: Record + 'static>(
+    context: &Context,
+    policy: &ServicePolicy,
+    side: usize,
+    mut visit: impl FnMut(&T) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let snapshot = context.snapshot();
+    let Some(ordinal) = snapshot.ordinal_of::<ServicePolicy>(&policy.base.id) else {
+        return ControlFlow::Continue(());
+    };
+    let members = snapshot.members(ServicePolicy::KIND, ordinal, side);
+    snapshot.entities::<T>(&members).try_for_each(|member| visit(member))
+}
+
 /// A policy: body members to roles, roles to checks, roles to details.
 macro_rules! policy {
     (
@@ -64,7 +83,7 @@ macro_rules! policy {
         sides { $($roles:ident $display:ident $name:literal $side:ident,)* }
         $(merge { $merge:expr })?
         $(show { $show:expr })?
-        $(column { $column:expr })?
+        $(columns { $($column:expr,)* })?
     ) => {
         const _: () = {
             static SYMBOLS: Table<Context, $record> = symbols!($collection, $record {
@@ -73,7 +92,7 @@ macro_rules! policy {
                     .public(),
                 $(Column::set($name, Type::String, |_, it, visit| each_role(&it.$roles, visit))
                     .public(),)*
-                $($column,)?
+                $($($column,)*)?
             });
 
             impl Readable for $resource {
@@ -171,11 +190,33 @@ policy!(
             detail.r#type = convert::policy_type(record.policy_type);
         }
     }
-    column {
+    columns {
         Column::one("type", Type::String, |_, it: &ServicePolicy| {
             Value::text(it.policy_type.as_str())
         })
-        .public()
+        .public(),
+        Column::set("identities", Type::String, |context, it: &ServicePolicy, visit| {
+            each_member::<Identity>(context, it, ServicePolicy::IDENTITIES, |identity| {
+                visit(Value::text(identity.base.id.as_str()))
+            })
+        })
+        .linked(Identities::SYMBOLS, |context, it, visit| {
+            each_member::<Identity>(context, it, ServicePolicy::IDENTITIES, |identity| {
+                visit(&Identities::SYMBOLS.row(context, identity))
+            })
+        })
+        .public_link(),
+        Column::set("services", Type::String, |context, it: &ServicePolicy, visit| {
+            each_member::<Service>(context, it, ServicePolicy::SERVICES, |service| {
+                visit(Value::text(service.base.id.as_str()))
+            })
+        })
+        .linked(Services::SYMBOLS, |context, it, visit| {
+            each_member::<Service>(context, it, ServicePolicy::SERVICES, |service| {
+                visit(&Services::SYMBOLS.row(context, service))
+            })
+        })
+        .public_link(),
     }
 );
 
@@ -206,4 +247,36 @@ policy!(
 fn granted(word: DialBind) -> Result<PolicyType, Failure> {
     PolicyType::parse(word.as_str())
         .ok_or_else(|| Failure::field("type", "must be Dial or Bind", word.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::Bed;
+
+    #[tokio::test]
+    async fn policies_are_found_by_what_they_affect() {
+        let bed = Bed::new().await;
+        let admin = bed.admin().await;
+        let body = json!({"name": "web", "encryptionRequired": true, "roleAttributes": ["web"]});
+        let service = bed.create(&admin, "createService", body).await;
+        for (name, role) in [("a", "#web"), ("b", "#mail")] {
+            let body = json!({"name": name, "semantic": "AnyOf", "type": "Dial",
+                "serviceRoles": [role], "identityRoles": ["#all"]});
+            bed.create(&admin, "createServicePolicy", body).await;
+        }
+        for (filter, expected) in [
+            (format!("anyOf(services) = \"{service}\""), &["a"][..]),
+            ("isEmpty(services)".into(), &["b"]),
+            ("not isEmpty(from services where name = \"web\")".into(), &["a"]),
+            ("count(identities) = 1".into(), &["a", "b"]),
+            ("isEmpty(from identities where isAdmin = true)".into(), &[]),
+        ] {
+            let filter = format!("{filter} sort by name");
+            let found = bed.list(&admin, "listServicePolicies", &filter).await;
+            let names: Vec<_> = found.iter().map(|it| it["name"].as_str().unwrap()).collect();
+            assert_eq!(names, expected, "{filter}");
+        }
+    }
 }
