@@ -28,6 +28,7 @@ use weft_xgress::{AckList, Class, CloseReason, Delivery, End, ITEM_COST, Options
 use super::{
     Destination, Forwarder,
     circuit::{Cached, Circuit},
+    fin::HeldFin,
     outlet::{FlowRef, Outlet},
 };
 use crate::seam;
@@ -55,6 +56,8 @@ pub(crate) enum App {
         outlet: Arc<Outlet>,
         /// The name of the connection.
         conn_id: u32,
+        /// An end of direction waits a moment for the close that may follow it.
+        holds_fin: bool,
         /// Told when the connection is over, and when it stops or starts being over its backlog.
         owner: Weak<dyn ConnOwner>,
     },
@@ -102,6 +105,8 @@ struct Inner {
     finished: bool,
     /// The SDK closed the connection itself: it is told nothing more.
     quiet: bool,
+    /// The end of direction that the SDK is not told yet.
+    fin: HeldFin,
 }
 
 /// Something an SDK sent.
@@ -155,6 +160,7 @@ impl LocalEnd {
         app: App,
     ) -> Arc<Self> {
         let end = End::new(role, options, forwarder.budget(), Instant::now());
+        let fin = HeldFin::new(matches!(app, App::Sdk { holds_fin: true, .. }));
         let local = Arc::new_cyclic(|this| Self {
             circuit,
             address: address.into(),
@@ -174,6 +180,7 @@ impl LocalEnd {
                 armed: None,
                 finished: false,
                 quiet: false,
+                fin,
             }),
         });
         forwarder.register(address, Destination::Local(Arc::clone(&local)));
@@ -304,8 +311,8 @@ impl LocalEnd {
     /// The next message for the SDK, on its connection's task.
     pub(crate) fn pull_app(&self) -> Option<(Message, u64)> {
         let App::Sdk { conn_id, owner, .. } = &self.app else { return None };
-        let delivery = self.change(|inner, _| {
-            let delivery = inner.end.read().filter(|_| !inner.quiet);
+        let delivery = self.change(|inner, now| {
+            let delivery = inner.fin.read(&mut inner.end, now).filter(|_| !inner.quiet);
             inner.listed_app = delivery.is_some();
             delivery
         })?;
@@ -433,7 +440,8 @@ impl LocalEnd {
                 follows.wake_writer = inner.end.can_write() || inner.end.is_sending_over();
             }
             App::Sdk { .. } => {
-                follows.list_app = inner.end.wants_read() && !inner.listed_app;
+                let wanted = inner.end.wants_read() || inner.fin.is_due();
+                follows.list_app = wanted && !inner.listed_app;
                 inner.listed_app |= follows.list_app;
             }
         }
@@ -444,7 +452,8 @@ impl LocalEnd {
             inner.finished = true;
             follows.finish = Some(reason);
         }
-        if let Some(deadline) = inner.end.deadline()
+        if let Some(deadline) =
+            [inner.end.deadline(), inner.fin.until()].into_iter().flatten().min()
             && inner.armed.is_none_or(|armed| deadline < armed)
         {
             inner.armed = Some(deadline);

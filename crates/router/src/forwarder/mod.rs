@@ -8,6 +8,7 @@
 //! destinations like ends, but none exist yet, so a route over a link is refused.
 
 mod circuit;
+mod fin;
 mod local;
 mod outlet;
 mod report;

@@ -17,6 +17,7 @@ use weft_wire::Message;
 use weft_xgress::{Class, Scheduler, Source};
 
 use super::{local::LocalEnd, sdk::SdkCircuit};
+use crate::bindings::edge::Nudge;
 
 /// One direction of a circuit that ends at, or passes through, a connection.
 #[derive(Debug, Clone)]
@@ -88,8 +89,10 @@ impl Outlet {
     }
 
     /// The side that serves the list; one for each outlet.
-    pub(crate) fn outbox(self: &Arc<Self>) -> DataOutbox {
-        DataOutbox { outlet: Arc::clone(self), scheduler: Scheduler::new(), arrived: Vec::new() }
+    /// `nudge` counts what it writes to an SDK that needs that.
+    pub(crate) fn outbox(self: &Arc<Self>, nudge: Option<Arc<Nudge>>) -> DataOutbox {
+        let (scheduler, arrived) = (Scheduler::new(), Vec::new());
+        DataOutbox { outlet: Arc::clone(self), scheduler, arrived, nudge }
     }
 }
 
@@ -99,6 +102,7 @@ pub(crate) struct DataOutbox {
     scheduler: Scheduler<FlowRef>,
     /// Swapped with the ready list, so that both keep their memory.
     arrived: Vec<(Class, FlowRef)>,
+    nudge: Option<Arc<Nudge>>,
 }
 
 impl Outbox for DataOutbox {
@@ -111,9 +115,14 @@ impl Outbox for DataOutbox {
             return;
         }
         let now = Instant::now();
+        let mut small = 0;
         while !batch.is_full() {
             let Some(message) = self.scheduler.next(now) else { break };
+            small += u32::from(Nudge::counts(&message.body));
             batch.push(message);
+        }
+        if let Some(nudge) = &self.nudge {
+            nudge.wrote(small, now);
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -27,7 +27,11 @@ use weft_wire::{
     payload::{self, Flags, View},
 };
 
-use super::{CONNECTION_BUDGET, EdgeBinding, bind::Hosted};
+use super::{
+    CONNECTION_BUDGET, EdgeBinding,
+    bind::Hosted,
+    nudge::{Nudge, meaningless},
+};
 use crate::{
     forwarder::{ConnOwner, LocalEnd, Outlet, SdkCircuit},
     seam::{End, Grant, Refusal, Session, Use},
@@ -55,6 +59,8 @@ pub(crate) struct SdkConnection {
     next_id: AtomicU32,
     requests: Arc<Semaphore>,
     request_bytes: Arc<Semaphore>,
+    /// Counts what is written, for an SDK that needs that.
+    nudge: Option<Arc<Nudge>>,
     pub(super) this: Weak<Self>,
 }
 
@@ -102,7 +108,6 @@ impl SdkConnection {
     pub(super) fn new(binding: Arc<EdgeBinding>, channel: ChannelHandle) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             binding,
-            channel,
             outlet: OnceLock::new(),
             session: watch::Sender::new(None),
             conns: Mutex::default(),
@@ -110,6 +115,8 @@ impl SdkConnection {
             next_id: AtomicU32::new(FIRST_ROUTER_CONN_ID),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             request_bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES)),
+            nudge: Nudge::of(channel.peer()),
+            channel,
             this: this.clone(),
         })
     }
@@ -217,8 +224,21 @@ impl SdkConnection {
         Some(entry.what)
     }
 
+    /// Behind the channel is a native SDK with the faults of old ones.
+    pub(super) fn is_old_native(&self) -> bool {
+        self.nudge.is_some()
+    }
+
+    /// A message is about to be written, to an SDK that needs that to be counted.
+    pub(super) fn count_written(&self) {
+        if let Some(nudge) = &self.nudge {
+            nudge.wrote(1, Instant::now());
+        }
+    }
+
     /// Queues an answer or a notice for the SDK; waits for room.
     pub(super) async fn send(&self, message: Message) {
+        self.count_written();
         if let Err(problem) = self.channel.send(message).await {
             tracing::debug!(channel = %self.channel, %problem, "a message for an SDK was not sent");
         }
@@ -451,8 +471,7 @@ impl SdkConnection {
                 if this.over.load(Ordering::Acquire) == 0 {
                     return;
                 }
-                let nothing = Message::new(weft_wire::content_type::HEARTBEAT, Bytes::new());
-                let _ = this.channel.try_send(nothing);
+                let _ = this.channel.try_send(meaningless());
             }
         });
     }
@@ -487,7 +506,12 @@ impl Behaviour for SdkConnection {
         if info.kind != underlay::EDGE_CONTROL && self.outlet.get().is_none() {
             let budget = self.binding.budget.child(CONNECTION_BUDGET);
             let outlet = Outlet::new(waker.clone(), budget);
-            outbox = Some(Box::new(outlet.outbox()) as Box<dyn weft_channel::Outbox>);
+            let serving = outlet.outbox(self.nudge.clone());
+            outbox = Some(Box::new(serving) as Box<dyn weft_channel::Outbox>);
+            if let Some(nudge) = &self.nudge {
+                let nudging = Arc::clone(nudge).run(self.channel.clone());
+                self.binding.options.control_runtime.spawn(nudging);
+            }
             let _ = self.outlet.set(outlet);
         }
         Parts { handler: Box::new(EdgeHandler { connection: this }), outbox }

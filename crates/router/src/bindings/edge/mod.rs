@@ -12,6 +12,7 @@ mod bind;
 mod connect;
 mod connection;
 mod dial;
+mod nudge;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use weft_limits::Budget;
 use weft_wire::{Capabilities, Headers, VersionInfo, edge::header, hello, router_capability};
 use weft_xgress::Options;
 
+pub(crate) use self::nudge::Nudge;
 use self::{bind::Hosted, connection::SdkConnection};
 use crate::{
     forwarder::Forwarder,
@@ -186,11 +188,12 @@ impl EdgeBinding {
         self.control.identity_connections(identity, count);
     }
 
-    /// Headers of the answer to a hello (protocol: sdk 2.2). Capabilities are named only where the
-    /// feature is whole; posture checks are not among them, so SDKs report posture to controllers.
+    /// Headers of the answer to a hello (protocol: sdk 2.2; the form of the version: channel 9.3,
+    /// Go SDKs complain about any other). Capabilities are named only where the feature is whole;
+    /// posture checks are not among them, so SDKs report posture to controllers.
     fn hello_headers(&self) -> Headers {
         let mut headers = Headers::new();
-        headers.set_str(hello::header::HELLO_VERSION, &self.options.version.to_json());
+        headers.set_str(hello::header::HELLO_VERSION, &self.options.version.to_header());
         headers.set_bool(header::SUPPORTS_BIND_SUCCESS, true);
         let capabilities = Capabilities::NONE
             .with(router_capability::BIND_SUCCESS)

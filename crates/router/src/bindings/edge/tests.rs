@@ -46,6 +46,8 @@ use crate::{
     },
 };
 
+mod native;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A controller: services by name, circuits over this one router.
@@ -284,7 +286,11 @@ struct Sdk {
 
 impl Router {
     async fn sdk(&self, token: &str) -> Sdk {
-        let mut hello = Hello { token: "sdk".to_owned(), ..Hello::default() };
+        self.sdk_called("sdk", token).await
+    }
+
+    async fn sdk_called(&self, name: &str, token: &str) -> Sdk {
+        let mut hello = Hello { token: name.to_owned(), ..Hello::default() };
         hello.headers.set_str(header::SESSION_TOKEN, token);
         let address = Address::new(weft_wire::Scheme::Tls, "localhost", self.address.port());
         let options = ChannelOptions::edge("sdk");
@@ -299,7 +305,11 @@ impl Router {
 
     /// A host of `service`, bound and confirmed.
     async fn host(&self, service: &str) -> Sdk {
-        let mut host = self.sdk(&format!("host of {service}")).await;
+        self.host_called("sdk", service).await
+    }
+
+    async fn host_called(&self, name: &str, service: &str) -> Sdk {
+        let mut host = self.sdk_called(name, &format!("host of {service}")).await;
         let bind = Bind {
             conn_id: 1,
             token: Bytes::from(service.to_owned()),

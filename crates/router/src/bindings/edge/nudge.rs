@@ -1,0 +1,193 @@
+//! Keeps old native SDKs going after a burst.
+//!
+//! C SDKs from 0.27.2 to 0.36.0 hand at most 32 messages on at a time, and take the rest of what
+//! they have read only when something else arrives on the same connection. A burst of small
+//! messages with silence after it leaves them hanging until the answer to their next latency
+//! probe, up to a minute later; often they give the connection up then, because that answer waits
+//! behind the rest. So after such a burst they are sent messages that mean nothing, until the
+//! whole burst must have been seen. Nothing is sent while other messages flow.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use weft_channel::{ChannelHandle, PeerInfo};
+use weft_wire::{Message, content_type, edge::header};
+
+/// How these SDKs call themselves.
+const NATIVE: &str = "ziti-sdk-c[";
+/// Bodies over this length are not counted: what an SDK reads at once holds only a few of them.
+const SMALL: usize = 8 * 1024;
+/// So many small messages close together are a burst; half of what the SDK can hold.
+const BURST: u32 = 16;
+/// Messages further apart than this are not close together.
+const CLOSE: Duration = Duration::from_secs(1);
+/// One nudge for so many messages of a burst, although each is good for 32.
+const PER_NUDGE: u32 = 8;
+/// More than this are not needed: the SDK reads at most 64 KiB ahead.
+const MAX_NUDGES: u32 = 128;
+/// Time between nudges while they are owed.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The last ones come at longer and longer intervals, for an SDK that had no time to look. The
+/// last interval.
+const LAST_PAUSE: Duration = Duration::from_secs(3);
+
+/// A message that every SDK takes and none acts upon. Not empty: in one that has neither headers
+/// nor a body old native SDKs look for its end for ever.
+pub(super) fn meaningless() -> Message {
+    Message::new(content_type::HEARTBEAT, Bytes::from_static(b"-"))
+}
+
+/// Counts what an old native SDK is sent.
+#[derive(Debug, Default)]
+pub(crate) struct Nudge {
+    count: Mutex<Count>,
+    burst: Notify,
+}
+
+/// What was written lately.
+#[derive(Debug, Default)]
+struct Count {
+    small: u32,
+    last: Option<Instant>,
+}
+
+impl Nudge {
+    /// For a peer that needs it.
+    pub(super) fn of(peer: &PeerInfo) -> Option<Arc<Self>> {
+        let native = peer.id.as_deref().is_some_and(|id| id.starts_with(NATIVE));
+        // Named by these SDKs since 0.36.1.
+        let cured = peer.headers.get(header::SUPPORTS_INSPECT).is_some();
+        (native && !cured).then(Arc::default)
+    }
+
+    /// True if messages with such a body count.
+    pub(crate) fn counts(body: &[u8]) -> bool {
+        body.len() <= SMALL
+    }
+
+    /// So many small messages are being written.
+    pub(crate) fn wrote(&self, small: u32, now: Instant) {
+        let mut count = self.count.lock();
+        if count.last.is_none_or(|last| now.saturating_duration_since(last) > CLOSE) {
+            count.small = 0;
+        }
+        count.last = Some(now);
+        count.small = count.small.saturating_add(small);
+        if count.small >= BURST {
+            self.burst.notify_one();
+        }
+    }
+
+    fn take(&self) -> u32 {
+        std::mem::take(&mut self.count.lock().small)
+    }
+
+    /// Nudges the SDK after each burst, until the channel closes.
+    pub(super) async fn run(self: Arc<Self>, channel: ChannelHandle) {
+        loop {
+            tokio::select! {
+                () = self.burst.notified() => {}
+                _ = channel.closed() => return,
+            }
+            let mut burst = Burst::default();
+            while let Some(pause) = burst.pause() {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = channel.closed() => return,
+                }
+                if burst.tick(self.take()) {
+                    // No room means that there is something to send anyway.
+                    let _ = channel.try_send(meaningless());
+                }
+            }
+        }
+    }
+}
+
+/// What is owed after a burst.
+#[derive(Debug)]
+struct Burst {
+    owed: u32,
+    pause: Duration,
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        Self { owed: 0, pause: PAUSE }
+    }
+}
+
+impl Burst {
+    /// The time until the next tick; `None` when the burst is over.
+    fn pause(&self) -> Option<Duration> {
+        (self.pause <= LAST_PAUSE).then_some(self.pause)
+    }
+
+    /// A pause is over in which so many small messages were written. True if a nudge is due.
+    fn tick(&mut self, wrote: u32) -> bool {
+        self.owed = self.owed.saturating_add(wrote.div_ceil(PER_NUDGE)).min(MAX_NUDGES);
+        if wrote > 0 {
+            self.pause = PAUSE;
+            return false;
+        }
+        match self.owed.checked_sub(1) {
+            Some(rest) => self.owed = rest,
+            None => self.pause *= 2,
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks(burst: &mut Burst) -> Vec<Duration> {
+        let mut pauses = Vec::new();
+        while let Some(pause) = burst.pause() {
+            assert!(burst.tick(0));
+            pauses.push(pause);
+        }
+        pauses
+    }
+
+    #[test]
+    fn a_burst_is_followed_by_enough_nudges_and_ends() {
+        let mut burst = Burst::default();
+        assert!(!burst.tick(200));
+        assert!(!burst.tick(1), "nothing is added while messages flow");
+        let pauses = ticks(&mut burst);
+        assert!(pauses.len() * 32 > 200);
+        assert_eq!(pauses.first(), Some(&PAUSE));
+        assert!(pauses.iter().sum::<Duration>() > LAST_PAUSE);
+        assert!(burst.pause().is_none());
+    }
+
+    #[test]
+    fn what_is_owed_has_a_limit() {
+        let mut burst = Burst::default();
+        for _ in 0..1000 {
+            burst.tick(u32::MAX);
+        }
+        assert!(ticks(&mut burst).len() < 2 * MAX_NUDGES as usize);
+    }
+
+    #[tokio::test]
+    async fn only_messages_close_together_are_a_burst() {
+        let (nudge, start) = (Nudge::default(), Instant::now());
+        for turn in 0..100 {
+            nudge.wrote(1, start + (CLOSE + PAUSE) * turn);
+        }
+        assert_eq!(nudge.take(), 1);
+        for _ in 0..BURST {
+            nudge.wrote(1, start + CLOSE * 200);
+        }
+        nudge.burst.notified().await;
+        assert_eq!(nudge.take(), BURST);
+    }
+}

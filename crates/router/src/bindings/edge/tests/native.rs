@@ -1,0 +1,59 @@
+//! What native SDKs before 0.36 need.
+
+use super::*;
+
+/// Such an SDK's name.
+const OLD: &str = "ziti-sdk-c[0]@host1";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_is_followed_by_messages_that_mean_nothing() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let mut dialer = router.sdk_called(OLD, "dialer").await;
+    let (_, there) = tokio::join!(dialer.connect(7, "echo"), host.accept());
+    for _ in 0..100 {
+        host.send(there, "small", 0).await;
+    }
+    let mut last = 0;
+    for _ in 0..100 {
+        let message = dialer.next().await;
+        assert_eq!(message.content_type, content_type::DATA);
+        last = message.sequence;
+    }
+    // The channel takes them without a word, but they are numbered.
+    let mut nudges = 0;
+    let deadline = Instant::now() + PATIENCE;
+    while nudges * 32 < 100 {
+        assert!(Instant::now() < deadline, "only {nudges} nudges");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        host.send(there, "small", 0).await;
+        let next = dialer.next().await.sequence;
+        nudges += next - last - 1;
+        last = next;
+    }
+}
+
+#[test]
+fn a_meaningless_message_is_not_empty() {
+    let message = super::super::nudge::meaningless();
+    assert!(!message.body.is_empty(), "an empty one stops an old SDK for ever");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_comes_alone_but_a_half_close_comes() {
+    let router = router().await;
+    let mut host = router.host_called(OLD, "echo").await;
+    let dialer = router.sdk("dialer").await;
+    let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    dialer.send(1, "last words", 0).await;
+    dialer.channel.send(StateClosed::new(1, "done").to_message()).await.unwrap();
+    assert_eq!(&host.data().await.data[..], b"last words");
+    // On a machine that stalls in between, the end may be due before the close is known.
+    assert_eq!(host.closed().await.conn_id, there);
+
+    let (_, there) = tokio::join!(dialer.connect(2, "echo"), host.accept());
+    dialer.send(2, "", data_flags::FIN).await;
+    assert!(host.data().await.is_fin());
+    host.send(there, "", data_flags::FIN).await;
+    assert_eq!(host.closed().await.conn_id, there);
+}

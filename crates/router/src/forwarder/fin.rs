@@ -1,0 +1,130 @@
+//! An end of direction that waits a moment for the close that often follows it.
+//!
+//! C SDKs before 0.36.0 may crash when they get both at once: their bridge to a socket is still
+//! half-closing it when the close takes it away. An application that closes ends its direction and
+//! then the circuit, so its peer gets both at once as a rule. Where the close comes in time the SDK
+//! is told it alone; it says as much.
+
+use std::time::{Duration, Instant};
+
+use weft_xgress::{Delivery, End, PayloadHeaders};
+
+/// How long an end of direction waits.
+const HOLD: Duration = Duration::from_millis(20);
+
+/// The end of direction of one end, where that waits.
+#[derive(Debug)]
+pub(super) struct HeldFin {
+    holds: bool,
+    held: Option<(PayloadHeaders, Instant)>,
+}
+
+impl HeldFin {
+    /// Holds ends of direction back if `holds`; else passes everything on.
+    pub(super) fn new(holds: bool) -> Self {
+        Self { holds, held: None }
+    }
+
+    /// What the SDK gets next.
+    pub(super) fn read(&mut self, end: &mut End, now: Instant) -> Option<Delivery> {
+        if let Some((headers, until)) = self.held.take() {
+            if end.closed().is_some() {
+                return end.read();
+            }
+            if now >= until {
+                return Some(Delivery::Fin { headers });
+            }
+            self.held = Some((headers, until));
+            return None;
+        }
+        match end.read()? {
+            Delivery::Fin { .. } if self.holds && end.closed().is_some() => end.read(),
+            Delivery::Fin { headers } if self.holds => {
+                self.held = Some((headers, now + HOLD));
+                None
+            }
+            delivery => Some(delivery),
+        }
+    }
+
+    /// Until when one is held back.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.held.as_ref().map(|(_, until)| *until)
+    }
+
+    /// One was held back long enough.
+    pub(super) fn is_due(&self) -> bool {
+        self.until().is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_limits::Budget;
+    use weft_xgress::{Options, Role};
+
+    use super::*;
+
+    /// The terminating end of a circuit whose dialer has said something and then ended its
+    /// direction; and the dialer's end.
+    fn ended(now: Instant) -> (End, End) {
+        let (options, budget) = (Options::default(), Budget::unlimited());
+        let mut dialer = End::new(Role::Initiator, &options, &budget, now);
+        let mut host = End::new(Role::Terminator, &options, &budget, now);
+        dialer.write("hello".into()).unwrap();
+        dialer.finish(now);
+        pass(&mut dialer, &mut host, now);
+        (dialer, host)
+    }
+
+    fn pass(from: &mut End, to: &mut End, now: Instant) {
+        while let Some(segment) = from.poll_transmit(now) {
+            to.on_segment(segment, now);
+        }
+        if let Some(ack) = to.poll_ack() {
+            from.on_ack(&ack, now);
+        }
+    }
+
+    #[test]
+    fn data_is_not_held_and_an_end_waits_its_time() {
+        let now = Instant::now();
+        let (_dialer, mut host) = ended(now);
+        let mut fin = HeldFin::new(true);
+        assert!(matches!(fin.read(&mut host, now), Some(Delivery::Data { .. })));
+        assert_eq!(fin.read(&mut host, now), None);
+        assert_eq!(fin.read(&mut host, now), None);
+        let until = fin.until().unwrap();
+        assert!(matches!(fin.read(&mut host, until), Some(Delivery::Fin { .. })));
+        assert_eq!((fin.read(&mut host, until), fin.until()), (None, None));
+    }
+
+    #[test]
+    fn a_close_in_time_comes_alone() {
+        let now = Instant::now();
+        for held in [false, true] {
+            let (mut dialer, mut host) = ended(now);
+            let mut fin = HeldFin::new(true);
+            assert!(matches!(fin.read(&mut host, now), Some(Delivery::Data { .. })));
+            if held {
+                assert_eq!(fin.read(&mut host, now), None);
+            }
+            dialer.abort();
+            pass(&mut dialer, &mut host, now);
+            assert!(matches!(fin.read(&mut host, now), Some(Delivery::Closed(_))));
+            assert_eq!((fin.read(&mut host, now), fin.until()), (None, None));
+        }
+    }
+
+    #[test]
+    fn others_are_told_both() {
+        let now = Instant::now();
+        let (mut dialer, mut host) = ended(now);
+        dialer.abort();
+        pass(&mut dialer, &mut host, now);
+        let mut fin = HeldFin::new(false);
+        assert!(matches!(fin.read(&mut host, now), Some(Delivery::Data { .. })));
+        assert!(matches!(fin.read(&mut host, now), Some(Delivery::Fin { .. })));
+        assert!(matches!(fin.read(&mut host, now), Some(Delivery::Closed(_))));
+    }
+}
