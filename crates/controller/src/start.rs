@@ -8,7 +8,7 @@ use weft_contract::ErrorCode;
 use weft_model::entity::{
     AuthPolicy, Authenticator, ConfigTarget, ConfigType, Identity, UpdbCredential,
 };
-use weft_model::{ApplyError, Base, Id, JsonMap, Snapshot};
+use weft_model::{ApplyError, Base, Entity, Id, JsonMap, Revision, Snapshot, Timeline};
 use weft_store::{OpenError, ReadError};
 
 use crate::auth::password::Hasher;
@@ -23,6 +23,9 @@ use crate::online::Online;
 use crate::random::Ids;
 use crate::{Caller, Controller, Core, Failure, Settings};
 
+/// Rows that go from the reading thread to the other together, and how many such batches may wait.
+const LOAD_BATCH: usize = 1024;
+const LOAD_AHEAD: usize = 16;
 /// How often sessions are looked at for their end (protocol: auth 10.3).
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -182,14 +185,31 @@ impl Controller {
     }
 }
 
+/// Loads the model: rows are read and checked on one thread while their indexes grow on another.
 fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
-    let mut rows = Vec::new();
-    let head = store.load(&mut |entity| rows.push(entity))?;
-    let mut loader = Snapshot::loader(head.timeline, head.revision);
-    for entity in rows {
-        loader.put(entity)?;
-    }
-    let snapshot = loader.finish();
+    let (rows, received) = std::sync::mpsc::sync_channel::<Vec<Entity>>(LOAD_AHEAD);
+    let snapshot = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let mut batch = Vec::with_capacity(LOAD_BATCH);
+            let head = store.load(&mut |entity| {
+                batch.push(entity);
+                if batch.len() == LOAD_BATCH {
+                    // Nobody receives any more when a row was refused; that is the answer then.
+                    let _ =
+                        rows.send(std::mem::replace(&mut batch, Vec::with_capacity(LOAD_BATCH)));
+                }
+            });
+            let _ = rows.send(batch);
+            head
+        });
+        let mut loader = Snapshot::loader(Timeline::default(), Revision::default());
+        let put = received.into_iter().flatten().try_for_each(|entity| loader.put(entity));
+        // A row that is damaged explains one that is refused.
+        let head = reader.join().map_err(|_| StartError::Stopped)??;
+        put?;
+        loader.set_position(head.timeline, head.revision);
+        Ok::<_, StartError>(loader.finish())
+    })?;
     // Every row is as it was written, so a network can be run with it; who looks is told.
     let dangling = snapshot.dangling();
     if let Some(first) = dangling.first() {

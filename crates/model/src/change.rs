@@ -34,6 +34,18 @@ pub enum Change {
 }
 
 impl Change {
+    /// Creates or replaces an entity, its cold fields apart from it.
+    pub fn apart(entity: impl Into<Entity>) -> Vec<Self> {
+        let mut entity = entity.into();
+        let (kind, id) = (entity.kind(), entity.id().clone());
+        let mut cold = Vec::new();
+        entity.take_cold(&mut |field, value| {
+            cold.push(Self::Cold { kind, id: id.clone(), field, value: Some(value) });
+        });
+        cold.insert(0, Self::Put(entity));
+        cold
+    }
+
     /// The kind of the changed entity.
     pub fn kind(&self) -> Kind {
         match self {
@@ -166,6 +178,12 @@ impl ChangeSet {
         self
     }
 
+    /// The same, with its cold fields put apart.
+    pub fn put_apart(&mut self, entity: impl Into<Entity>) -> &mut Self {
+        self.changes.extend(Change::apart(entity));
+        self
+    }
+
     /// Adds an entity to remove.
     pub fn delete(&mut self, kind: Kind, id: Id) -> &mut Self {
         self.changes.push(Change::Delete(kind, id));
@@ -175,6 +193,17 @@ impl ChangeSet {
     /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
+    }
+
+    /// About how many bytes the log needs for it.
+    pub fn size(&self) -> usize {
+        const FRAME: usize = 64;
+        let size = |change: &Change| match change {
+            Change::Put(entity) => entity.to_row().len(),
+            Change::Delete(..) => 0,
+            Change::Cold { value, .. } => value.as_ref().map_or(0, Bytes::len),
+        };
+        self.changes.iter().map(|change| FRAME + size(change)).sum()
     }
 
     /// The change set as the log stores it.

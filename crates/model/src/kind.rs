@@ -5,8 +5,10 @@
 
 use std::{fmt, sync::Arc};
 
+use bytes::Bytes;
+
 use crate::{
-    Id,
+    ColdField, Id,
     entity::{self, Base, Link, Record},
     role::{Roles, Semantic},
     row::{Row, RowError},
@@ -158,6 +160,20 @@ macro_rules! kinds {
             /// Its role attributes; `None` if policies cannot mean it.
             pub fn attributes(&self) -> Option<&[Arc<str>]> {
                 each!(self, it => it.attributes())
+            }
+
+            /// Takes out what is kept in the store only, see [`Record::take_cold`].
+            pub(crate) fn take_cold(&mut self, take: &mut dyn FnMut(ColdField, Bytes)) {
+                each!(self, it => Arc::make_mut(it).take_cold(take))
+            }
+
+            /// Shows its role attributes to be replaced by shared ones, unless the entity is
+            /// shared itself.
+            pub(crate) fn share_attributes(&mut self, share: &mut dyn FnMut(&mut Arc<str>)) {
+                each!(self, it => {
+                    let list = Arc::get_mut(it).and_then(Record::attributes_mut);
+                    list.into_iter().flatten().for_each(share)
+                })
             }
 
             /// The role list of one side, if it is a policy.

@@ -10,7 +10,7 @@ use crate::{
     ApplyError, Change, ChangeSet, Class, Entity, Id, Kind, Link, Revision, Timeline,
     entity::{Authenticator, Enrollment, Record},
     policy::PolicyIndex,
-    table::{Delta, Table},
+    table::{Delta, Table, TableChange},
 };
 
 /// The model at one revision.
@@ -23,8 +23,11 @@ pub struct Snapshot {
     pub(crate) policies: PolicyIndex,
 }
 
-/// For each id of one kind the new entity, or `None` to remove it.
-type TableChange = BTreeMap<Id, Option<Entity>>;
+/// The last state of each changed entity, by kind.
+type Changed = BTreeMap<Kind, TableChange>;
+
+/// A policy that changes, as it is before: its ordinal and itself.
+type OldPolicy = (Kind, Id, Option<(u32, Entity)>);
 
 impl Snapshot {
     /// The empty model at revision 0.
@@ -143,24 +146,41 @@ impl Snapshot {
         self.by_unique(Enrollment::TOKEN, token)
     }
 
+    /// Lets an entity that is about to be put share the texts of its role attributes with the
+    /// entities that bear them.
+    pub fn share(&self, entity: &mut Entity) {
+        let table = self.table(entity.kind());
+        entity.share_attributes(&mut |attribute| table.share(attribute));
+    }
+
     /// The snapshot after a change set, one revision later.
     pub fn apply(&self, set: &ChangeSet) -> Result<Self, ApplyError> {
         let mut next = self.clone();
-        next.revision = self.revision.next();
-        let mut deltas = Vec::new();
-        let by_kind = self.by_kind(set)?;
-        for (kind, change) in &by_kind {
-            let table = Arc::make_mut(&mut next.tables[kind.index()]);
-            deltas.push((*kind, table.apply(change.clone())?));
-        }
-        next.check_references(self, &by_kind)?;
-        next.follow_policies(self, &by_kind, &deltas);
+        next.advance(set)?;
         Ok(next)
     }
 
-    /// The last state of each changed entity, by kind.
-    fn by_kind(&self, set: &ChangeSet) -> Result<BTreeMap<Kind, TableChange>, ApplyError> {
-        let mut by_kind: BTreeMap<Kind, TableChange> = BTreeMap::new();
+    /// Applies a change set in place, which copies nothing that no other snapshot shares. After an
+    /// error the snapshot is as it was.
+    pub fn advance(&mut self, set: &ChangeSet) -> Result<(), ApplyError> {
+        let changed = self.changed(set)?;
+        for (kind, change) in &changed {
+            self.table(*kind).check_unique(change)?;
+        }
+        self.check_references(&changed)?;
+        let policies = self.policies_in(&changed);
+        let mut deltas = Vec::new();
+        for (kind, change) in changed {
+            let table = Arc::make_mut(&mut self.tables[kind.index()]);
+            deltas.push((kind, table.apply(change)));
+        }
+        self.follow_policies(policies, &deltas);
+        self.revision = self.revision.next();
+        Ok(())
+    }
+
+    fn changed(&self, set: &ChangeSet) -> Result<Changed, ApplyError> {
+        let mut changed = Changed::new();
         for change in &set.changes {
             let (kind, id) = (change.kind(), change.id());
             if matches!(kind.class(), Class::Local | Class::Memory) {
@@ -169,80 +189,81 @@ impl Snapshot {
             if id.is_empty() {
                 return Err(ApplyError::NoId(kind));
             }
-            let known = match by_kind.get(&kind).and_then(|table| table.get(id)) {
+            let known = || match changed.get(&kind).and_then(|table| table.get(id)) {
                 Some(changed) => changed.is_some(),
                 None => self.contains(kind, id),
             };
             let new = match change {
                 Change::Put(entity) => Some(entity.clone()),
-                _ if !known => return Err(ApplyError::NotFound { kind, id: id.clone() }),
+                _ if !known() => return Err(ApplyError::NotFound { kind, id: id.clone() }),
                 Change::Delete(..) => None,
                 Change::Cold { .. } => continue,
             };
-            by_kind.entry(kind).or_default().insert(id.clone(), new);
+            changed.entry(kind).or_default().insert(id.clone(), new);
         }
-        Ok(by_kind)
+        Ok(changed)
     }
 
-    /// Checks that what the change refers to is there, and that nothing refers to what is gone.
-    fn check_references(
-        &self,
-        before: &Snapshot,
-        by_kind: &BTreeMap<Kind, TableChange>,
-    ) -> Result<(), ApplyError> {
-        for (kind, change) in by_kind {
+    /// Checks that what a change refers to will be there, and that nothing will refer to what will
+    /// be gone.
+    fn check_references(&self, changed: &Changed) -> Result<(), ApplyError> {
+        let exists = |kind: Kind, id: &Id| match changed.get(&kind).and_then(|it| it.get(id)) {
+            Some(new) => new.is_some(),
+            None => self.contains(kind, id),
+        };
+        for (kind, change) in changed {
             for (id, new) in change {
                 match new {
-                    Some(entity) => self.check_links(entity)?,
-                    None if before.contains(*kind, id) => self.check_unreferenced(*kind, id)?,
-                    None => {}
+                    Some(entity) => check_links(entity, exists)?,
+                    None => self.check_unreferenced(*kind, id, changed)?,
                 }
             }
         }
         Ok(())
     }
 
-    fn check_links(&self, entity: &Entity) -> Result<(), ApplyError> {
-        let kind = entity.kind();
-        let mut missing = None;
-        entity.links(&mut |index, target| {
-            let Some(link) = kind.links().get(index) else { return };
-            if missing.is_none() && !target.is_empty() && !self.contains(link.to, target) {
-                let (id, field, to) = (entity.id().clone(), link.field, link.to);
-                let target = target.clone();
-                missing = Some(ApplyError::MissingReference { kind, id, field, to, target });
+    fn check_unreferenced(&self, kind: Kind, id: &Id, changed: &Changed) -> Result<(), ApplyError> {
+        for (entity, index, link) in self.referrers(kind, id) {
+            let new = changed.get(&entity.kind()).and_then(|change| change.get(entity.id()));
+            let keeps = match new {
+                Some(None) => false,
+                Some(Some(new)) => {
+                    let mut names = false;
+                    new.links(&mut |own, target| names |= own == index && target == id);
+                    names
+                }
+                None => true,
+            };
+            if keeps {
+                return Err(ApplyError::StillReferenced {
+                    kind,
+                    id: id.clone(),
+                    by: entity.kind(),
+                    referrer: entity.id().clone(),
+                    field: link.field,
+                });
             }
-        });
-        missing.map_or(Ok(()), Err)
-    }
-
-    fn check_unreferenced(&self, kind: Kind, id: &Id) -> Result<(), ApplyError> {
-        match self.referrers(kind, id).next() {
-            None => Ok(()),
-            Some((entity, _, link)) => Err(ApplyError::StillReferenced {
-                kind,
-                id: id.clone(),
-                by: entity.kind(),
-                referrer: entity.id().clone(),
-                field: link.field,
-            }),
         }
+        Ok(())
     }
 
-    fn follow_policies(
-        &mut self,
-        before: &Snapshot,
-        by_kind: &BTreeMap<Kind, TableChange>,
-        deltas: &[(Kind, Delta)],
-    ) {
-        for (kind, change) in by_kind.iter().filter(|(kind, _)| !kind.sides().is_empty()) {
-            for id in change.keys() {
-                let old = before.table(*kind);
-                let old = old.ordinal(id).and_then(|ordinal| Some((ordinal, old.at(ordinal)?)));
-                let new = &self.tables[kind.index()];
-                let new = new.ordinal(id).and_then(|ordinal| Some((ordinal, new.at(ordinal)?)));
-                self.policies.replace(*kind, old, new);
-            }
+    fn policies_in(&self, changed: &Changed) -> Vec<OldPolicy> {
+        let kinds = changed.iter().filter(|(kind, _)| !kind.sides().is_empty());
+        let ids = kinds.flat_map(|(kind, change)| change.keys().map(|id| (*kind, id.clone())));
+        ids.map(|(kind, id)| {
+            let table = self.table(kind);
+            let old = table.ordinal(&id).and_then(|at| Some((at, table.at(at)?.clone())));
+            (kind, id, old)
+        })
+        .collect()
+    }
+
+    fn follow_policies(&mut self, policies: Vec<OldPolicy>, deltas: &[(Kind, Delta)]) {
+        for (kind, id, old) in policies {
+            let table = &self.tables[kind.index()];
+            let new = table.ordinal(&id).and_then(|ordinal| Some((ordinal, table.at(ordinal)?)));
+            let old = old.as_ref().map(|(ordinal, entity)| (*ordinal, entity));
+            self.policies.replace(kind, old, new);
         }
         for (kind, delta) in deltas {
             self.policies.invalidate(*kind, delta);
@@ -252,7 +273,8 @@ impl Snapshot {
     /// Everything that is wrong with the references, which no change set can bring about.
     pub fn check(&self) -> Vec<ApplyError> {
         let entities = self.tables.iter().flat_map(|table| table.iter());
-        entities.filter_map(|entity| self.check_links(entity).err()).collect()
+        let exists = |kind: Kind, id: &Id| self.contains(kind, id);
+        entities.filter_map(|entity| check_links(entity, exists).err()).collect()
     }
 
     #[cfg(test)]
@@ -265,6 +287,21 @@ impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Snapshot({} @ {})", self.revision, self.timeline)
     }
+}
+
+/// Checks that everything that an entity names is there.
+fn check_links(entity: &Entity, exists: impl Fn(Kind, &Id) -> bool) -> Result<(), ApplyError> {
+    let kind = entity.kind();
+    let mut missing = None;
+    entity.links(&mut |index, target| {
+        let Some(link) = kind.links().get(index) else { return };
+        if missing.is_none() && !target.is_empty() && !exists(link.to, target) {
+            let (id, field, to) = (entity.id().clone(), link.field, link.to);
+            let target = target.clone();
+            missing = Some(ApplyError::MissingReference { kind, id, field, to, target });
+        }
+    });
+    missing.map_or(Ok(()), Err)
 }
 
 /// Builds a snapshot from stored rows, in any order.
@@ -280,7 +317,12 @@ impl Loader {
         if matches!(kind.class(), Class::Local | Class::Memory) {
             return Err(ApplyError::NotInSnapshots(kind));
         }
-        Arc::make_mut(&mut self.snapshot.tables[kind.index()]).put(entity)
+        Arc::make_mut(&mut self.snapshot.tables[kind.index()]).load(entity)
+    }
+
+    /// Says at which revision of which timeline the rows are.
+    pub fn set_position(&mut self, timeline: Timeline, revision: Revision) {
+        (self.snapshot.timeline, self.snapshot.revision) = (timeline, revision);
     }
 
     /// The finished snapshot.

@@ -53,8 +53,6 @@ struct Tables {
     service: Table,
     /// Last activity that is not stored yet.
     active: HashMap<Id, Timestamp>,
-    /// What clients told at their last login, by identity.
-    told: HashMap<Id, Arc<Told>>,
     flushed: Timestamp,
 }
 
@@ -65,6 +63,13 @@ pub struct Told {
     pub sdk: SdkInfo,
     /// Its machine.
     pub env: EnvInfo,
+}
+
+impl Told {
+    /// What is kept of it in the store: the place and the value; the key is the identity's id.
+    pub fn note(&self) -> (Space, Vec<u8>) {
+        (TOLD, serde_json::to_vec(self).unwrap_or_default())
+    }
 }
 
 /// What routers have to be told of sessions.
@@ -154,7 +159,6 @@ impl Sessions {
             api: Table::new(Kind::ApiSession),
             service: Table::new(Kind::Session),
             active: HashMap::new(),
-            told: HashMap::new(),
             flushed: now,
         };
         let mut stored = Vec::new();
@@ -167,11 +171,6 @@ impl Sessions {
             };
             if let Err(error) = table.put(entity) {
                 tracing::warn!(%error, "a stored session is left out");
-            }
-        }
-        for (identity, note) in store.live().notes(TOLD)? {
-            if let Ok(told) = serde_json::from_slice(&note) {
-                tables.told.insert(Id::new(&identity), Arc::new(told));
             }
         }
         let (notices, _) = broadcast::channel(BACKLOG);
@@ -472,30 +471,28 @@ impl Sessions {
 
     /// Remembers what a client told of itself, if it is something new.
     pub(crate) fn put_told(&self, identity: &Id, told: Told) {
-        if told == Told::default() {
+        if told == Told::default() || told == self.told(identity) {
             return;
         }
-        {
-            let mut tables = self.0.tables.write();
-            if tables.told.get(identity).is_some_and(|known| **known == told) {
-                return;
-            }
-            tables.told.insert(identity.clone(), Arc::new(told.clone()));
-        }
-        if let Ok(note) = serde_json::to_vec(&told) {
-            self.0.store.live().put_note(TOLD, identity.as_str(), Some(Bytes::from(note)));
-        }
+        let (space, note) = told.note();
+        self.0.store.live().put_note(space, identity.as_str(), Some(Bytes::from(note)));
+    }
+
+    /// What the client of an identity told at its last login. It is read when somebody asks: kept
+    /// in memory for every identity it would take as much room as all the rest of them.
+    fn told(&self, identity: &Id) -> Told {
+        let note = self.0.store.live().note(TOLD, identity.as_str()).unwrap_or_else(|error| {
+            tracing::warn!(%identity, %error, "what a client told cannot be read");
+            None
+        });
+        note.and_then(|note| serde_json::from_slice(&note).ok()).unwrap_or_default()
     }
 
     pub(crate) fn about_identity(&self, identity: &str) -> About {
-        let tables = self.0.tables.read();
         let id = Id::new(identity);
-        let told = tables.told.get(&id);
-        About {
-            logged_in: tables.api.referring(0, &id).next().is_some(),
-            sdk_info: told.map(|told| told.sdk.clone()).unwrap_or_default(),
-            env_info: told.map(|told| told.env.clone()).unwrap_or_default(),
-        }
+        let logged_in = self.0.tables.read().api.referring(0, &id).next().is_some();
+        let Told { sdk, env } = self.told(&id);
+        About { logged_in, sdk_info: sdk, env_info: env }
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -557,8 +554,6 @@ impl Sessions {
     }
 
     fn forget(&self, identity: &Id) {
-        if self.0.tables.write().told.remove(identity).is_some() {
-            self.0.store.live().put_note(TOLD, identity.as_str(), None);
-        }
+        self.0.store.live().put_note(TOLD, identity.as_str(), None);
     }
 }

@@ -12,9 +12,9 @@ use weft_channel::{
 use weft_identity::{Certificate, Verify};
 use weft_model::Id;
 use weft_model::entity::Router;
-use weft_wire::Headers;
 use weft_wire::ctrl::{ControllerHello, RouterHello};
 use weft_wire::hello::{Hello, RejectClass};
+use weft_wire::{FrameLimits, Headers};
 
 use super::Plane;
 use super::session::Session;
@@ -49,6 +49,7 @@ impl HelloGate for Gate {
             headers: self.headers(),
             channel: ChannelOptions {
                 heartbeat: Some(self.0.options.heartbeat),
+                sends: FrameLimits::MODEL,
                 ..ChannelOptions::control(label)
             },
             group: Some(GroupPolicy::control_listener()),

@@ -80,12 +80,19 @@ impl<'a> Decision<'a> {
 
     /// Creates or replaces an entity.
     pub fn put(&mut self, entity: impl Into<Entity>) {
-        self.changes.push(Change::Put(entity.into()));
+        let changes = self.changes_of(entity.into());
+        self.changes.extend(changes);
     }
 
     /// The same, after everything else: an entity that refers to one put by the operation.
     pub fn put_later(&mut self, entity: impl Into<Entity>) {
-        self.later.push(Change::Put(entity.into()));
+        let changes = self.changes_of(entity.into());
+        self.later.extend(changes);
+    }
+
+    fn changes_of(&self, mut entity: Entity) -> Vec<Change> {
+        self.tip.share(&mut entity);
+        Change::apart(entity)
     }
 
     /// Puts an entity after the rules that hold for every kind: a name, if it has one.

@@ -1,27 +1,38 @@
 //! Lists: filter, sort, paging, narrowing by role and by what the caller may see, in one place.
+//!
+//! Lists of what snapshots hold are searched by index ([`Selection::search`]); candidates of any
+//! other origin are looked at one by one.
 
 use std::sync::Arc;
 
+use roaring::RoaringBitmap;
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
+use weft_model::Entity;
 use weft_model::entity::Record;
 use weft_model::filter::{
-    Audience, ListQuery, Listed, PageRules, Row, Selection, Table, parse_param,
+    Audience, ListQuery, Listed, PageRules, Row, Selection, Source, Table, parse_param,
 };
 use weft_model::role::{Roles, Semantic};
 
 use super::call::{Call, Query, Reply};
 use super::caller::Caller;
-use super::resource::{self, Readable};
+use super::resource::{self, Readable, Shown};
 use super::view::Context;
 use crate::Controller;
 use crate::failure::Failure;
 
-/// Longer lists of candidates are filtered on the blocking pool.
+/// A list that has to look at more is made on the blocking pool.
 const INLINE: usize = 4096;
+/// With this query parameter set to `true` an answer says how its list was found.
+const EXPLAIN: &str = "explain";
+/// Where it says so.
+const EXPLAINED: &str = "weft-explain";
+/// Longest explanation, in characters.
+const MAX_EXPLAINED: usize = 1000;
 
-/// Finds the entities that belong to a parent.
-pub(crate) type Members<P, C> = fn(&Context, &P, &Query) -> Result<Vec<Arc<C>>, Failure>;
+/// Finds the entities that belong to a parent, by ordinal.
+pub(crate) type Members<P> = fn(&Context, &P, &Query) -> Result<RoaringBitmap, Failure>;
 
 /// The list of all entities of a resource.
 pub(crate) async fn collection<R: Readable>(
@@ -30,14 +41,9 @@ pub(crate) async fn collection<R: Readable>(
     call: Call,
 ) -> Result<Reply, Failure> {
     let context = controller.context(&caller);
-    let roles = role_filter(&call.query)?;
-    let count = context.view().count(R::Record::KIND);
-    run(count, move || {
-        let view = context.view();
-        let candidates = view.all::<R::Record>().filter(|record| has_roles(&roles, &***record));
-        page::<R>(&context, &caller, &call.query, candidates)
-    })
-    .await
+    let within = role_filter(&call.query)?
+        .map(|(roles, semantic)| context.snapshot().with_roles(R::Record::KIND, &roles, semantic));
+    search::<R>(context, caller, call, within).await
 }
 
 /// A list below an entity: `members` names the entities of `Child` that belong to it.
@@ -45,7 +51,7 @@ pub(crate) async fn nested<P: Readable, C: Readable>(
     controller: Controller,
     caller: Caller,
     call: Call,
-    members: Members<P::Record, C::Record>,
+    members: Members<P::Record>,
 ) -> Result<Reply, Failure> {
     let context = controller.context(&caller);
     let Some(parent) = resource::find::<P>(context.view(), call.id(0)).cloned() else {
@@ -54,9 +60,58 @@ pub(crate) async fn nested<P: Readable, C: Readable>(
         }
         return page::<C>(&context, &caller, &call.query, [].into_iter());
     };
-    let mut found = members(&context, &parent, &call.query)?;
-    found.sort_unstable_by(|a, b| a.id().cmp(b.id()));
-    run(found.len(), move || page::<C>(&context, &caller, &call.query, found.iter())).await
+    let found = members(&context, &parent, &call.query)?;
+    search::<C>(context, caller, call, Some(found)).await
+}
+
+/// A page of the entities of a resource, or of those within a set, found by index where one serves.
+async fn search<R: Readable>(
+    context: Context,
+    caller: Caller,
+    call: Call,
+    within: Option<RoaringBitmap>,
+) -> Result<Reply, Failure> {
+    let selection = selection(&call.query, R::SYMBOLS, &PageRules::LIST)?;
+    let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
+    run(usize::try_from(effort).unwrap_or(usize::MAX), move || {
+        let (listed, trace) = selection.search(source::<R>(&context, &caller, within));
+        tracing::debug!(list = R::KIND.plural, %trace, "listed");
+        let details: Vec<_> =
+            listed.rows.iter().map(|row| R::detail(&context, row.record())).collect();
+        let reply = reply::<R>(&listed, &details)?;
+        if call.query.get(EXPLAIN) != Some("true") {
+            return Ok(reply);
+        }
+        let trace = trace.to_string();
+        let shown: String = trace.escape_default().take(MAX_EXPLAINED).collect();
+        Ok(reply.with_header(EXPLAINED, shown))
+    })
+    .await
+}
+
+/// What a list of a resource is made from.
+fn source<'c, R: Readable>(
+    context: &'c Context,
+    caller: &'c Caller,
+    within: Option<RoaringBitmap>,
+) -> Source<'c, impl Fn(&'c Entity) -> Option<Row<'c, Context, R::Record>>> {
+    let view = context.view();
+    let table = view.snapshot().table(R::Record::KIND);
+    let shown = R::shown(caller);
+    let within = match shown {
+        Shown::Eligible if table.eligible().len() < table.len() as u64 => {
+            let eligible = &**table.eligible();
+            Some(within.map_or_else(|| eligible.clone(), |within| within & eligible))
+        }
+        _ => within,
+    };
+    let row = move |entity: &'c Entity| {
+        let record = entity.get::<R::Record>()?;
+        let is_shown = || R::belongs(record) && R::is_visible(caller, view, record);
+        debug_assert!(shown == Shown::Some || is_shown(), "{} is not to be seen", record.id());
+        (shown != Shown::Some || is_shown()).then(|| R::SYMBOLS.row(context, &**record))
+    };
+    Source { table, within, all_have_rows: shown != Shown::Some, row }
 }
 
 /// A page of these candidates, which come in the order of their ids.

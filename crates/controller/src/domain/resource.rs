@@ -25,6 +25,18 @@ use super::view::{Context, View};
 use crate::Controller;
 use crate::failure::Failure;
 
+/// Which records of its kind the lists of a resource show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// All of them.
+    All,
+    /// Those that policies can mean.
+    Eligible,
+    /// Those of which [`Readable::belongs`] and [`Readable::is_visible`] say so: a list has to look
+    /// at each.
+    Some,
+}
+
 /// A kind of entity as the APIs show it.
 pub trait Readable: Sized + Send + Sync + 'static {
     /// The entity in the model.
@@ -45,6 +57,11 @@ pub trait Readable: Sized + Send + Sync + 'static {
     /// Whether this caller sees the record; lists leave out what he does not, reads refuse.
     fn is_visible(_caller: &Caller, _view: View<'_>, _record: &Self::Record) -> bool {
         true
+    }
+
+    /// Which records lists show to this caller, where it is known without looking at each.
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::Some
     }
 
     /// The record as the API shows it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_model::entity::{Enrollment, Record};
-use weft_model::{Id, Kind, Snapshot, Timestamp};
+use weft_model::{ColdField, Id, Kind, Snapshot, Timestamp};
 
 use super::caller::Caller;
 use crate::Controller;
@@ -99,6 +99,17 @@ impl Context {
     /// The controller.
     pub fn controller(&self) -> &Controller {
         &self.controller
+    }
+
+    /// A cold field of an entity as text; empty if there is none. Waits for the disk if it has to
+    /// be asked.
+    pub fn cold_text(&self, kind: Kind, id: &Id, field: ColdField) -> String {
+        let read = self.controller.settings().store.cold(kind, id, field);
+        let value = read.unwrap_or_else(|error| {
+            tracing::error!(%kind, %id, field = field.as_str(), %error, "a cold field is not there");
+            None
+        });
+        value.map(|value| String::from_utf8_lossy(&value).into_owned()).unwrap_or_default()
     }
 
     /// The signed ticket of an enrollment, made when it is first looked at.

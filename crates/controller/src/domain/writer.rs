@@ -117,7 +117,8 @@ impl Writer {
             published: Arc::clone(&writer.published),
             subscribers: writer.subscribers.clone(),
             health: Arc::clone(&writer.health),
-            tip: snapshot,
+            tip: (*snapshot).clone(),
+            closed: snapshot,
             again: VecDeque::new(),
             alone: None,
             open: Batch::default(),
@@ -179,9 +180,10 @@ fn unavailable(cause: &str) -> Failure {
 struct Decided {
     submission: Submission,
     change: Arc<ChangeSet>,
-    after: Arc<Snapshot>,
+    revision: Revision,
 }
 
+/// Operations that become durable together.
 #[derive(Default)]
 struct Batch {
     operations: Vec<Decided>,
@@ -206,7 +208,11 @@ struct Work {
     published: Arc<ArcSwap<Snapshot>>,
     subscribers: Subscribers,
     health: Arc<ArcSwap<Health>>,
-    tip: Arc<Snapshot>,
+    /// Nobody else has it, so that a change copies nothing but what snapshots that were published
+    /// share with it.
+    tip: Snapshot,
+    /// The tip as it was when the last batch was closed.
+    closed: Arc<Snapshot>,
     /// Operations to be decided again before new ones.
     again: VecDeque<Submission>,
     /// Work that waits until nothing is open.
@@ -225,8 +231,10 @@ impl Work {
                 continue;
             }
             let batch = std::mem::take(&mut self.open);
+            let after = Arc::new(self.tip.clone());
+            self.closed = Arc::clone(&after);
             let result = self.write(&batch).await;
-            self.settle(batch, result).await;
+            self.settle(batch, after, result).await;
         }
         self.subscribers.close();
     }
@@ -270,8 +278,8 @@ impl Work {
         if let Ok(after) = &done {
             self.health.store(Arc::new(Health::Fine));
             if let Some(after) = after {
-                self.tip = Arc::new(after.clone());
-                self.published.store(Arc::clone(&self.tip));
+                self.published.store(Arc::new(after.clone()));
+                self.reset_tip();
                 self.subscribers.start_over();
             }
         }
@@ -284,26 +292,45 @@ impl Work {
             let _ = submission.answer.send(Err(unavailable(cause)));
             return;
         }
-        let tip = Arc::clone(&self.tip);
-        let decided = catch_unwind(AssertUnwindSafe(|| {
-            let change = (submission.decide)(&tip)?;
-            let after = if change.is_empty() { None } else { Some(tip.apply(&change)?) };
-            Ok::<_, Failure>((change, after))
-        }));
+        let decided = catch_unwind(AssertUnwindSafe(|| (submission.decide)(&self.tip)));
         let decided = decided.unwrap_or_else(|panic| Err(fault(&*panic)));
-        match decided {
-            Ok((change, after)) => {
-                if let Some(after) = after {
-                    self.tip = Arc::new(after);
-                    self.open.bytes += change.to_bytes().len();
-                }
-                let after = Arc::clone(&self.tip);
-                self.open.operations.push(Decided { submission, change: Arc::new(change), after });
+        let change = decided.and_then(|change| self.advance(&change).map(|()| change));
+        match change {
+            Ok(change) => {
+                let (change, revision) = (Arc::new(change), self.tip.revision());
+                self.open.bytes += change.size();
+                self.open.operations.push(Decided { submission, change, revision });
             }
             Err(failure) => {
                 let _ = submission.answer.send(Err(failure));
             }
         }
+    }
+
+    /// Applies a change set to the tip, which stays as it is if the change set is refused.
+    fn advance(&mut self, change: &ChangeSet) -> Result<(), Failure> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        let tip = &mut self.tip;
+        match catch_unwind(AssertUnwindSafe(|| tip.advance(change))) {
+            Ok(advanced) => Ok(advanced?),
+            Err(panic) => {
+                // It may be half changed: begin again behind the last batch.
+                let failure = fault(&*panic);
+                self.tip = (*self.closed).clone();
+                for decided in std::mem::take(&mut self.open).operations {
+                    let _ = decided.submission.answer.send(Err(fault(&*panic)));
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Throws away what is not published.
+    fn reset_tip(&mut self) {
+        self.closed = self.published.load_full();
+        self.tip = (*self.closed).clone();
     }
 
     /// Makes a batch durable, and decides the next one meanwhile.
@@ -330,11 +357,16 @@ impl Work {
     }
 
     /// Draws the consequences of a batch.
-    async fn settle(&mut self, batch: Batch, result: Result<(), CommitError>) {
+    async fn settle(
+        &mut self,
+        batch: Batch,
+        after: Arc<Snapshot>,
+        result: Result<(), CommitError>,
+    ) {
         match result {
             Ok(()) => {
                 self.health.store(Arc::new(Health::Fine));
-                self.publish(batch);
+                self.publish(batch, after);
             }
             Err(CommitError::Stale { head }) => {
                 tracing::warn!(%head, "the store was changed by somebody else, deciding again");
@@ -354,17 +386,14 @@ impl Work {
     }
 
     /// Publishes, answers, tells.
-    fn publish(&mut self, batch: Batch) {
+    fn publish(&mut self, batch: Batch, after: Arc<Snapshot>) {
         let before = self.published.load_full();
         let changes = batch.changes();
-        let Some(after) = batch.operations.last().map(|last| Arc::clone(&last.after)) else {
-            return;
-        };
         if !changes.is_empty() {
             self.published.store(Arc::clone(&after));
         }
         for decided in batch.operations {
-            let done = Done { revision: decided.after.revision(), snapshot: Arc::clone(&after) };
+            let done = Done { revision: decided.revision, snapshot: Arc::clone(&after) };
             let _ = decided.submission.answer.send(Ok(done));
         }
         if !changes.is_empty() {
@@ -385,7 +414,7 @@ impl Work {
             self.health.store(Arc::new(Health::Stopped(cause)));
             // What waits is answered with the cause when its turn comes.
         }
-        self.tip = self.published.load_full();
+        self.reset_tip();
     }
 
     async fn follow(&mut self, head: Revision) -> Result<(), String> {
@@ -420,7 +449,7 @@ impl Work {
             };
             let _ = decided.submission.answer.send(Err(failure));
         }
-        self.tip = self.published.load_full();
+        self.reset_tip();
     }
 }
 

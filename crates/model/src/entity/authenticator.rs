@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::{Base, Link, OnDelete, Record, record};
-use crate::{Id, Kind, Timestamp, row::row};
+use crate::{ColdField, Id, Kind, Timestamp, row::row};
 
 row! {
     /// A user name and the hash of a password.
@@ -23,7 +25,8 @@ row! {
     pub struct CertCredential {
         /// Unique: hex SHA-1 of the certificate.
         1 => pub fingerprint: Arc<str>,
-        /// The certificate, and its chain if there is one.
+        /// The certificate, and its chain if there is one. Kept cold: empty in an entity that was
+        /// stored.
         2 => pub cert_pem: String,
         /// Whether the network's own signer issued it.
         3 => pub is_issued_by_network: bool,
@@ -89,6 +92,13 @@ impl Record for Authenticator {
         }
         if let Some(updb) = &self.updb {
             each(Self::USERNAME, &updb.username);
+        }
+    }
+
+    fn take_cold(&mut self, take: &mut dyn FnMut(ColdField, Bytes)) {
+        let pem = self.cert.as_mut().map(|cert| std::mem::take(&mut cert.cert_pem));
+        if let Some(pem) = pem.filter(|pem| !pem.is_empty()) {
+            take(ColdField::CertPem, pem.into());
         }
     }
 

@@ -179,4 +179,8 @@ impl Record for Identity {
     fn attributes(&self) -> Option<&[Arc<str>]> {
         Some(&self.role_attributes)
     }
+
+    fn attributes_mut(&mut self) -> Option<&mut Vec<Arc<str>>> {
+        Some(&mut self.role_attributes)
+    }
 }

@@ -23,6 +23,8 @@ mod terminator;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 pub use auth_policy::{AuthPolicy, CertRules, ExtJwtRules, SecondaryRules, UpdbRules};
 pub use authenticator::{Authenticator, CertCredential, UpdbCredential};
 pub use ca::{Ca, ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};
@@ -43,7 +45,7 @@ pub use session::{ApiSession, Session, SessionCertificate};
 pub use terminator::Terminator;
 
 use crate::{
-    Id, JsonMap, Kind, Timestamp,
+    ColdField, Id, JsonMap, Kind, Timestamp,
     role::{Roles, Semantic},
     row::row,
 };
@@ -140,6 +142,15 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     fn attributes(&self) -> Option<&[Arc<str>]> {
         None
     }
+
+    /// The list of role attributes, to be changed.
+    fn attributes_mut(&mut self) -> Option<&mut Vec<Arc<str>>> {
+        None
+    }
+
+    /// Takes out what is kept in the store only, because it is long and hardly ever read. What is
+    /// empty in an entity is what the store keeps.
+    fn take_cold(&mut self, _take: &mut dyn FnMut(ColdField, Bytes)) {}
 
     /// The role list of one side of a policy.
     fn side(&self, _side: usize) -> Option<(&Roles, Semantic)> {

@@ -82,4 +82,8 @@ impl Record for Router {
     fn attributes(&self) -> Option<&[Arc<str>]> {
         self.is_edge.then_some(self.role_attributes.as_slice())
     }
+
+    fn attributes_mut(&mut self) -> Option<&mut Vec<Arc<str>>> {
+        Some(&mut self.role_attributes)
+    }
 }

@@ -61,4 +61,8 @@ impl Record for Service {
     fn attributes(&self) -> Option<&[Arc<str>]> {
         (!self.is_fabric_only).then_some(self.role_attributes.as_slice())
     }
+
+    fn attributes_mut(&mut self) -> Option<&mut Vec<Arc<str>>> {
+        Some(&mut self.role_attributes)
+    }
 }

@@ -1,102 +1,78 @@
-//! Which part of a plan an index can answer.
+//! Which part of a plan the indexes of a table can answer.
 //!
-//! An [`Access`] names a superset of the matches; whoever holds the indexes makes the candidates
-//! out of it ([`Plan::candidates`]) and lets [`Plan::matches`] decide over each. Without a usable
-//! index the candidates are everything.
+//! An [`Access`] is made from the plan alone and names a superset of the matches. Asked of a table
+//! it becomes a set of candidates, and tells whether these are the matches themselves: then no
+//! entity has to be looked at. Without a usable index every entity is a candidate.
 
 use std::ops::Bound;
 use std::slice;
 
-use roaring::RoaringBitmap;
-
 use super::ast::{Literal, Op};
-use super::plan::{Check, Condition, Leaf, Path, Plan, Quantifier};
-use super::schema::{Index, SymbolId};
+use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier};
+use super::schema::Index;
 
 /// A question that one index answers.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Lookup<'p> {
+#[derive(Debug, Clone, Copy)]
+pub struct Lookup<'p> {
+    pub(super) index: Index,
+    /// The symbol as written.
+    pub(super) name: &'p str,
+    pub(super) ask: Ask<'p>,
+}
+
+/// What is asked of an index.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ask<'p> {
     /// Entities whose value is one of these.
-    Equal {
-        /// The symbol.
-        symbol: SymbolId,
-        /// The values, without duplicates.
-        values: &'p [Literal],
-    },
-    /// Entities whose value is not null and lies between the bounds.
-    Range {
-        /// The symbol.
-        symbol: SymbolId,
-        /// Lower bound.
-        low: Bound<&'p Literal>,
-        /// Upper bound.
-        high: Bound<&'p Literal>,
-    },
-    /// Entities whose set holds one of these.
-    Holds {
-        /// The symbol.
-        symbol: SymbolId,
-        /// The elements, without duplicates.
-        values: &'p [Literal],
-    },
+    Equal(&'p [Literal]),
+    /// Entities whose value lies between the bounds.
+    Range(Bound<&'p Literal>, Bound<&'p Literal>),
+    /// Entities some, or every, element of which passes.
+    Elements(Quantifier, &'p Check),
+    /// Entities without an element.
+    Empty,
 }
 
 /// Where the candidates come from.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Access<'p> {
     /// No index helps.
-    Everything,
+    Scan,
+    /// Everything matches.
+    Always,
     /// Nothing can match.
-    Nothing,
+    Never,
     /// One index.
     Lookup(Lookup<'p>),
     /// What is in all of these; a part may be left out.
-    Intersect(Vec<Access<'p>>),
+    All {
+        /// The parts.
+        parts: Vec<Access<'p>>,
+        /// Whether these are all parts of the condition.
+        whole: bool,
+    },
     /// What is in any of these; no part may be left out.
-    Union(Vec<Access<'p>>),
-}
-
-/// The indexes of a kind.
-pub trait Indexes {
-    /// The entities that answer the question, or more of them; none if no index can tell.
-    fn lookup(&self, lookup: &Lookup<'_>) -> Option<RoaringBitmap>;
+    Any(Vec<Access<'p>>),
+    /// What is not in this.
+    Except(Box<Access<'p>>),
 }
 
 impl Plan {
-    /// The indexes that narrow the candidates. Only symbols declared with an index occur.
+    /// The indexes that narrow the candidates.
     pub fn access(&self) -> Access<'_> {
         self.condition.access()
-    }
-
-    /// A superset of the matches, by ordinal; none when every entity is a candidate.
-    pub fn candidates(&self, indexes: &dyn Indexes) -> Option<RoaringBitmap> {
-        self.access().candidates(indexes)
     }
 }
 
 impl Access<'_> {
-    fn candidates(&self, indexes: &dyn Indexes) -> Option<RoaringBitmap> {
+    /// Whether it names the matches themselves, if every index answers.
+    pub(super) fn is_exact(&self) -> bool {
         match self {
-            Self::Everything => None,
-            Self::Nothing => Some(RoaringBitmap::new()),
-            Self::Lookup(lookup) => indexes.lookup(lookup),
-            Self::Intersect(parts) => {
-                let mut result: Option<RoaringBitmap> = None;
-                for part in parts {
-                    if result.as_ref().is_some_and(RoaringBitmap::is_empty) {
-                        break;
-                    }
-                    let Some(found) = part.candidates(indexes) else { continue };
-                    result = Some(match result {
-                        Some(before) => before & found,
-                        None => found,
-                    });
-                }
-                result
-            }
-            Self::Union(parts) => parts.iter().try_fold(RoaringBitmap::new(), |before, part| {
-                part.candidates(indexes).map(|found| before | found)
-            }),
+            Self::Scan => false,
+            Self::Always | Self::Never | Self::Lookup(_) => true,
+            Self::All { parts, whole } => *whole && parts.iter().all(Self::is_exact),
+            Self::Any(parts) => parts.iter().all(Self::is_exact),
+            Self::Except(part) => part.is_exact(),
         }
     }
 }
@@ -104,86 +80,115 @@ impl Access<'_> {
 impl Condition {
     pub(super) fn access(&self) -> Access<'_> {
         match self {
-            Self::Constant(true) => Access::Everything,
-            Self::Constant(false) => Access::Nothing,
-            Self::All(parts) => intersect(parts.iter().map(Self::access)),
-            Self::Any(parts) => union(parts.iter().map(Self::access)),
-            Self::Value(path, check) => {
-                value_lookup(path, check).map_or(Access::Everything, Access::Lookup)
-            }
-            Self::Elements(path, Quantifier::AnyOf, check) => {
-                element_lookup(path, check).map_or(Access::Everything, Access::Lookup)
-            }
-            Self::Not(_)
-            | Self::Elements(_, Quantifier::AllOf, _)
-            | Self::Count(..)
-            | Self::Empty(_) => Access::Everything,
+            Self::Constant(true) => Access::Always,
+            Self::Constant(false) => Access::Never,
+            Self::All(parts) => all(parts.iter().map(Self::access)),
+            Self::Any(parts) => any(parts.iter().map(Self::access)),
+            Self::Not(inner) => except(inner.access()),
+            Self::Value(path, check) => of_value(path, check),
+            Self::Elements(path, quantifier, check) => of_elements(path, *quantifier, check),
+            Self::Empty(members) => of_empty(members),
+            Self::Count(..) => Access::Scan,
         }
     }
 }
 
-fn intersect<'p>(parts: impl Iterator<Item = Access<'p>>) -> Access<'p> {
-    let mut kept: Vec<_> = parts.filter(|part| *part != Access::Everything).collect();
-    if kept.contains(&Access::Nothing) {
-        return Access::Nothing;
+fn all<'p>(each: impl Iterator<Item = Access<'p>>) -> Access<'p> {
+    let (mut parts, mut whole) = (Vec::new(), true);
+    for part in each {
+        match part {
+            Access::Never => return Access::Never,
+            Access::Always => {}
+            Access::Scan => whole = false,
+            part => parts.push(part),
+        }
     }
-    match kept.len() {
-        0 => Access::Everything,
-        1 => kept.pop().unwrap_or(Access::Everything),
-        _ => Access::Intersect(kept),
-    }
-}
-
-fn union<'p>(parts: impl Iterator<Item = Access<'p>>) -> Access<'p> {
-    let mut kept: Vec<_> = parts.filter(|part| *part != Access::Nothing).collect();
-    if kept.contains(&Access::Everything) {
-        return Access::Everything;
-    }
-    match kept.len() {
-        0 => Access::Nothing,
-        1 => kept.pop().unwrap_or(Access::Nothing),
-        _ => Access::Union(kept),
+    match (parts.len(), whole) {
+        (0, true) => Access::Always,
+        (0, false) => Access::Scan,
+        (1, true) => parts.pop().unwrap_or(Access::Scan),
+        _ => Access::All { parts, whole },
     }
 }
 
-fn value_lookup<'p>(path: &'p Path, check: &'p Check) -> Option<Lookup<'p>> {
-    static TRUE: Literal = Literal::Bool(true);
-    let (Leaf::One(symbol), true) = (&path.leaf, path.hops.is_empty()) else { return None };
-    let symbol = *symbol;
-    let ranges = path.index == Index::Ordered;
-    if !ranges && path.index != Index::Equal {
-        return None;
+fn any<'p>(each: impl Iterator<Item = Access<'p>>) -> Access<'p> {
+    let (mut parts, mut scan) = (Vec::new(), false);
+    for part in each {
+        match part {
+            Access::Always => return Access::Always,
+            Access::Never => {}
+            Access::Scan => scan = true,
+            part => parts.push(part),
+        }
     }
-    let range = |low, high| ranges.then_some(Lookup::Range { symbol, low, high });
+    match parts.len() {
+        _ if scan => Access::Scan,
+        0 => Access::Never,
+        1 => parts.pop().unwrap_or(Access::Scan),
+        _ => Access::Any(parts),
+    }
+}
+
+fn except(inner: Access<'_>) -> Access<'_> {
+    match inner {
+        Access::Always => Access::Never,
+        Access::Never => Access::Always,
+        Access::Except(inner) => *inner,
+        // What is not in a superset says nothing.
+        inner if inner.is_exact() => Access::Except(Box::new(inner)),
+        _ => Access::Scan,
+    }
+}
+
+fn of_value<'p>(path: &'p Path, check: &'p Check) -> Access<'p> {
+    let (Leaf::One(_), true) = (&path.leaf, path.hops.is_empty()) else { return Access::Scan };
+    let ranges = match path.index {
+        Index::Id | Index::Name | Index::Created => true,
+        Index::Unique(_) | Index::Link(_) => false,
+        Index::None | Index::Attributes => return Access::Scan,
+    };
+    let lookup = |ask| Access::Lookup(Lookup { index: path.index, name: &path.name, ask });
+    let equal = |literal| lookup(Ask::Equal(slice::from_ref(literal)));
+    let range = |low, high| if ranges { lookup(Ask::Range(low, high)) } else { Access::Scan };
     match check {
-        Check::True => Some(Lookup::Equal { symbol, values: slice::from_ref(&TRUE) }),
-        Check::In { negated: false, values } => Some(Lookup::Equal { symbol, values: &values.0 }),
+        Check::In { negated: false, values } => lookup(Ask::Equal(&values.0)),
         Check::Between { negated: false, low, high } => {
             range(Bound::Included(low), Bound::Excluded(high))
         }
         Check::Compare(op, literal) => match op {
-            Op::Equal => Some(Lookup::Equal { symbol, values: slice::from_ref(literal) }),
-            Op::NotEqual => None,
+            Op::Equal => equal(literal),
+            // A null is not equal either, and no index holds it.
+            Op::NotEqual => except(equal(literal)),
             Op::Less => range(Bound::Unbounded, Bound::Excluded(literal)),
             Op::LessOrEqual => range(Bound::Unbounded, Bound::Included(literal)),
             Op::Greater => range(Bound::Excluded(literal), Bound::Unbounded),
             Op::GreaterOrEqual => range(Bound::Included(literal), Bound::Unbounded),
         },
-        _ => None,
+        _ => Access::Scan,
     }
 }
 
-fn element_lookup<'p>(path: &'p Path, check: &'p Check) -> Option<Lookup<'p>> {
-    let (Leaf::Set(symbol), true) = (&path.leaf, path.hops.is_empty()) else { return None };
-    let symbol = *symbol;
-    if path.index != Index::Holders {
-        return None;
-    }
-    match check {
-        Check::Compare(Op::Equal, literal) => {
-            Some(Lookup::Holds { symbol, values: slice::from_ref(literal) })
+fn of_elements<'p>(path: &'p Path, quantifier: Quantifier, check: &'p Check) -> Access<'p> {
+    let (Leaf::Set(_), true) = (&path.leaf, path.hops.is_empty()) else { return Access::Scan };
+    let lookup = |ask| Access::Lookup(Lookup { index: path.index, name: &path.name, ask });
+    match (path.index, quantifier, check) {
+        // Its elements can be looked through.
+        (Index::Attributes, ..) => lookup(Ask::Elements(quantifier, check)),
+        (Index::Link(_), Quantifier::AnyOf, Check::Compare(Op::Equal, literal)) => {
+            lookup(Ask::Equal(slice::from_ref(literal)))
         }
-        Check::In { negated: false, values } => Some(Lookup::Holds { symbol, values: &values.0 }),
-        _ => None,
+        (Index::Link(_), Quantifier::AnyOf, Check::In { negated: false, values }) => {
+            lookup(Ask::Equal(&values.0))
+        }
+        _ => Access::Scan,
     }
+}
+
+fn of_empty(members: &Members) -> Access<'_> {
+    let Members { path, sub_query: None } = members else { return Access::Scan };
+    let direct = path.hops.is_empty() && matches!(path.leaf, Leaf::Set(_));
+    if !direct || path.index != Index::Attributes {
+        return Access::Scan;
+    }
+    Access::Lookup(Lookup { index: path.index, name: &path.name, ask: Ask::Empty })
 }

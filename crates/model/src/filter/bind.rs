@@ -279,6 +279,7 @@ impl Binder<'_> {
                 Some(symbol) if !dotted && symbol.shape == Shape::One && symbol.ty != Type::Any => {
                     order.push(SortKey {
                         symbol: symbol.id,
+                        index: symbol.index,
                         descending: *direction == Direction::Descending,
                         name: name.text.as_str().into(),
                     });

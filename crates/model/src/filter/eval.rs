@@ -131,7 +131,7 @@ impl Members {
 }
 
 impl Check {
-    fn holds(&self, value: &Value<'_>) -> bool {
+    pub(super) fn holds(&self, value: &Value<'_>) -> bool {
         match self {
             Self::Null => value.is_null(),
             Self::NotNull => !value.is_null(),

@@ -3,11 +3,10 @@
 use std::fmt::{self, Display, Formatter, Write};
 use std::ops::Bound;
 
-use super::access::{Access, Lookup};
+use super::access::{Access, Ask, Lookup};
 use super::ast::{LimitClause, Literal};
 use super::order::Order;
-use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier};
-use super::schema::SymbolId;
+use super::plan::{Check, Condition, Members, Plan, Quantifier};
 use super::select::Selection;
 
 impl Plan {
@@ -27,9 +26,7 @@ impl Plan {
     }
 
     fn explain_condition(&self) -> String {
-        let mut out = format!("list {}\ncandidates:\n", self.kind);
-        access(&mut out, &self.access(), &self.condition, 1);
-        out.push_str("test each:\n");
+        let mut out = format!("list {}\ncandidates: {}\ntest each:\n", self.kind, self.access());
         condition(&mut out, &self.condition, 1);
         out
     }
@@ -54,35 +51,46 @@ fn line(out: &mut String, depth: usize, text: impl Display) {
     let _ = writeln!(out, "{:width$}{text}", "", width = depth * 2);
 }
 
-fn access(out: &mut String, access_: &Access<'_>, names: &Condition, depth: usize) {
-    let (title, parts) = match access_ {
-        Access::Everything => return line(out, depth, "everything"),
-        Access::Nothing => return line(out, depth, "nothing"),
-        Access::Lookup(lookup) => return line(out, depth, Named(lookup, names)),
-        Access::Intersect(parts) => ("in all of", parts),
-        Access::Union(parts) => ("in any of", parts),
-    };
-    line(out, depth, title);
-    for part in parts {
-        access(out, part, names, depth + 1);
+impl Display for Access<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let join = |f: &mut Formatter<'_>, parts: &[Access<'_>], word: &str| {
+            for (place, part) in parts.iter().enumerate() {
+                let before = if place > 0 { word } else { "" };
+                match part {
+                    Access::All { .. } | Access::Any(_) => write!(f, "{before}({part})")?,
+                    _ => write!(f, "{before}{part}")?,
+                }
+            }
+            Ok(())
+        };
+        match self {
+            Self::Scan => f.write_str("scan"),
+            Self::Always => f.write_str("everything"),
+            Self::Never => f.write_str("nothing"),
+            Self::Lookup(lookup) => lookup.fmt(f),
+            Self::All { parts, whole } => {
+                join(f, parts, " and ")?;
+                if *whole { Ok(()) } else { f.write_str(", then test") }
+            }
+            Self::Any(parts) => join(f, parts, " or "),
+            Self::Except(part) => match &**part {
+                Access::All { .. } | Access::Any(_) => write!(f, "not ({part})"),
+                part => write!(f, "not {part}"),
+            },
+        }
     }
 }
 
-/// A lookup with the name of its symbol, taken from the condition it came from.
-struct Named<'a>(&'a Lookup<'a>, &'a Condition);
-
-impl Display for Named<'_> {
+impl Display for Lookup<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let name = |symbol: SymbolId| self.1.name_of(symbol).unwrap_or("?");
-        match self.0 {
-            Lookup::Equal { symbol, values } => {
-                write!(f, "index {} = {}", name(*symbol), List(values))
-            }
-            Lookup::Holds { symbol, values } => {
-                write!(f, "index holders of {} = {}", name(*symbol), List(values))
-            }
-            Lookup::Range { symbol, low, high } => {
-                write!(f, "index range {}", name(*symbol))?;
+        let name = self.name;
+        match &self.ask {
+            Ask::Equal(values) => write!(f, "index {name} = {}", List(values)),
+            Ask::Elements(Quantifier::AnyOf, check) => write!(f, "index anyOf({name}) {check}"),
+            Ask::Elements(Quantifier::AllOf, check) => write!(f, "index allOf({name}) {check}"),
+            Ask::Empty => write!(f, "index isEmpty({name})"),
+            Ask::Range(low, high) => {
+                write!(f, "index {name}")?;
                 match low {
                     Bound::Included(low) => write!(f, " >= {low}")?,
                     Bound::Excluded(low) => write!(f, " > {low}")?,
@@ -116,26 +124,6 @@ impl Display for List<'_> {
             write!(f, ", {} more", self.0.len() - SHOWN)?;
         }
         f.write_char(']')
-    }
-}
-
-impl Condition {
-    /// The written name of a symbol of this kind.
-    fn name_of(&self, symbol: SymbolId) -> Option<&str> {
-        match self {
-            Self::All(parts) | Self::Any(parts) => {
-                parts.iter().find_map(|part| part.name_of(symbol))
-            }
-            Self::Value(path, _) | Self::Elements(path, ..) => path.direct_name(symbol),
-            Self::Constant(_) | Self::Not(_) | Self::Count(..) | Self::Empty(_) => None,
-        }
-    }
-}
-
-impl Path {
-    fn direct_name(&self, symbol: SymbolId) -> Option<&str> {
-        let (Leaf::One(id) | Leaf::Set(id) | Leaf::Key(id, _)) = &self.leaf;
-        (self.hops.is_empty() && *id == symbol).then_some(&self.name)
     }
 }
 

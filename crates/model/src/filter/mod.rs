@@ -13,6 +13,8 @@
 //!   there or in the parser, as a [`FilterError`] that points at the character.
 //! - [`Plan`] holds ids and typed values, cheapest test first. It cannot fail. It shows which of
 //!   its tests an index can answer ([`Plan::access`]) and explains itself ([`Plan::explain`]).
+//! - [`Selection::search`] lists the entities of a [`crate::Table`] by its indexes, and says in a
+//!   [`Trace`] how; [`Selection::run`] lists records of any other origin by looking at each.
 //! - [`Record`] is what a plan looks at; [`Table`] makes both `Schema` and `Record` out of a
 //!   constant table of columns.
 //! - [`Selection`] is the whole of a list request: filter, `sort`, `limit` and `offset` together.
@@ -23,6 +25,7 @@
 mod access;
 mod ast;
 mod bind;
+mod candidates;
 mod error;
 mod eval;
 mod explain;
@@ -33,6 +36,7 @@ mod parser;
 mod plan;
 mod print;
 mod schema;
+mod search;
 mod select;
 mod table;
 mod value;
@@ -40,7 +44,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, Indexes, Lookup};
+pub use access::{Access, Lookup};
 pub use ast::{
     Check, Direction, Expr, LimitClause, Literal, Name, Op, Operand, Position, Query, SetExpr,
     Sort, SortField, Test,
@@ -52,6 +56,7 @@ pub use page::{Page, PageError, PageRules, parse_param};
 pub use parser::{parse, parse_sort};
 pub use plan::Plan;
 pub use schema::{Index, Record, Schema, Shape, Symbol, SymbolId, Visibility};
+pub use search::{Source, Trace};
 pub use select::{ListQuery, Listed, Selection};
 pub use table::{Column, Get, Link, RecordVisitor, Row, Table, ValueVisitor};
 pub use value::{Type, Value};

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::schema::{Record, SymbolId};
+use super::schema::{Index, Record, SymbolId};
+use super::value::Value;
 
 /// One sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct SortKey {
     pub symbol: SymbolId,
     /// Largest first, null last.
     pub descending: bool,
+    /// Which index has this order.
+    pub index: Index,
     /// As written, for explanations.
     pub name: Box<str>,
 }
@@ -59,15 +62,53 @@ impl Order {
             records.clear();
             return;
         }
-        let mut by_order = |a: &R, b: &R| self.compare(a, b);
-        if end < records.len() {
-            records.select_nth_unstable_by(end - 1, &mut by_order);
-            records.truncate(end);
+        // The first key is read once for each record: reading and comparing it costs most.
+        let mut keyed: Vec<(First<'_>, usize)> =
+            records.iter().map(|record| First::of(self.keys.first(), record)).zip(0..).collect();
+        let mut by_order = |(a, at): &(First<'_>, usize), (b, other): &(First<'_>, usize)| {
+            a.compare(b).then_with(|| self.compare(&records[*at], &records[*other]))
+        };
+        if end < keyed.len() {
+            keyed.select_nth_unstable_by(end - 1, &mut by_order);
+            keyed.truncate(end);
         }
         if start > 0 {
-            records.select_nth_unstable_by(start, &mut by_order);
-            records.drain(..start);
+            keyed.select_nth_unstable_by(start, &mut by_order);
+            keyed.drain(..start);
         }
-        records.sort_unstable_by(by_order);
+        keyed.sort_unstable_by(by_order);
+        let places: Vec<usize> = keyed.into_iter().map(|(_, place)| place).collect();
+        let mut taken: Vec<Option<R>> = records.drain(..).map(Some).collect();
+        records.extend(places.into_iter().filter_map(|place| taken.get_mut(place)?.take()));
+    }
+}
+
+/// The value of a record under the first key of an order, quick to compare.
+enum First<'r> {
+    /// There is no key.
+    None,
+    Time(i128, bool),
+    Other(Value<'r>, bool),
+}
+
+impl<'r> First<'r> {
+    fn of<R: Record>(key: Option<&SortKey>, record: &'r R) -> Self {
+        let Some(key) = key else { return Self::None };
+        match record.value(key.symbol) {
+            Value::Time(at) => Self::Time(at.unix_timestamp_nanos(), key.descending),
+            other => Self::Other(other, key.descending),
+        }
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        let (order, descending) = match (self, other) {
+            (Self::Time(a, descending), Self::Time(b, _)) => (a.cmp(b), *descending),
+            (Self::Other(a, descending), Self::Other(b, _)) => (a.sort_order(b), *descending),
+            // What is not a time in a column of times is a null, which comes first.
+            (Self::Time(_, descending), _) => (Ordering::Greater, *descending),
+            (_, Self::Time(_, descending)) => (Ordering::Less, *descending),
+            _ => return Ordering::Equal,
+        };
+        if descending { order.reverse() } else { order }
     }
 }

@@ -30,17 +30,37 @@ pub enum Visibility {
     PublicLink,
 }
 
-/// Which index answers for a symbol.
+/// Which index of a [`crate::Table`] answers for a symbol. The symbol must have exactly the value
+/// that the index holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Index {
     /// None: tests on it read every candidate.
     None,
-    /// Value to entity, or value to entities.
-    Equal,
-    /// Ordered by value: equality and ranges.
-    Ordered,
-    /// Element to the entities whose set holds it.
-    Holders,
+    /// The id.
+    Id,
+    /// The name.
+    Name,
+    /// The time of creation.
+    Created,
+    /// The unique value with this number in [`crate::Kind::unique`].
+    Unique(u8),
+    /// The link with this number in [`crate::Kind::links`].
+    Link(u8),
+    /// The role attributes.
+    Attributes,
+}
+
+impl Index {
+    /// The index of symbols that have the same name in every kind.
+    pub(super) const fn by_convention(name: &str) -> Self {
+        match name.as_bytes() {
+            b"id" => Self::Id,
+            b"name" => Self::Name,
+            b"createdAt" => Self::Created,
+            b"roleAttributes" => Self::Attributes,
+            _ => Self::None,
+        }
+    }
 }
 
 /// What binding learns about a name.

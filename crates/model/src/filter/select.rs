@@ -1,6 +1,6 @@
 //! A whole list request: filter, sort, limit and offset, bound and run.
 
-use super::access::{Access, Indexes};
+use super::access::Access;
 use super::ast::LimitClause;
 use super::bind::{Audience, bind, bind_sort};
 use super::error::FilterError;
@@ -84,11 +84,6 @@ impl Selection {
     /// The indexes that narrow the candidates.
     pub fn access(&self) -> Access<'_> {
         self.plan.access()
-    }
-
-    /// A superset of the matches, by ordinal; none when every entity is a candidate.
-    pub fn candidates(&self, indexes: &dyn Indexes) -> Option<roaring::RoaringBitmap> {
-        self.plan.candidates(indexes)
     }
 
     /// Whether the record is selected.

@@ -3,7 +3,7 @@
 //! A kind declares its symbols as rows of name, type and getter:
 //!
 //! ```
-//! # use weft_model::filter::{Column, Index, Table, Type, Value};
+//! # use weft_model::filter::{Column, Table, Type, Value};
 //! # struct Net;
 //! # struct Site { id: String, name: String }
 //! type SiteColumn = Column<Net, Site>; // named, so that the closures know their types
@@ -13,9 +13,7 @@
 //!     id: |site| &site.id,
 //!     columns: &[
 //!         SiteColumn::one("id", Type::String, |_, site| Value::text(&site.id)).public(),
-//!         SiteColumn::one("name", Type::String, |_, site| Value::text(&site.name))
-//!             .public()
-//!             .indexed(Index::Equal),
+//!         SiteColumn::one("name", Type::String, |_, site| Value::text(&site.name)).public(),
 //!     ],
 //! };
 //! # let site = Site { id: "a".into(), name: "b".into() };
@@ -26,6 +24,9 @@
 //! # ).unwrap();
 //! # assert!(plan.matches(&SITES.row(&Net, &site)));
 //! ```
+//!
+//! Columns named `id`, `name`, `createdAt` and `roleAttributes` are served by the indexes that every
+//! [`crate::Table`] has of these; a column may name another one.
 //!
 //! Getters see the context (a snapshot) beside the record, so that a symbol may be computed and a
 //! link can be followed. Tables may point at each other in circles.
@@ -77,7 +78,8 @@ pub struct Column<C, R> {
 
 impl<C, R> Column<C, R> {
     const fn new(name: &'static str, ty: Type, get: Get<C, R>) -> Self {
-        Self { name, ty, visibility: Visibility::Internal, index: Index::None, get, link: None }
+        let index = Index::by_convention(name);
+        Self { name, ty, visibility: Visibility::Internal, index, get, link: None }
     }
 
     /// An internal column with one value.
@@ -115,7 +117,7 @@ impl<C, R> Column<C, R> {
         self
     }
 
-    /// The same, with an index.
+    /// The same, served by an index; or by none, if the index does not hold what the getter reads.
     pub const fn indexed(mut self, index: Index) -> Self {
         self.index = index;
         self

@@ -108,18 +108,6 @@ impl PolicyIndex {
         }
     }
 
-    /// The policies of a kind whose members may differ from those of an earlier snapshot.
-    pub(crate) fn changed_since(&self, before: &PolicyIndex, kind: Kind) -> RoaringBitmap {
-        let Some(now) = self.by_kind.get(&kind) else { return RoaringBitmap::new() };
-        let then = before.by_kind.get(&kind);
-        let members = now.members.iter().zip(0u32..).filter_map(|(members, ordinal)| {
-            let then = then.and_then(|then| then.members.get(ordinal as usize)?.as_ref());
-            let same = |now| then.is_some_and(|then| Arc::ptr_eq(then, now));
-            members.as_ref().filter(|now| !same(now)).map(|_| ordinal)
-        });
-        members.collect()
-    }
-
     /// The ordinals that one side of a policy means.
     pub(crate) fn members(
         &self,
@@ -205,7 +193,9 @@ impl Policies {
     fn forget(&mut self, side: usize, key: &RoleKey) {
         let Some(naming) = self.naming.get(&(side as u8, key.clone())).cloned() else { return };
         for ordinal in naming.iter() {
-            let mut members = (*self.members_of(ordinal)).clone();
+            let members = self.members.get(ordinal as usize).and_then(Option::as_ref);
+            let Some(members) = members.filter(|it| it.0[side].get().is_some()) else { continue };
+            let mut members = (**members).clone();
             members.0[side] = OnceLock::new();
             self.set(ordinal, Some(members));
         }
@@ -224,6 +214,9 @@ pub(crate) fn evaluate(roles: &Roles, semantic: Semantic, table: &Table) -> Arc<
         return table.eligible().clone();
     }
     let mut sets = roles.attributes.iter().map(|attribute| table.bearers(attribute));
+    if let (1, true) = (roles.attributes.len(), roles.ids.is_empty()) {
+        return sets.next().flatten().cloned().unwrap_or_default();
+    }
     let mut members = match semantic {
         Semantic::AnyOf => sets.flatten().fold(RoaringBitmap::new(), |all, set| all | &**set),
         Semantic::AllOf => match sets.next() {

@@ -4,12 +4,15 @@
 //! then deleted policies and entities, then those that are new or another, referenced ones first;
 //! then members that come; and last deleted configs, which nothing refers to any more.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use roaring::RoaringBitmap;
 
 use super::{Action, ENTITIES, Event, MemberKind, Subject, ids, subject};
-use crate::{ChangeSet, Id, Kind, Snapshot};
+use crate::{ChangeSet, Id, Kind, Snapshot, entity::ServicePolicy};
 
 /// What routers have to be told about the change sets that lead from one snapshot to another:
 /// the net difference, empty if there is none for them.
@@ -33,6 +36,13 @@ pub fn changes(before: &Snapshot, after: &Snapshot, sets: &[Arc<ChangeSet>]) -> 
     events.extend(delta.deleted(&[Kind::Revocation]));
     events.extend(delta.put(Kind::Revocation));
     events
+}
+
+/// Members of one policy that went, and that came, sorted.
+#[derive(Default)]
+struct Moves {
+    went: Vec<Id>,
+    came: Vec<Id>,
 }
 
 struct Delta<'a> {
@@ -82,34 +92,87 @@ impl<'a> Delta<'a> {
     }
 
     /// Members of service policies that went, and those that came.
+    ///
+    /// Where the role list of a policy changed, its members before and after are compared. Other
+    /// policies can only have gained or lost entities that changed themselves, so that these are
+    /// asked which policies hold them: the cost is that of what changed, however many there are.
     fn members(&self) -> (Vec<Event>, Vec<Event>) {
-        let (mut gone, mut come) = (Vec::new(), Vec::new());
-        let table = self.after.table(Kind::ServicePolicy);
-        for ordinal in self.after.policies.changed_since(&self.before.policies, Kind::ServicePolicy)
-        {
-            let Some(policy) = table.at(ordinal) else { continue };
-            let id = policy.id();
-            let old = self.before.table(Kind::ServicePolicy).ordinal(id);
-            for kind in MemberKind::ALL {
-                let of = |snapshot: &Snapshot, ordinal: u32| {
-                    snapshot.members(Kind::ServicePolicy, ordinal, kind.side())
-                };
-                let was = old.map(|old| of(self.before, old)).unwrap_or_default();
-                let is = of(self.after, ordinal);
-                // An ordinal that was given to another entity is one that went and one that came.
-                let reused = self.reused(kind.kind());
-                let (went, came) =
-                    (&(&*was - &*is) | &(&*was & &reused), &(&*is - &*was) | &(&*is & &reused));
-                let tell = |snapshot: &Snapshot, ordinals: &RoaringBitmap, action| {
-                    let ids = ids(snapshot, kind, ordinals);
-                    let subject = Subject::Members { policy: id.clone(), kind, ids };
-                    (!ordinals.is_empty()).then_some(Event { action, subject })
-                };
-                gone.extend(tell(self.before, &went, Action::Delete));
-                come.extend(tell(self.after, &came, Action::Create));
+        let mut moves: BTreeMap<(u32, usize), Moves> = BTreeMap::new();
+        let policies = self.after.table(Kind::ServicePolicy);
+        for id in self.touched(Kind::ServicePolicy) {
+            let Some(ordinal) = policies.ordinal(id) else { continue };
+            for (place, kind) in MemberKind::ALL.into_iter().enumerate() {
+                if !self.is_same_side(id, kind) {
+                    moves.insert((ordinal, place), self.compared(id, ordinal, kind));
+                }
             }
         }
+        let compared: BTreeSet<_> = moves.keys().copied().collect();
+        for (place, kind) in MemberKind::ALL.into_iter().enumerate() {
+            for id in self.touched(kind.kind()) {
+                let (was, is) = (self.held_before(kind, id), self.held_after(kind, id));
+                let told = |ordinal: &u32| !compared.contains(&(*ordinal, place));
+                for ordinal in (&was - &is).iter().filter(told) {
+                    moves.entry((ordinal, place)).or_default().went.push(id.clone());
+                }
+                for ordinal in (&is - &was).iter().filter(told) {
+                    moves.entry((ordinal, place)).or_default().came.push(id.clone());
+                }
+            }
+        }
+        let (mut gone, mut come) = (Vec::new(), Vec::new());
+        for ((ordinal, place), Moves { went, came }) in moves {
+            let Some(policy) = policies.at(ordinal) else { continue };
+            let Some(kind) = MemberKind::ALL.get(place).copied() else { continue };
+            let tell = |ids: Vec<Id>, action| {
+                let policy = policy.id().clone();
+                let told = !ids.is_empty();
+                told.then_some(Event { action, subject: Subject::Members { policy, kind, ids } })
+            };
+            gone.extend(tell(went, Action::Delete));
+            come.extend(tell(came, Action::Create));
+        }
         (gone, come)
+    }
+
+    /// Whether a policy has the role list on a side that it had before.
+    fn is_same_side(&self, policy: &Id, kind: MemberKind) -> bool {
+        let (before, after) = (
+            self.before.entity(Kind::ServicePolicy, policy),
+            self.after.entity(Kind::ServicePolicy, policy),
+        );
+        match (before, after) {
+            (Some(before), Some(after)) => before.side(kind.side()) == after.side(kind.side()),
+            _ => false,
+        }
+    }
+
+    /// The difference of all members of a policy.
+    fn compared(&self, policy: &Id, ordinal: u32, kind: MemberKind) -> Moves {
+        let of = |snapshot: &Snapshot, ordinal: u32| {
+            snapshot.members(Kind::ServicePolicy, ordinal, kind.side())
+        };
+        let old = self.before.table(Kind::ServicePolicy).ordinal(policy);
+        let was = old.map(|old| of(self.before, old)).unwrap_or_default();
+        let is = of(self.after, ordinal);
+        // An ordinal that was given to another entity is one that went and one that came.
+        let reused = self.reused(kind.kind());
+        let (went, came) =
+            (&(&*was - &*is) | &(&*was & &reused), &(&*is - &*was) | &(&*is & &reused));
+        Moves { went: ids(self.before, kind, &went), came: ids(self.after, kind, &came) }
+    }
+
+    /// The policies that held an entity before, as they are numbered now; those that are gone are
+    /// left out.
+    fn held_before(&self, kind: MemberKind, id: &Id) -> RoaringBitmap {
+        let held = self.before.holding::<ServicePolicy>(kind.side(), id);
+        let (before, after) =
+            (self.before.table(Kind::ServicePolicy), self.after.table(Kind::ServicePolicy));
+        held.iter().filter_map(|ordinal| after.ordinal(before.at(ordinal)?.id())).collect()
+    }
+
+    fn held_after(&self, kind: MemberKind, id: &Id) -> RoaringBitmap {
+        self.after.holding::<ServicePolicy>(kind.side(), id)
     }
 
     /// Ordinals whose entity is gone, or has another one now: they may mean somebody else.

@@ -142,27 +142,42 @@ const ENTITIES: [Kind; 6] = [
 /// Everything, referenced entities first (protocol: edge-control-plane 7.3). Revocations that have
 /// expired are left out. Public keys of the controller itself belong before the first
 /// [`Subject::Ca`] or [`Subject::Revocation`].
-pub fn full_state(snapshot: &Snapshot, now: Timestamp) -> Vec<Event> {
-    let tell = |kind: Kind| snapshot.table(kind).iter().filter_map(subject).map(Event::create);
-    let mut events: Vec<_> = ENTITIES.into_iter().flat_map(tell).collect();
-    let policies = snapshot.table(Kind::ServicePolicy);
-    for policy in snapshot.list::<ServicePolicy>() {
-        events.push(Event::create(Subject::ServicePolicy(policy.clone())));
-        let id = &policy.base.id;
-        let Some(ordinal) = policies.ordinal(id) else { continue };
-        for kind in MemberKind::ALL {
-            let members = snapshot.members(Kind::ServicePolicy, ordinal, kind.side());
-            let ids = ids(snapshot, kind, &members);
-            if !ids.is_empty() || kind != MemberKind::Identities {
-                let policy = id.clone();
-                events.push(Event::create(Subject::Members { policy, kind, ids }));
-            }
+pub fn full_state(snapshot: &Snapshot, now: Timestamp) -> impl Iterator<Item = Event> + '_ {
+    let cas = created(snapshot, Kind::Ca);
+    entities(snapshot).chain(cas).chain(revocations(snapshot, now))
+}
+
+/// The part of [`full_state`] before the public keys, made event by event.
+pub fn entities(snapshot: &Snapshot) -> impl Iterator<Item = Event> + '_ {
+    let entities = ENTITIES.into_iter().flat_map(|kind| created(snapshot, kind));
+    let policies = snapshot.list::<ServicePolicy>();
+    entities.chain(policies.flat_map(|policy| with_members(snapshot, policy)))
+}
+
+/// The part of [`full_state`] behind the public keys.
+pub fn revocations(snapshot: &Snapshot, now: Timestamp) -> impl Iterator<Item = Event> + '_ {
+    created(snapshot, Kind::Revocation).filter(
+        move |event| !matches!(&event.subject, Subject::Revocation(it) if it.expires_at <= now),
+    )
+}
+
+fn created(snapshot: &Snapshot, kind: Kind) -> impl Iterator<Item = Event> + '_ {
+    snapshot.table(kind).iter().filter_map(subject).map(Event::create)
+}
+
+/// A policy and its members.
+fn with_members(snapshot: &Snapshot, policy: &Arc<ServicePolicy>) -> Vec<Event> {
+    let id = &policy.base.id;
+    let mut events = vec![Event::create(Subject::ServicePolicy(policy.clone()))];
+    let Some(ordinal) = snapshot.ordinal_of::<ServicePolicy>(id) else { return events };
+    for kind in MemberKind::ALL {
+        let members = snapshot.members(Kind::ServicePolicy, ordinal, kind.side());
+        let ids = ids(snapshot, kind, &members);
+        if !ids.is_empty() || kind != MemberKind::Identities {
+            let policy = id.clone();
+            events.push(Event::create(Subject::Members { policy, kind, ids }));
         }
     }
-    events.extend(tell(Kind::Ca));
-    events.extend(tell(Kind::Revocation).filter(
-        |event| !matches!(&event.subject, Subject::Revocation(it) if it.expires_at <= now),
-    ));
     events
 }
 

@@ -18,6 +18,10 @@ struct Receiver {
     members: BTreeMap<(Id, &'static str), BTreeSet<Id>>,
 }
 
+fn told(snapshot: &Snapshot) -> Vec<Event> {
+    full_state(snapshot, Timestamp(0)).collect()
+}
+
 fn word(kind: MemberKind) -> &'static str {
     match kind {
         MemberKind::Services => "service",
@@ -124,7 +128,7 @@ impl Receiver {
 
 fn run(batches: &[Vec<Vec<Step>>]) {
     let mut snapshot = testing::empty();
-    let mut receiver = Receiver::of(&full_state(&snapshot, Timestamp(0)));
+    let mut receiver = Receiver::of(&told(&snapshot));
     for batch in batches {
         let before = snapshot.clone();
         let mut sets = Vec::new();
@@ -134,7 +138,7 @@ fn run(batches: &[Vec<Vec<Step>>]) {
             sets.push(set);
         }
         changes(&before, &snapshot, &sets).iter().for_each(|event| receiver.take(event));
-        let full = Receiver::of(&full_state(&snapshot, Timestamp(0)));
+        let full = Receiver::of(&told(&snapshot));
         let Receiver { entities, members } = receiver;
         receiver = Receiver { entities: entities.clone(), members: members.clone() };
         assert_eq!(Receiver { entities, members }.seen(), full.seen());
@@ -193,10 +197,10 @@ fn numbers_given_out_again_within_a_batch_are_not_mistaken() {
         let table =
             |snapshot: &Snapshot, id: &str| snapshot.table(Kind::Identity).ordinal(&Id::new(id));
         assert_eq!(table(&before, "a"), table(&after, "b"));
-        let mut receiver = Receiver::of(&full_state(&before, Timestamp(0)));
+        let mut receiver = Receiver::of(&told(&before));
         let sets: Vec<_> = sets.into_iter().map(Arc::new).collect();
         changes(&before, &after, &sets).iter().for_each(|event| receiver.take(event));
-        let full = Receiver::of(&full_state(&after, Timestamp(0)));
+        let full = Receiver::of(&told(&after));
         assert_eq!(receiver.seen(), full.seen());
     }
 }

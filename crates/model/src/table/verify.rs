@@ -3,8 +3,14 @@
 //! A table keeps its indexes with every change, so what is found here is a fault of this program or
 //! of the machine it runs on.
 
-use super::{ApplyError, Key, Table, keys};
-use crate::{Entity, Id};
+use std::collections::HashSet;
+
+use super::{
+    ApplyError, Table,
+    key::{Key, head_of, head_of_time, keys},
+    ranked::Ranked,
+};
+use crate::Id;
 
 /// How many entries the indexes hold.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,7 +45,7 @@ impl Table {
         for (ordinal, entity) in self.occupied() {
             count += 1;
             let id = entity.id();
-            if self.by_id.get(id) != Some(&ordinal) {
+            if self.ordinal(id) != Some(ordinal) {
                 wrong(format!("{kind} {id} is not found by its id"));
             }
             if !self.live.contains(ordinal) {
@@ -47,7 +53,7 @@ impl Table {
             }
             for key in keys(entity) {
                 expected.count(&key);
-                if !self.holds(&key, ordinal) {
+                if !self.holds(&key, ordinal, id) {
                     wrong(format!("{kind} {id} is not found by its {}", self.shown(&key)));
                 }
             }
@@ -72,21 +78,18 @@ impl Table {
         Ok(table)
     }
 
-    /// The entities themselves, whatever the indexes say.
-    pub(crate) fn occupied(&self) -> impl Iterator<Item = (u32, &Entity)> {
-        (0u32..).zip(self.slots.iter()).filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
-    }
-
-    fn holds(&self, key: &Key, ordinal: u32) -> bool {
+    fn holds(&self, key: &Key, ordinal: u32, id: &Id) -> bool {
         match key {
             Key::Eligible => self.eligible.contains(ordinal),
-            Key::Created(at) => self.by_created.contains(&(*at, ordinal)),
-            Key::Name(name) => self.by_name.get(name) == Some(&ordinal),
-            Key::Unique(index, value) => {
-                let map = self.by_unique.get(usize::from(*index));
-                map.is_some_and(|map| map.get(value) == Some(&ordinal))
+            Key::Created(at) => {
+                let compare = |other| self.compare_id(other, id.as_str());
+                self.by_created.find(head_of_time(*at), &compare) == Some(ordinal)
             }
-            Key::Link(link, target) => self.by_link.contains(&(*link, target.clone(), ordinal)),
+            Key::Name(name) => self.named(name) == Some(ordinal),
+            Key::Unique(index, value) => {
+                self.holding_unique(usize::from(*index), value) == Some(ordinal)
+            }
+            Key::Link(link, target) => self.referrers((*link).into(), target).contains(ordinal),
             Key::Attribute(attribute) => {
                 self.by_attribute.get(attribute).is_some_and(|bearers| bearers.contains(ordinal))
             }
@@ -94,33 +97,52 @@ impl Table {
     }
 
     fn sizes(&self) -> Sizes {
+        let refs = self.by_link.iter().flat_map(|targets| targets.values());
         Sizes {
             eligible: self.eligible.len(),
             created: self.by_created.len(),
             names: self.by_name.len(),
-            unique: self.by_unique.iter().map(|map| map.len()).sum(),
-            links: self.by_link.len(),
+            unique: self.by_unique.iter().map(Ranked::len).sum(),
+            links: refs.map(|refs| refs.len() as usize).sum(),
             attributes: self.by_attribute.values().map(|bearers| bearers.len()).sum(),
         }
     }
 
     /// Tells of entries that no entity accounts for.
     fn verify_extra(&self, wrong: &mut dyn FnMut(String)) {
+        let mut extra = |shown: &str| {
+            let kind = self.kind;
+            wrong(format!("the indexes of {kind} hold an entry that none has: {shown}"));
+        };
+        let mut ordered = |index: &Ranked, is_of: &dyn Fn(&Key) -> bool, shown: &str| {
+            let mut seen = HashSet::new();
+            for (head, ordinal) in index.ranks(0..index.len()) {
+                let own = self.at(ordinal).map(keys).unwrap_or_default();
+                let accounted = own.iter().any(|key| is_of(key) && head_of(key) == head)
+                    && seen.insert(ordinal);
+                if !accounted {
+                    extra(shown);
+                }
+            }
+        };
+        ordered(&self.by_created, &|key| matches!(key, Key::Created(_)), "time of creation");
+        ordered(&self.by_name, &|key| matches!(key, Key::Name(_)), "name");
+        for (number, index) in (0u8..).zip(&self.by_unique) {
+            let field = self.kind.unique().get(usize::from(number)).copied();
+            let is_of = |key: &Key| matches!(key, Key::Unique(own, _) if *own == number);
+            ordered(index, &is_of, field.unwrap_or("unique value"));
+        }
         let mut check = |key: Key, ordinal: u32| {
             let accounted = self.at(ordinal).is_some_and(|it| keys(it).binary_search(&key).is_ok());
             if !accounted {
-                let (kind, shown) = (self.kind, self.shown(&key));
-                wrong(format!("the indexes of {kind} hold an entry that none has: {shown}"));
+                extra(&self.shown(&key));
             }
         };
         self.eligible.iter().for_each(|ordinal| check(Key::Eligible, ordinal));
-        self.by_created.iter().for_each(|(at, ordinal)| check(Key::Created(*at), *ordinal));
-        self.by_name.iter().for_each(|(name, ordinal)| check(Key::Name(name.clone()), *ordinal));
-        for (index, map) in (0u8..).zip(&self.by_unique) {
-            map.iter().for_each(|(value, at)| check(Key::Unique(index, value.clone()), *at));
-        }
-        for (link, target, ordinal) in &self.by_link {
-            check(Key::Link(*link, target.clone()), *ordinal);
+        for (link, targets) in (0u8..).zip(&self.by_link) {
+            for (target, refs) in targets {
+                refs.iter().for_each(|ordinal| check(Key::Link(link, target.clone()), ordinal));
+            }
         }
         for (attribute, bearers) in &self.by_attribute {
             bearers.iter().for_each(|at| check(Key::Attribute(attribute.clone()), at));
@@ -152,14 +174,15 @@ impl Table {
         else {
             return;
         };
-        keys(entity).iter().for_each(|key| self.remove_key(key, ordinal));
+        keys(entity).iter().for_each(|key| self.remove_key(key, ordinal, id));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{cmp::Ordering, sync::Arc};
 
+    use super::super::{ranked::head, refs::Refs};
     use super::*;
     use crate::entity::{Identity, Service};
     use crate::{Base, Kind, Timestamp};
@@ -201,23 +224,35 @@ mod tests {
         assert_eq!(mended.by_name("ann").unwrap().id(), "a");
     }
 
+    fn remove(index: &mut Ranked, head: u64) {
+        index.remove(head, &|_| Ordering::Equal);
+    }
+
+    fn insert(index: &mut Ranked, head: u64, ordinal: u32) {
+        index.insert(head, ordinal, &|_| Ordering::Less);
+    }
+
     #[test]
     fn every_index_is_verified_and_made_anew() {
-        planted(|it| _ = it.by_id.remove(&Id::new("a")), "not found by its id");
-        planted(|it| _ = it.by_id.insert(Id::new("c"), 9), "entities that are gone");
+        let at = |at| head_of_time(Timestamp(at));
+        planted(|it| remove(&mut it.by_id, head(b"a")), "not found by its id");
+        planted(|it| insert(&mut it.by_id, head(b"c"), 9), "entities that are gone");
         planted(|it| _ = Arc::make_mut(&mut it.live).remove(0), "not counted");
         planted(|it| _ = Arc::make_mut(&mut it.free).insert(1), "counts as free");
         planted(|it| _ = Arc::make_mut(&mut it.eligible).remove(0), "eligibility");
         planted(|it| _ = Arc::make_mut(&mut it.eligible).insert(9), "that none has");
-        planted(|it| _ = it.by_created.remove(&(Timestamp(7), 0)), "time of creation");
-        planted(|it| _ = it.by_created.insert((Timestamp(8), 1)), "that none has");
-        planted(|it| _ = it.by_name.remove("ann"), "name ann");
-        planted(|it| _ = it.by_name.insert("eve".into(), 0), "that none has: name eve");
-        planted(|it| _ = it.by_unique[0].remove("x-ann"), "its externalId");
-        planted(|it| _ = it.by_unique[0].insert("x".into(), 1), "that none has: externalId");
-        let link = |target: &str| (0, Id::new(target), 0);
-        planted(|it| _ = it.by_link.remove(&link("default")), "authPolicyId default");
-        planted(|it| _ = it.by_link.insert(link("other")), "that none has: authPolicyId other");
+        planted(|it| remove(&mut it.by_created, at(7)), "time of creation");
+        planted(|it| insert(&mut it.by_created, at(8), 1), "that none has");
+        planted(|it| remove(&mut it.by_name, head(b"ann")), "name ann");
+        planted(|it| insert(&mut it.by_name, head(b"eve"), 0), "that none has: name");
+        planted(|it| insert(&mut it.by_name, head(b"ann"), 0), "that none has: name");
+        planted(|it| remove(&mut it.by_unique[0], head(b"x-ann")), "its externalId");
+        planted(|it| insert(&mut it.by_unique[0], head(b"x"), 1), "that none has: externalId");
+        let link = Id::new("default");
+        planted(|it| _ = it.by_link[0].remove(&link), "authPolicyId default");
+        planted(|it| _ = it.by_link[0].get_mut(&link).unwrap().remove(0), "authPolicyId default");
+        let other = || (Id::new("other"), Refs::One(0));
+        planted(|it| it.by_link[0].extend([other()]), "that none has: authPolicyId other");
         planted(|it| _ = it.by_attribute.remove("staff"), "attribute staff");
         let bearers = || Arc::new([0].into_iter().collect());
         planted(|it| _ = it.by_attribute.insert("boss".into(), bearers()), "attribute boss");
@@ -227,7 +262,7 @@ mod tests {
     #[test]
     fn values_that_may_be_secret_are_not_told() {
         let mut table = table();
-        table.by_unique[0].clear();
+        table.by_unique[0] = Ranked::default();
         assert!(faults(&table).iter().all(|text| !text.contains("x-ann")));
         let mut other = Table::new(Kind::Service);
         other

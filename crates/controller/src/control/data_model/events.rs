@@ -53,14 +53,14 @@ pub(crate) fn of_changes(
 
 /// Every entity of a snapshot as a creation; the keys, which hold the authorities too, come before
 /// the revocations.
-pub(crate) fn of_all(snapshot: &Snapshot, keys: Vec<PublicKey>, now: Timestamp) -> Vec<Event> {
-    let all = rdm::full_state(snapshot, now).into_iter();
-    let all = all.filter(|event| !matches!(event.subject, Subject::Ca(_)));
-    let (last, first): (Vec<_>, Vec<_>) =
-        all.partition(|event| matches!(event.subject, Subject::Revocation(_)));
-    let first = first.into_iter().filter_map(|event| of(snapshot, event, now));
-    let last = last.into_iter().filter_map(|event| of(snapshot, event, now));
-    first.chain(of_keys(keys)).chain(last).collect()
+pub(crate) fn of_all(
+    snapshot: &Snapshot,
+    keys: Vec<PublicKey>,
+    now: Timestamp,
+) -> impl Iterator<Item = Event> {
+    let told = move |event| of(snapshot, event, now);
+    let entities = rdm::entities(snapshot).filter_map(told);
+    entities.chain(of_keys(keys)).chain(rdm::revocations(snapshot, now).filter_map(told))
 }
 
 /// Creations of public keys. They are marked as the original marks them.

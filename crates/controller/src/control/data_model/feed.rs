@@ -100,25 +100,32 @@ async fn push(
     if Instant::now() > position.until {
         return Ok(());
     }
-    let same = position.index > 0 && position.timeline == model.timeline();
-    let replay = if same { model.replay(position.index) } else { Replay::Full };
-    match replay {
-        Replay::Nothing => {}
-        Replay::Entries(entries) => {
-            for entry in entries {
-                let message = entry.message_after(position.index);
-                channel.send(for_subscription(message, &position.subscription)).await?;
-                position.index = entry.index();
+    loop {
+        let same = position.index > 0 && position.timeline == model.timeline();
+        let replay = if same { model.replay(position.index) } else { Replay::Full };
+        match replay {
+            Replay::Nothing => break,
+            Replay::Entries(entries) => {
+                for entry in entries {
+                    let message = entry.message_after(position.index);
+                    channel.send(for_subscription(message, &position.subscription)).await?;
+                    position.index = entry.index();
+                }
+                break;
             }
-        }
-        Replay::Full => {
-            in_step(false);
-            let (index, body) = model.full().await;
-            let message = Message::new(DataState::CONTENT_TYPE, body);
-            channel.send(for_subscription(message, &position.subscription)).await?;
-            position.index = index;
-            position.timeline.clear();
-            position.timeline.push_str(model.timeline());
+            // The state that is sent may be one of before: what follows is what has changed since.
+            Replay::Full => {
+                in_step(false);
+                let (index, body) = model.full().await;
+                let message = Message::new(DataState::CONTENT_TYPE, body);
+                channel.send(for_subscription(message, &position.subscription)).await?;
+                position.index = index;
+                position.timeline.clear();
+                position.timeline.push_str(model.timeline());
+                if index == 0 {
+                    break;
+                }
+            }
         }
     }
     in_step(true);

@@ -38,31 +38,36 @@ impl Default for LogLimits {
     }
 }
 
-/// One change set, ready to be sent.
+/// One change set, ready to be sent. Only its bytes are kept: decoded it takes many times as much.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    set: ChangeSet,
+    index: u64,
+    previous_index: u64,
     body: Bytes,
 }
 
 impl Entry {
-    fn new(set: ChangeSet) -> Self {
-        let body = set.to_body();
-        Self { set, body }
+    fn new(set: &ChangeSet) -> Self {
+        Self { index: set.index, previous_index: set.previous_index, body: set.to_body() }
     }
 
     /// Its index.
     pub(crate) fn index(&self) -> u64 {
-        self.set.index
+        self.index
     }
 
     /// The message for a router that has everything up to `position`. One that comes from between
     /// two indexes lacks nothing, but must not see a gap.
     pub(crate) fn message_after(&self, position: u64) -> Message {
-        if self.set.previous_index == position {
-            return Message::new(ChangeSet::CONTENT_TYPE, self.body.clone());
+        let same = || Message::new(ChangeSet::CONTENT_TYPE, self.body.clone());
+        if self.previous_index == position {
+            return same();
         }
-        ChangeSet { previous_index: position, ..self.set.clone() }.to_message()
+        match ChangeSet::from_body(&self.body) {
+            Ok(set) => ChangeSet { previous_index: position, ..set }.to_message(),
+            // What was encoded here can be read here.
+            Err(_) => same(),
+        }
     }
 }
 
@@ -124,7 +129,7 @@ impl Log {
             if log.index != set.previous_index {
                 log = Self::at(set.previous_index, limits);
             }
-            log.append(Entry::new(set));
+            log.append(Entry { index: set.index, previous_index: set.previous_index, body: note });
         }
         // The notes reach the disk in order, but the last ones may not have.
         let complete = match log.index == index {
@@ -136,7 +141,7 @@ impl Log {
     }
 
     fn append(&mut self, entry: Entry) {
-        self.index = entry.set.index;
+        self.index = entry.index;
         self.bytes += entry.body.len();
         self.entries.push_back(Arc::new(entry));
     }
@@ -149,7 +154,7 @@ impl Log {
     /// Adds a change set, in memory and in the notes; old ones make room.
     pub(crate) fn push(&mut self, mut set: ChangeSet, live: &dyn Live) {
         set.previous_index = self.index;
-        let entry = Entry::new(set);
+        let entry = Entry::new(&set);
         live.put_note(SETS, &key(entry.index()), Some(entry.body.clone()));
         self.append(entry);
         while self.entries.len() > self.limits.entries || self.bytes > self.limits.bytes {
@@ -170,12 +175,18 @@ impl Log {
     pub(crate) fn begin(&self, timeline: &Timeline, live: &dyn Live) -> Result<(), ReadError> {
         for (key, _) in live.notes(SETS)? {
             let index: u64 = key.parse().unwrap_or(0);
-            if self.entries.iter().all(|entry| entry.index() != index) {
+            if self.entries.binary_search_by_key(&index, |entry| entry.index).is_err() {
                 live.put_note(SETS, &key, None);
             }
         }
         live.put_note(ABOUT, TIMELINE, Some(Bytes::copy_from_slice(timeline.0.as_bytes())));
         Ok(())
+    }
+
+    /// Bytes of the change sets after a position; none if not all of them are kept.
+    pub(crate) fn bytes_after(&self, position: u64) -> Option<usize> {
+        let newer = self.entries.iter().rev().take_while(|entry| entry.index > position);
+        (position >= self.base).then(|| newer.map(|entry| entry.body.len()).sum())
     }
 
     /// What a router lacks that has everything up to `position`.

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The index is the revision of the last change set with an effect on routers; a batch of the
-//! writer is one change set. A full state is encoded once per index and shared by all routers.
+//! writer is one change set. A full state is encoded once, off the writer, and shared by all routers;
+//! those that come a little later are sent the same one, and then what has changed since.
 
 pub(crate) mod events;
 pub(crate) mod feed;
@@ -14,14 +15,14 @@ pub(crate) mod log;
 pub(crate) mod project;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use parking_lot::RwLock;
 use tokio::sync::watch;
-use weft_model::{Revision, Snapshot};
+use weft_model::{Revision, Snapshot, Timestamp};
 use weft_store::ReadError;
-use weft_wire::ProtoBody as _;
 use weft_wire::edge_ctrl::data_model::{ChangeSet, DataState};
 
 use self::log::{Log, LogLimits, Replay};
@@ -29,6 +30,10 @@ use crate::{Controller, Notice, Published, Subscription};
 
 /// Revisions without meaning for routers after which the position is noted all the same.
 const NOTE_EVERY: u64 = 500;
+/// A full state is kept until what has changed since makes this share of it, or nobody has come
+/// for it for a while: it may be large.
+const FULL_SHARE: usize = 4;
+const KEEP_FULL: Duration = Duration::from_secs(60);
 
 /// The model that routers are told.
 pub(crate) struct Model {
@@ -43,10 +48,28 @@ pub(crate) struct Model {
 struct State {
     snapshot: Arc<Snapshot>,
     log: Log,
-    /// The last full state that was encoded, with its index.
-    full: Option<(u64, Bytes)>,
+    /// The last full state that was encoded.
+    full: Option<Full>,
     /// The last revision that was noted.
     noted: Revision,
+}
+
+/// A full state, encoded.
+struct Full {
+    index: u64,
+    body: Bytes,
+    /// When a router was last sent it.
+    asked: Timestamp,
+}
+
+impl Full {
+    /// Whether it and what has changed since is less work than a new one, and somebody may come
+    /// for it.
+    fn is_useful(&self, log: &Log, now: Timestamp) -> bool {
+        let since = log.bytes_after(self.index);
+        let few = since.is_some_and(|bytes| bytes <= self.body.len() / FULL_SHARE);
+        few && now.since(self.asked) < KEEP_FULL
+    }
 }
 
 impl Model {
@@ -109,7 +132,9 @@ impl Model {
             state.log.note_position(published.revision, live);
             state.noted = published.revision;
         }
-        let index = state.log.index();
+        let State { log, full, .. } = &mut *state;
+        full.take_if(|full| !full.is_useful(log, now));
+        let index = log.index();
         drop(state);
         self.changed.send_if_modified(|known| std::mem::replace(known, index) != index);
     }
@@ -152,31 +177,33 @@ impl Model {
         self.state.read().log.replay(position)
     }
 
-    /// The whole model, encoded, with its index.
+    /// The whole model, encoded, with its index, from which the log leads on.
     async fn full(&self) -> (u64, Bytes) {
         let _one = self.encoding.lock().await;
+        let now = self.controller.now();
         let (snapshot, index) = {
-            let state = self.state.read();
-            if let Some((index, body)) = &state.full
-                && *index == state.log.index()
-            {
-                return (*index, body.clone());
+            let mut state = self.state.write();
+            let State { snapshot, log, full, .. } = &mut *state;
+            if let Some(full) = full.as_mut().filter(|full| full.is_useful(log, now)) {
+                full.asked = now;
+                return (full.index, full.body.clone());
             }
-            (Arc::clone(&state.snapshot), state.log.index())
+            (Arc::clone(snapshot), log.index())
         };
         let controller = self.controller.clone();
         let timeline_id = self.timeline.clone();
         let encode = move || {
-            let events = events::of_all(&snapshot, controller.public_keys(), controller.now());
-            let end_index = index;
-            DataState { events, end_index, timeline_id, ..DataState::default() }.to_body()
+            let events = events::of_all(&snapshot, controller.public_keys(), now);
+            DataState::body_of(events, index, &timeline_id)
         };
+        let begun = Instant::now();
         let body = match tokio::task::spawn_blocking(encode).await {
             Ok(body) => body,
             // The runtime is going down.
             Err(_) => Bytes::new(),
         };
-        self.state.write().full = Some((index, body.clone()));
+        tracing::debug!(index, bytes = body.len(), took = ?begun.elapsed(), "full data model encoded");
+        self.state.write().full = Some(Full { index, body: body.clone(), asked: now });
         (index, body)
     }
 }

@@ -15,8 +15,8 @@ use weft_model::entity::{
     AuthPolicy, Authenticator, Ca, CertCredential, Enrollment, EnrollmentMethod, Identity,
     IdentityType, UpdbCredential, UpdbRules,
 };
-use weft_model::filter::{Table, Type, Value};
-use weft_model::{Id, Kind, Snapshot};
+use weft_model::filter::{Index, Table, Type, Value};
+use weft_model::{ColdField, Id, Kind, Snapshot};
 
 use crate::Controller;
 use crate::auth::password::Hashed;
@@ -24,7 +24,7 @@ use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base, require};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
 use crate::domain::symbols::{at, symbols};
 use crate::domain::view::{Context, View};
 use crate::failure::Failure;
@@ -52,19 +52,24 @@ fn flag<'a>(it: &Authenticator, get: impl Fn(&CertCredential) -> bool) -> Value<
 
 static SYMBOLS: Table<Context, Authenticator> = symbols!("authenticators", Authenticator {
     Column::one("method", Type::String, |_, it| Value::text(it.method())).public(),
-    Column::one("identity", Type::String, |_, it| Value::text(it.identity_id.as_str())).public(),
+    Column::one("identity", Type::String, |_, it| Value::text(it.identity_id.as_str()))
+        .public()
+        .indexed(Index::Link(0)),
     Column::one("certFingerprint", Type::String, |_, it| {
         it.cert.as_ref().map_or(Value::Null, |cert| Value::text(&cert.fingerprint))
     })
-    .public(),
-    Column::one("certPem", Type::String, |_, it| {
-        it.cert.as_ref().map_or(Value::Null, |cert| Value::text(&cert.cert_pem))
+    .public()
+    .indexed(Index::Unique(0)),
+    Column::one("certPem", Type::String, |context, it| {
+        let pem = it.cert.as_ref().map(|cert| cert_pem(context, it, cert));
+        pem.map_or(Value::Null, |pem| Value::Text(pem.into()))
     })
     .public(),
     Column::one("updbUsername", Type::String, |_, it| {
         it.updb.as_ref().map_or(Value::Null, |updb| Value::text(&updb.username))
     })
-    .public(),
+    .public()
+    .indexed(Index::Unique(1)),
     Column::one("isIssuedByNetwork", Type::Bool, |_, it| flag(it, |c| c.is_issued_by_network))
         .public(),
     Column::one("isExtendRequested", Type::Bool, |_, it| flag(it, |c| c.is_extend_requested))
@@ -96,8 +101,20 @@ impl Readable for Authenticators {
     const KIND: &'static ContractKind = &contract::KIND;
     const SYMBOLS: &'static Table<Context, Authenticator> = &SYMBOLS;
 
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::All
+    }
+
     fn detail(context: &Context, record: &Authenticator) -> AuthenticatorDetail {
         shown(context, record)
+    }
+}
+
+/// The certificate, which is kept in the store only.
+fn cert_pem(context: &Context, record: &Authenticator, cert: &CertCredential) -> String {
+    match cert.cert_pem.is_empty() {
+        true => context.cold_text(Kind::Authenticator, &record.base.id, ColdField::CertPem),
+        false => cert.cert_pem.clone(),
     }
 }
 
@@ -112,7 +129,7 @@ pub(crate) fn shown(context: &Context, record: &Authenticator) -> AuthenticatorD
     let cert = record.cert.as_ref().unwrap_or(&none);
     AuthenticatorDetail {
         base,
-        cert_pem: cert.cert_pem.clone(),
+        cert_pem: record.cert.as_ref().map(|it| cert_pem(context, record, it)).unwrap_or_default(),
         extend_requested_at: cert.extend_requested_at.map(convert::time),
         fingerprint: cert.fingerprint.to_string(),
         identity,

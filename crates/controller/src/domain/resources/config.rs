@@ -1,24 +1,23 @@
 //! Configs (protocol: management-api 7.3).
 
-use std::sync::Arc;
-
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use roaring::RoaringBitmap;
 use weft_contract::json::narrow_numbers;
 use weft_contract::resource::config::{
     CONFIG_KIND, CONFIG_TYPE_COLLECTION, ConfigBody, ConfigDetail,
 };
 use weft_contract::{Kind as ContractKind, Verb};
-use weft_model::entity::{Config, ConfigType, Service};
-use weft_model::filter::{Table, Type, Value};
-use weft_model::{Id, JsonMap};
+use weft_model::entity::{Config, ConfigType};
+use weft_model::filter::{Index, Table, Type, Value};
+use weft_model::{Id, JsonMap, Kind};
 
 use crate::Controller;
 use crate::domain::call::Query;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base};
 use crate::domain::schema::Schema;
 use crate::domain::symbols::symbols;
 use crate::domain::view::{Context, View};
@@ -35,7 +34,9 @@ pub(crate) struct Prepared {
 
 static SYMBOLS: Table<Context, Config> = symbols!("configs", Config {
     Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("type", Type::String, |_, it| Value::text(it.config_type_id.as_str())).public(),
+    Column::one("type", Type::String, |_, it| Value::text(it.config_type_id.as_str()))
+        .public()
+        .indexed(Index::Link(0)),
 });
 
 impl Readable for Configs {
@@ -44,6 +45,10 @@ impl Readable for Configs {
 
     const KIND: &'static ContractKind = &CONFIG_KIND;
     const SYMBOLS: &'static Table<Context, Config> = &SYMBOLS;
+
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::All
+    }
 
     fn detail(context: &Context, record: &Config) -> ConfigDetail {
         ConfigDetail {
@@ -140,9 +145,8 @@ pub(crate) fn of_type(
     context: &Context,
     config_type: &ConfigType,
     _query: &Query,
-) -> Result<Vec<Arc<Config>>, Failure> {
-    let found = context.view().referring::<Config>(0, config_type.base.id.as_str());
-    Ok(found.into_iter().cloned().collect())
+) -> Result<RoaringBitmap, Failure> {
+    Ok(context.snapshot().table(Kind::Config).referrers(0, &config_type.base.id))
 }
 
 /// The services that carry a config.
@@ -150,7 +154,6 @@ pub(crate) fn services(
     context: &Context,
     config: &Config,
     _query: &Query,
-) -> Result<Vec<Arc<Service>>, Failure> {
-    let found = context.view().referring::<Service>(0, config.base.id.as_str());
-    Ok(found.into_iter().cloned().collect())
+) -> Result<RoaringBitmap, Failure> {
+    Ok(context.snapshot().table(Kind::Service).referrers(0, &config.base.id))
 }

@@ -14,7 +14,7 @@ use weft_model::entity::{
     AuthPolicy, ConfigTarget, CtrlListener, EdgeRouterPolicy, Enrollment, EnrollmentMethod,
     Identity, IdentityType, Router,
 };
-use weft_model::filter::{Table, Type, Value};
+use weft_model::filter::{Index, Table, Type, Value};
 use weft_model::{Base, Id, Kind, Roles, Semantic};
 
 use super::config_type::check_configs;
@@ -23,7 +23,7 @@ use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base, require};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
 use crate::domain::symbols::{each, maybe, symbols};
 use crate::domain::view::{Context, View};
 use crate::failure::Failure;
@@ -33,7 +33,9 @@ pub(crate) struct EdgeRouters;
 
 static SYMBOLS: Table<Context, Router> = symbols!("edge-routers", Router {
     Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
-    Column::one("fingerprint", Type::String, |_, it| maybe(&it.fingerprint)).public(),
+    Column::one("fingerprint", Type::String, |_, it| maybe(&it.fingerprint))
+        .public()
+        .indexed(Index::Unique(0)),
     Column::one("cost", Type::Int, |_, it| Value::Int(it.cost.into())).public(),
     Column::one("noTraversal", Type::Bool, |_, it| Value::Bool(it.no_traversal)).public(),
     Column::one("disabled", Type::Bool, |_, it| Value::Bool(it.disabled)).public(),
@@ -46,7 +48,9 @@ static SYMBOLS: Table<Context, Router> = symbols!("edge-routers", Router {
     .public(),
     Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
         .public(),
-    Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit)).public(),
+    Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit))
+        .public()
+        .indexed(Index::Link(0)),
 });
 
 impl Readable for EdgeRouters {
@@ -55,6 +59,10 @@ impl Readable for EdgeRouters {
 
     const KIND: &'static ContractKind = &contract::KIND;
     const SYMBOLS: &'static Table<Context, Router> = &SYMBOLS;
+
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::Eligible
+    }
 
     fn belongs(record: &Router) -> bool {
         record.is_edge

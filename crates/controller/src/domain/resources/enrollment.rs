@@ -12,14 +12,14 @@ use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, EntityRef, ErrorCode, Kind as ContractKind, Verb};
 use weft_model::Id;
 use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
-use weft_model::filter::{Table, Type, Value};
+use weft_model::filter::{Index, Table, Type, Value};
 
 use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base, require};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
 use crate::domain::symbols::{maybe, symbols};
 use crate::domain::view::{Context, View};
 use crate::failure::Failure;
@@ -29,8 +29,12 @@ pub(crate) struct Enrollments;
 
 static SYMBOLS: Table<Context, Enrollment> = symbols!("enrollments", Enrollment {
     Column::one("method", Type::String, |_, it| Value::text(it.method.as_str())).public(),
-    Column::one("identity", Type::String, |_, it| maybe(&it.identity_id)).public(),
-    Column::one("edgeRouter", Type::String, |_, it| maybe(&it.router_id)).public(),
+    Column::one("identity", Type::String, |_, it| maybe(&it.identity_id))
+        .public()
+        .indexed(Index::Link(0)),
+    Column::one("edgeRouter", Type::String, |_, it| maybe(&it.router_id))
+        .public()
+        .indexed(Index::Link(1)),
     Column::one("transitRouter", Type::String, |context, it| match &it.router_id {
         Some(id) if context.view().get::<Router>(id.as_str()).is_some_and(|r| !r.is_edge) => {
             Value::text(id.as_str())
@@ -38,7 +42,7 @@ static SYMBOLS: Table<Context, Enrollment> = symbols!("enrollments", Enrollment 
         _ => Value::Null,
     })
     .public(),
-    Column::one("caId", Type::String, |_, it| maybe(&it.ca_id)).public(),
+    Column::one("caId", Type::String, |_, it| maybe(&it.ca_id)).public().indexed(Index::Link(2)),
     Column::one("expiresAt", Type::Time, |_, it| Value::unix_millis(it.expires_at.0)).public(),
 });
 
@@ -48,6 +52,10 @@ impl Readable for Enrollments {
 
     const KIND: &'static ContractKind = &contract::KIND;
     const SYMBOLS: &'static Table<Context, Enrollment> = &SYMBOLS;
+
+    fn shown(caller: &Caller) -> Shown {
+        if caller.is_admin() { Shown::All } else { Shown::Some }
+    }
 
     fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -> bool {
         is_visible(caller, view, record)

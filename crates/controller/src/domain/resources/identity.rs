@@ -14,14 +14,14 @@ use weft_contract::{EntityRef, ErrorCode, Kind as ContractKind, Permission, Verb
 use weft_model::entity::{
     AuthPolicy, Authenticator, Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Mfa,
 };
-use weft_model::filter::{Table, Type, Value};
+use weft_model::filter::{Index, Table, Type, Value};
 use weft_model::{Id, Timestamp};
 
 use crate::Controller;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base};
 use crate::domain::symbols::{each, maybe, symbols};
 use crate::domain::view::{Context, View};
 use crate::failure::Failure;
@@ -44,10 +44,13 @@ static SYMBOLS: Table<Context, Identity> = symbols!("identities", Identity {
     Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
     Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
         .public(),
-    Column::one("externalId", Type::String, |_, it| maybe(&it.external_id)).public(),
+    Column::one("externalId", Type::String, |_, it| maybe(&it.external_id))
+        .public()
+        .indexed(Index::Unique(0)),
     Column::one("type", Type::String, |_, it| Value::text(it.identity_type.as_str())).public(),
     Column::one("authPolicyId", Type::String, |_, it| Value::text(it.auth_policy_id.as_str()))
-        .public(),
+        .public()
+        .indexed(Index::Link(0)),
     Column::one("isAdmin", Type::Bool, |_, it| Value::Bool(it.is_admin)).public(),
     Column::one("isDefaultAdmin", Type::Bool, |_, it| Value::Bool(it.is_default_admin)).public(),
 });
@@ -58,6 +61,10 @@ impl Readable for Identities {
 
     const KIND: &'static ContractKind = &contract::KIND;
     const SYMBOLS: &'static Table<Context, Identity> = &SYMBOLS;
+
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::All
+    }
 
     fn detail(context: &Context, record: &Identity) -> IdentityDetail {
         let view = context.view();

@@ -1,17 +1,15 @@
 //! Lists below an entity: what belongs to it by reference or by policy.
 
-use std::sync::Arc;
-
 use futures::FutureExt as _;
 use roaring::RoaringBitmap;
 use weft_contract::Api;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::identity::policy_type;
 use weft_model::entity::{
-    Authenticator, Config, EdgeRouterPolicy, Enrollment, Identity, PolicyType, Record, Router,
-    Service, ServiceEdgeRouterPolicy, ServicePolicy, Terminator,
+    Authenticator, Config, EdgeRouterPolicy, Enrollment, PolicyType, Record,
+    ServiceEdgeRouterPolicy, ServicePolicy, Terminator,
 };
-use weft_model::{Id, Kind, Snapshot};
+use weft_model::{Id, Kind};
 
 use super::authenticator::Authenticators;
 use super::config::{self, Configs};
@@ -29,8 +27,6 @@ use crate::domain::caller::Caller;
 use crate::domain::list;
 use crate::domain::view::Context;
 use crate::failure::Failure;
-
-type Found<T> = Result<Vec<Arc<T>>, Failure>;
 
 /// A row of the table below: `P` is the kind of the parent, `C` that of the members.
 macro_rules! nested {
@@ -61,11 +57,11 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     }),
     nested!("listIdentityEdgeRouters", Identities => EdgeRouters, |context, parent, _| {
         let snapshot = context.snapshot();
-        Ok(entities::<Router>(snapshot, &snapshot.routers_of_identity(&parent.base.id)))
+        Ok(snapshot.routers_of_identity(&parent.base.id))
     }),
     nested!("listIdentityServices", Identities => Services, |context, parent, query| {
         let snapshot = context.snapshot();
-        by_type::<Service>(snapshot, query, |of| snapshot.services_of(&parent.base.id, of))
+        by_type(query, |of| snapshot.services_of(&parent.base.id, of))
     }),
     nested!("listConfigServices", Configs => Services, config::services),
     nested!("listConfigsForConfigType", ConfigTypes => Configs, config::of_type),
@@ -83,11 +79,11 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
         |context, parent, _| Ok(policies_over_router(context, &parent.base.id))),
     nested!("listEdgeRouterIdentities", EdgeRouters => Identities, |context, parent, _| {
         let snapshot = context.snapshot();
-        Ok(entities::<Identity>(snapshot, &snapshot.identities_of_router(&parent.base.id)))
+        Ok(snapshot.identities_of_router(&parent.base.id))
     }),
     nested!("listEdgeRouterServices", EdgeRouters => Services, |context, parent, _| {
         let snapshot = context.snapshot();
-        Ok(entities::<Service>(snapshot, &snapshot.services_of_router(&parent.base.id)))
+        Ok(snapshot.services_of_router(&parent.base.id))
     }),
     nested!("listEdgeRouterPolicyEdgeRouters", EdgeRouterPolicies => EdgeRouters,
         |context, parent, _| Ok(members(context, parent, EdgeRouterPolicy::EDGE_ROUTERS))),
@@ -105,15 +101,15 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
         |context, parent, _| Ok(members(context, parent, ServicePolicy::SERVICES))),
     nested!("listServiceConfig", Services => Configs, |context, parent, _| {
         let configs = parent.configs.iter();
-        Ok(configs.filter_map(|id| context.snapshot().get::<Config>(id).cloned()).collect())
+        Ok(configs.filter_map(|id| context.snapshot().ordinal_of::<Config>(id)).collect())
     }),
     nested!("listServiceEdgeRouters", Services => EdgeRouters, |context, parent, _| {
         let snapshot = context.snapshot();
-        Ok(entities::<Router>(snapshot, &snapshot.routers_of_service(&parent.base.id)))
+        Ok(snapshot.routers_of_service(&parent.base.id))
     }),
     nested!("listServiceIdentities", Services => Identities, |context, parent, query| {
         let snapshot = context.snapshot();
-        by_type::<Identity>(snapshot, query, |of| snapshot.identities_of(&parent.base.id, of))
+        by_type(query, |of| snapshot.identities_of(&parent.base.id, of))
     }),
     nested!("listServiceServiceEdgeRouterPolicies", Services => ServiceEdgeRouterPolicies,
     |context, parent, _| {
@@ -129,54 +125,47 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
 ];
 
 /// The entities that name `target` by a link.
-fn referring<T: Record>(context: &Context, link: usize, target: &Id) -> Vec<Arc<T>> {
-    context.snapshot().referring::<T>(link, target).cloned().collect()
+fn referring<T: Record>(context: &Context, link: usize, target: &Id) -> RoaringBitmap {
+    context.snapshot().table(T::KIND).referrers(link, target)
 }
 
 /// The policies one side of which means an entity.
-fn holding<P: Record>(context: &Context, side: usize, id: &Id) -> Vec<Arc<P>> {
-    context.snapshot().policies_holding::<P>(side, id).into_iter().cloned().collect()
+fn holding<P: Record>(context: &Context, side: usize, id: &Id) -> RoaringBitmap {
+    context.snapshot().holding::<P>(side, id)
 }
 
 /// The entities that a side of a policy means.
-fn members<P: Record, T: Record>(context: &Context, policy: &P, side: usize) -> Vec<Arc<T>> {
-    let found = context.snapshot().members_of::<P>(policy.id(), side);
-    found.into_iter().filter_map(|entity| entity.get::<T>().cloned()).collect()
-}
-
-fn entities<T: Record>(snapshot: &Snapshot, ordinals: &RoaringBitmap) -> Vec<Arc<T>> {
-    snapshot.entities::<T>(ordinals).cloned().collect()
+fn members<P: Record>(context: &Context, policy: &P, side: usize) -> RoaringBitmap {
+    let snapshot = context.snapshot();
+    let ordinal = snapshot.ordinal_of::<P>(policy.id());
+    let members = ordinal.map(|ordinal| snapshot.members(P::KIND, ordinal, side));
+    members.map(|members| (*members).clone()).unwrap_or_default()
 }
 
 /// What `policyType` asks for: to dial, to host, or either when it is absent.
-fn by_type<T: Record>(
-    snapshot: &Snapshot,
+fn by_type(
     query: &Query,
     of: impl Fn(PolicyType) -> RoaringBitmap,
-) -> Found<T> {
-    let wanted = match query.get("policyType") {
-        None | Some("") => of(PolicyType::Dial) | of(PolicyType::Bind),
+) -> Result<RoaringBitmap, Failure> {
+    match query.get("policyType") {
+        None | Some("") => Ok(of(PolicyType::Dial) | of(PolicyType::Bind)),
         Some(text) => match policy_type(text) {
-            Some(DialBind::Dial) => of(PolicyType::Dial),
-            Some(DialBind::Bind) => of(PolicyType::Bind),
-            _ => return Err(Failure::field("policyType", "must be dial or bind", text)),
+            Some(DialBind::Dial) => Ok(of(PolicyType::Dial)),
+            Some(DialBind::Bind) => Ok(of(PolicyType::Bind)),
+            _ => Err(Failure::field("policyType", "must be dial or bind", text)),
         },
-    };
-    Ok(entities(snapshot, &wanted))
+    }
 }
 
 /// The service policies that let an identity of this router use a service over it.
-fn policies_over_router(context: &Context, router: &Id) -> Vec<Arc<ServicePolicy>> {
+fn policies_over_router(context: &Context, router: &Id) -> RoaringBitmap {
     let snapshot = context.snapshot();
     let identities = snapshot.identities_of_router(router);
     let services = snapshot.services_of_router(router);
-    let table = snapshot.table(Kind::ServicePolicy);
-    let meets = |policy: &&Arc<ServicePolicy>| {
-        table.ordinal(&policy.base.id).is_some_and(|ordinal| {
-            let side = |side| snapshot.members(Kind::ServicePolicy, ordinal, side);
-            !side(ServicePolicy::IDENTITIES).is_disjoint(&identities)
-                && !side(ServicePolicy::SERVICES).is_disjoint(&services)
-        })
+    let meets = |ordinal: &u32| {
+        let side = |side| snapshot.members(Kind::ServicePolicy, *ordinal, side);
+        !side(ServicePolicy::IDENTITIES).is_disjoint(&identities)
+            && !side(ServicePolicy::SERVICES).is_disjoint(&services)
     };
-    snapshot.list::<ServicePolicy>().filter(meets).cloned().collect()
+    snapshot.table(Kind::ServicePolicy).live().iter().filter(meets).collect()
 }

@@ -29,7 +29,7 @@ use crate::Controller;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base};
 use crate::domain::symbols::{each_role, symbols};
 use crate::domain::view::Context;
 use crate::failure::Failure;
@@ -101,6 +101,10 @@ macro_rules! policy {
 
                 const KIND: &'static ContractKind = $kind;
                 const SYMBOLS: &'static Table<Context, $record> = &SYMBOLS;
+
+                fn shown(_caller: &Caller) -> Shown {
+                    Shown::All
+                }
 
                 fn detail(context: &Context, record: &$record) -> $detail {
                     let mut detail = $detail {

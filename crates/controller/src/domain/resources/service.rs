@@ -6,15 +6,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::{
-    self as contract, ALL_CONFIG_TYPES, DEFAULT_STRATEGY, STRATEGIES, ServiceBody,
-    ServiceDetail,
+    self as contract, ALL_CONFIG_TYPES, DEFAULT_STRATEGY, STRATEGIES, ServiceBody, ServiceDetail,
 };
 use weft_contract::{JsonMap, Kind as ContractKind, Verb};
 use weft_model::Id;
 use weft_model::entity::{
     Config, ConfigTarget, ConfigType, Identity, PolicyType, Service, TerminatorStrategy,
 };
-use weft_model::filter::{Table, Type, Value};
+use weft_model::filter::{Index, Table, Type, Value};
 
 use super::config_type::check_configs;
 use crate::Controller;
@@ -23,7 +22,7 @@ use crate::domain::call::Query;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base};
 use crate::domain::symbols::{each, symbols};
 use crate::domain::view::{Context, View};
 use crate::failure::Failure;
@@ -39,7 +38,9 @@ static SYMBOLS: Table<Context, Service> = symbols!("services", Service {
     .public(),
     Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
         .public(),
-    Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit)).public(),
+    Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit))
+        .public()
+        .indexed(Index::Link(0)),
     Column::one("isFabricOnly", Type::Bool, |_, it| Value::Bool(it.is_fabric_only)).public(),
 });
 
@@ -49,6 +50,10 @@ impl Readable for Services {
 
     const KIND: &'static ContractKind = &contract::KIND;
     const SYMBOLS: &'static Table<Context, Service> = &SYMBOLS;
+
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::Eligible
+    }
 
     fn belongs(record: &Service) -> bool {
         !record.is_fabric_only

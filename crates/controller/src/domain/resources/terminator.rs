@@ -11,13 +11,13 @@ use weft_contract::resource::terminator::{self as contract, TerminatorBody, Term
 use weft_contract::{Kind as ContractKind, Verb};
 use weft_model::Id;
 use weft_model::entity::{Router, Service, Terminator};
-use weft_model::filter::{Table, Type, Value};
+use weft_model::filter::{Index, Table, Type, Value};
 
 use crate::Controller;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base};
 use crate::domain::symbols::symbols;
 use crate::domain::view::Context;
 use crate::failure::Failure;
@@ -31,8 +31,12 @@ pub(super) static SYMBOLS: Table<Context, Terminator> = symbols!("terminators", 
     Column::one("instanceId", Type::String, |_, it| Value::text(&it.instance_id)).public(),
     Column::one("hostId", Type::String, |_, it| Value::text(it.host_id.as_str())).public(),
     Column::one("sourceCtrl", Type::String, |_, it| Value::text(&it.source_ctrl)).public(),
-    Column::one("service", Type::String, |_, it| Value::text(it.service_id.as_str())).public(),
-    Column::one("router", Type::String, |_, it| Value::text(it.router_id.as_str())).public(),
+    Column::one("service", Type::String, |_, it| Value::text(it.service_id.as_str()))
+        .public()
+        .indexed(Index::Link(0)),
+    Column::one("router", Type::String, |_, it| Value::text(it.router_id.as_str()))
+        .public()
+        .indexed(Index::Link(1)),
     Column::one("service.name", Type::String, |context, it| {
         let service = context.view().get::<Service>(it.service_id.as_str());
         service.map_or(Value::Null, |service| Value::text(&service.name))
@@ -51,6 +55,10 @@ impl Readable for Terminators {
 
     const KIND: &'static ContractKind = &contract::KIND;
     const SYMBOLS: &'static Table<Context, Terminator> = &SYMBOLS;
+
+    fn shown(_caller: &Caller) -> Shown {
+        Shown::All
+    }
 
     fn detail(context: &Context, record: &Terminator) -> TerminatorDetail {
         let view = context.view();

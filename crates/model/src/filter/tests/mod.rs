@@ -6,4 +6,5 @@ mod list;
 mod matching;
 mod net;
 mod property;
+mod search;
 mod syntax;

@@ -6,8 +6,8 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use crate::filter::{
-    Audience, Column, FilterError, Index, Plan, RecordVisitor, Table, Type, Value, ValueVisitor,
-    bind, parse,
+    Audience, Column, FilterError, Plan, RecordVisitor, Table, Type, Value, ValueVisitor, bind,
+    parse,
 };
 
 #[derive(Debug, Clone, Default)]
@@ -59,18 +59,12 @@ pub(super) static PEOPLE: Table<Net, Person> = Table {
     kind: "people",
     id: |person| person.id,
     columns: &[
-        PersonColumn::one("id", Type::String, |_, it| Value::text(it.id))
-            .public()
-            .indexed(Index::Ordered),
-        PersonColumn::one("name", Type::String, |_, it| Value::text_or_null(it.name))
-            .public()
-            .indexed(Index::Equal),
+        PersonColumn::one("id", Type::String, |_, it| Value::text(it.id)).public(),
+        PersonColumn::one("name", Type::String, |_, it| Value::text_or_null(it.name)).public(),
         PersonColumn::one("isAdmin", Type::Bool, |_, it| it.admin.map_or(Value::Null, Value::Bool))
-            .public()
-            .indexed(Index::Equal),
+            .public(),
         PersonColumn::one("age", Type::Int, |_, it| it.age.map_or(Value::Null, Value::Int))
-            .public()
-            .indexed(Index::Ordered),
+            .public(),
         PersonColumn::one("score", Type::Float, |_, it| it.score.map_or(Value::Null, Value::Float))
             .public(),
         PersonColumn::one("createdAt", Type::Time, |_, it| {
@@ -78,8 +72,7 @@ pub(super) static PEOPLE: Table<Net, Person> = Table {
         })
         .public(),
         PersonColumn::set("roleAttributes", Type::String, |_, it, visit| texts(&it.roles, visit))
-            .public()
-            .indexed(Index::Holders),
+            .public(),
         PersonColumn::map("tags", |_, it, key| {
             let found = it.tags.iter().find(|(name, _)| *name == key);
             found.map_or(Value::Null, |(_, value)| value.clone())

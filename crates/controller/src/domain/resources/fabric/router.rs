@@ -183,8 +183,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
 
 fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
     list::nested::<Routers, Terminators>(controller, caller, call, |context, parent, _| {
-        let found = context.snapshot().referring::<Terminator>(Terminator::ROUTER, &parent.base.id);
-        Ok(found.cloned().collect())
+        let table = context.snapshot().table(weft_model::Kind::Terminator);
+        Ok(table.referrers(Terminator::ROUTER, &parent.base.id))
     })
     .boxed()
 }

@@ -120,9 +120,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
 
 fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
     list::nested::<Services, Terminators>(controller, caller, call, |context, parent, _| {
-        let found =
-            context.snapshot().referring::<Terminator>(Terminator::SERVICE, &parent.base.id);
-        Ok(found.cloned().collect())
+        let table = context.snapshot().table(weft_model::Kind::Terminator);
+        Ok(table.referrers(Terminator::SERVICE, &parent.base.id))
     })
     .boxed()
 }

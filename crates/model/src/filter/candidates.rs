@@ -1,0 +1,307 @@
+//! Candidates out of the indexes of a table.
+
+use std::ops::{Bound, Range};
+
+use roaring::RoaringBitmap;
+use time::OffsetDateTime;
+
+use super::access::{Access, Ask, Lookup};
+use super::ast::{Literal, Op};
+use super::plan::{Check, Quantifier};
+use super::schema::Index;
+use super::value::Value;
+use crate::table::Ranking;
+use crate::{Id, Table, Timestamp};
+
+/// With so few candidates no further index is asked.
+const FEW: u64 = 64;
+/// A range this many times longer than what is left costs more than looking at what is left.
+const LONGER: u64 = 4;
+/// The years that the calendar of filters has; a time outside of them is a null.
+const YEARS: Range<i64> = -377_705_116_800_000..253_402_300_800_000;
+
+/// Entities that may match.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Candidates {
+    /// Their ordinals; none means every entity.
+    pub(super) set: Option<RoaringBitmap>,
+    /// Whether they are the matches themselves.
+    pub(super) exact: bool,
+}
+
+impl Candidates {
+    const SCAN: Self = Self { set: None, exact: false };
+
+    fn exactly(set: RoaringBitmap) -> Self {
+        Self { set: Some(set), exact: true }
+    }
+}
+
+impl Access<'_> {
+    /// Asks the indexes.
+    pub(super) fn candidates(&self, table: &Table) -> Candidates {
+        match self {
+            Self::Scan => Candidates::SCAN,
+            Self::Always => Candidates { set: None, exact: true },
+            Self::Never => Candidates::exactly(RoaringBitmap::new()),
+            Self::Lookup(lookup) => lookup.candidates(table),
+            Self::All { parts, whole } => in_all(parts, *whole, table),
+            Self::Any(parts) => in_any(parts, table),
+            Self::Except(part) => match part.candidates(table) {
+                Candidates { exact: false, .. } => Candidates::SCAN,
+                Candidates { set: None, .. } => Candidates::exactly(RoaringBitmap::new()),
+                Candidates { set: Some(set), .. } => Candidates::exactly(&**table.live() - set),
+            },
+        }
+    }
+
+    /// About how many candidates there are.
+    pub(super) fn estimate(&self, table: &Table) -> u64 {
+        let all = table.len() as u64;
+        match self {
+            Self::Scan | Self::Always => all,
+            Self::Never => 0,
+            Self::Lookup(lookup) => lookup.estimate(table),
+            Self::All { parts, .. } => {
+                parts.iter().map(|part| part.estimate(table)).min().unwrap_or(all)
+            }
+            Self::Any(parts) => parts.iter().map(|part| part.estimate(table)).sum::<u64>().min(all),
+            Self::Except(part) => all.saturating_sub(part.estimate(table)),
+        }
+    }
+
+    fn is_range(&self) -> bool {
+        matches!(self, Self::Lookup(Lookup { ask: Ask::Range(..), .. }))
+    }
+}
+
+fn in_all(parts: &[Access<'_>], whole: bool, table: &Table) -> Candidates {
+    let mut parts: Vec<_> = parts.iter().map(|part| (part.estimate(table), part)).collect();
+    parts.sort_by_key(|(estimate, _)| *estimate);
+    let mut result = Candidates { set: None, exact: whole };
+    for (estimate, part) in parts {
+        let left = result.set.as_ref().map_or(u64::MAX, RoaringBitmap::len);
+        if left == 0 {
+            return Candidates::exactly(RoaringBitmap::new());
+        }
+        if left <= FEW || (part.is_range() && estimate / LONGER > left) {
+            result.exact = false;
+            continue;
+        }
+        let found = part.candidates(table);
+        result.exact &= found.exact;
+        result.set = match (result.set, found.set) {
+            (Some(before), Some(found)) => Some(before & found),
+            (before, found) => before.or(found),
+        };
+    }
+    result
+}
+
+fn in_any(parts: &[Access<'_>], table: &Table) -> Candidates {
+    let mut result = Candidates::exactly(RoaringBitmap::new());
+    for part in parts {
+        let found = part.candidates(table);
+        result.exact &= found.exact;
+        result.set = result.set.zip(found.set).map(|(before, found)| before | found);
+        if result.set.is_none() {
+            return Candidates { set: None, exact: false };
+        }
+    }
+    result
+}
+
+impl Lookup<'_> {
+    fn candidates(&self, table: &Table) -> Candidates {
+        let found = match &self.ask {
+            Ask::Equal(values) => self.equal(values, table),
+            Ask::Range(low, high) => self
+                .ranks(*low, *high, table)
+                .map(|(ranking, ranks)| collect(table.ranks(ranking, ranks), table)),
+            Ask::Elements(quantifier, check) => {
+                return with_elements(elements(*quantifier, check, table), table);
+            }
+            Ask::Empty => return with_elements(&**table.live() - bearers(table, |_| true), table),
+        };
+        found.map_or(Candidates::SCAN, Candidates::exactly)
+    }
+
+    fn equal(&self, values: &[Literal], table: &Table) -> Option<RoaringBitmap> {
+        let each = |find: &dyn Fn(&str) -> Option<u32>| {
+            values.iter().map(|value| text(value).map(find)).collect::<Option<Vec<_>>>()
+        };
+        let found = match self.index {
+            Index::Id => each(&|id| table.ordinal(&Id::new(id))),
+            Index::Name if table.is_complete(Ranking::Name) => each(&|name| table.named(name)),
+            Index::Unique(field) => each(&|value| table.holding_unique(field.into(), value)),
+            Index::Link(link) => {
+                let referrers = |id: &str| table.referrers(link.into(), &Id::new(id));
+                let sets = values.iter().map(|value| text(value).map(referrers));
+                return sets.sum_sets();
+            }
+            Index::Created => {
+                let one = |value: &Literal| {
+                    let value = Bound::Included(value);
+                    let (ranking, ranks) = self.ranks(value, value, table)?;
+                    Some(collect(table.ranks(ranking, ranks), table))
+                };
+                return values.iter().map(one).sum_sets();
+            }
+            Index::Name | Index::None | Index::Attributes => None,
+        };
+        found.map(|found| found.into_iter().flatten().collect())
+    }
+
+    /// The ranks that lie between the bounds, in the order of the index.
+    fn ranks(
+        &self,
+        low: Bound<&Literal>,
+        high: Bound<&Literal>,
+        table: &Table,
+    ) -> Option<(Ranking, Range<usize>)> {
+        let (ranking, rank): (_, &dyn Fn(&Literal, bool) -> Option<usize>) = match self.index {
+            Index::Id => (Ranking::Id, &|value, behind| {
+                let id = text(value)?;
+                let equal = behind && table.ordinal(&Id::new(id)).is_some();
+                Some(table.rank_of_id(id) + usize::from(equal))
+            }),
+            Index::Name => (Ranking::Name, &|value, behind| {
+                let name = text(value)?;
+                let equal = behind && table.named(name).is_some();
+                Some(table.rank_of_name(name) + usize::from(equal))
+            }),
+            Index::Created => (Ranking::Created, &|value, behind| {
+                let Literal::Time(at) = value else { return None };
+                Some(table.rank_of_time(boundary(at, behind)))
+            }),
+            Index::None | Index::Unique(_) | Index::Link(_) | Index::Attributes => return None,
+        };
+        if !is_usable(table, ranking) {
+            return None;
+        }
+        let start = match low {
+            Bound::Unbounded => 0,
+            Bound::Included(value) => rank(value, false)?,
+            Bound::Excluded(value) => rank(value, true)?,
+        };
+        let end = match high {
+            Bound::Unbounded => table.len(),
+            Bound::Included(value) => rank(value, true)?,
+            Bound::Excluded(value) => rank(value, false)?,
+        };
+        Some((ranking, start..end.max(start)))
+    }
+
+    fn estimate(&self, table: &Table) -> u64 {
+        let all = table.len() as u64;
+        match &self.ask {
+            Ask::Equal(values) => match self.index {
+                Index::Link(link) => {
+                    let texts = values.iter().filter_map(text);
+                    texts.map(|id| table.count_referrers(link.into(), &Id::new(id))).sum()
+                }
+                _ => values.len() as u64,
+            },
+            Ask::Range(low, high) => {
+                self.ranks(*low, *high, table).map_or(all, |(_, ranks)| ranks.len() as u64)
+            }
+            Ask::Elements(Quantifier::AnyOf, Check::Compare(Op::Equal, Literal::Text(value))) => {
+                table.bearers(value).map_or(0, |bearers| bearers.len())
+            }
+            Ask::Elements(..) | Ask::Empty => all,
+        }
+    }
+}
+
+/// Whether an order holds every entity in the place that a scan would find for it.
+pub(super) fn is_usable(table: &Table, ranking: Ranking) -> bool {
+    let in_calendar = |at: Option<(u64, u32)>| {
+        let entity = at.and_then(|(_, ordinal)| table.at(ordinal));
+        entity.is_none_or(|entity| YEARS.contains(&entity.base().created_at.0))
+    };
+    let last = table.len().saturating_sub(1);
+    match ranking {
+        Ranking::Id => true,
+        Ranking::Name => table.is_complete(ranking),
+        Ranking::Created => {
+            in_calendar(table.ranks(ranking, 0..1).next())
+                && in_calendar(table.ranks(ranking, last..last + 1).next())
+        }
+    }
+}
+
+/// Texts that indexes hold: they leave empty ones out.
+fn text(literal: &Literal) -> Option<&str> {
+    match literal {
+        Literal::Text(text) if !text.is_empty() => Some(text),
+        _ => None,
+    }
+}
+
+/// The first millisecond that is not before a point in time; or, `behind` it, the first that is
+/// later.
+fn boundary(at: &OffsetDateTime, behind: bool) -> Timestamp {
+    const NANOS: i128 = 1_000_000;
+    let nanos = at.unix_timestamp_nanos();
+    let whole = nanos.rem_euclid(NANOS) == 0;
+    let millis = nanos.div_euclid(NANOS) + i128::from(behind || !whole);
+    Timestamp(i64::try_from(millis).unwrap_or(i64::MAX))
+}
+
+/// A set out of ordinals in any order.
+fn collect(ordinals: impl Iterator<Item = (u64, u32)>, table: &Table) -> RoaringBitmap {
+    let highest = table.live().max().unwrap_or_default();
+    let mut bits = vec![0_u8; highest as usize / 8 + 1];
+    for (_, ordinal) in ordinals {
+        if let Some(byte) = bits.get_mut(ordinal as usize / 8) {
+            *byte |= 1 << (ordinal % 8);
+        }
+    }
+    RoaringBitmap::from_lsb0_bytes(0, &bits)
+}
+
+/// The union of sets; none if one is missing.
+trait SumSets {
+    fn sum_sets(self) -> Option<RoaringBitmap>;
+}
+
+impl<I: Iterator<Item = Option<RoaringBitmap>>> SumSets for I {
+    fn sum_sets(mut self) -> Option<RoaringBitmap> {
+        self.try_fold(RoaringBitmap::new(), |before, set| Some(before | set?))
+    }
+}
+
+/// Who bears an attribute that passes.
+fn bearers(table: &Table, passes: impl Fn(&str) -> bool) -> RoaringBitmap {
+    let mut all = RoaringBitmap::new();
+    for (_, bearers) in table.attributes().filter(|(attribute, _)| passes(attribute)) {
+        all |= &**bearers;
+    }
+    all
+}
+
+fn elements(quantifier: Quantifier, check: &Check, table: &Table) -> RoaringBitmap {
+    let of = |value: &Literal| match value {
+        Literal::Text(value) => table.bearers(value).map(|bearers| &**bearers),
+        _ => None,
+    };
+    match (quantifier, check) {
+        (Quantifier::AnyOf, Check::Compare(Op::Equal, value)) => {
+            of(value).cloned().unwrap_or_default()
+        }
+        (Quantifier::AnyOf, Check::In { negated: false, values }) => {
+            values.0.iter().filter_map(of).fold(RoaringBitmap::new(), |all, set| all | set)
+        }
+        (Quantifier::AnyOf, _) => bearers(table, |value| check.holds(&Value::text(value))),
+        (Quantifier::AllOf, _) => {
+            &**table.live() - bearers(table, |value| !check.holds(&Value::text(value)))
+        }
+    }
+}
+
+/// Attributes of entities that policies cannot mean are in no index: those have to be looked at.
+fn with_elements(found: RoaringBitmap, table: &Table) -> Candidates {
+    let hidden = &**table.live() - &**table.eligible();
+    let exact = hidden.is_empty();
+    Candidates { set: Some(found | hidden), exact }
+}

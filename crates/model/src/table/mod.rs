@@ -1,0 +1,254 @@
+//! All entities of one kind with their indexes; the part a snapshot is made of.
+//!
+//! Every entity has a dense number, its *ordinal*, private to the process. Sets of entities are
+//! compressed sets of ordinals, and an order of entities is a list of ordinals. Ordinals of
+//! deleted entities are given out again, lowest first, but not before the next change: within one
+//! change an ordinal never means two entities.
+//!
+//! A clone shares everything; a change of it copies only the parts it touches, once.
+
+mod apply;
+mod error;
+mod key;
+mod ranked;
+mod refs;
+mod verify;
+
+use std::{cmp::Ordering, ops::Range, sync::Arc};
+
+pub(crate) use apply::TableChange;
+pub use error::ApplyError;
+use imbl::{OrdMap, Vector};
+use roaring::RoaringBitmap;
+
+use self::{
+    key::{compare_unique, head_of_id, head_of_time},
+    ranked::{Ranked, head},
+    refs::Refs,
+};
+use crate::{Entity, Id, Kind, Timestamp};
+
+/// What a change means for policies: keys of sets whose members changed.
+#[derive(Debug, Default)]
+pub(crate) struct Delta {
+    /// Entities that policies can mean since, or no longer.
+    pub(crate) eligible: Vec<Id>,
+    /// Attributes that were given or taken.
+    pub(crate) attributes: Vec<Arc<str>>,
+}
+
+/// All entities of one kind.
+#[derive(Debug, Clone)]
+pub struct Table {
+    kind: Kind,
+    slots: Vector<Option<Entity>>,
+    live: Arc<RoaringBitmap>,
+    eligible: Arc<RoaringBitmap>,
+    /// Ordinals that may be given out.
+    free: Arc<RoaringBitmap>,
+    /// Ordinals freed by the last change.
+    freed: Vec<u32>,
+    by_id: Ranked,
+    by_name: Ranked,
+    /// By time, then id.
+    by_created: Ranked,
+    by_unique: Vec<Ranked>,
+    /// One map for each link.
+    by_link: Vec<OrdMap<Id, Refs>>,
+    by_attribute: OrdMap<Arc<str>, Arc<RoaringBitmap>>,
+}
+
+/// An order in which a table holds its entities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ranking {
+    Id,
+    Name,
+    /// By time of creation, then id.
+    Created,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            slots: Vector::new(),
+            live: Arc::default(),
+            eligible: Arc::default(),
+            free: Arc::default(),
+            freed: Vec::new(),
+            by_id: Ranked::default(),
+            by_name: Ranked::default(),
+            by_created: Ranked::default(),
+            by_unique: vec![Ranked::default(); kind.unique().len()],
+            by_link: vec![OrdMap::new(); kind.links().len()],
+            by_attribute: OrdMap::new(),
+        }
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How many entities there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entity with this id.
+    pub fn get(&self, id: &Id) -> Option<&Entity> {
+        self.at(self.ordinal(id)?)
+    }
+
+    /// The ordinal of an entity.
+    pub fn ordinal(&self, id: &Id) -> Option<u32> {
+        self.by_id.find(head_of_id(id), &|other| self.compare_id(other, id.as_str()))
+    }
+
+    /// The entity with this ordinal.
+    pub fn at(&self, ordinal: u32) -> Option<&Entity> {
+        self.slots.get(ordinal as usize)?.as_ref()
+    }
+
+    /// The entity with this name.
+    pub fn by_name(&self, name: &str) -> Option<&Entity> {
+        self.at(self.named(name)?)
+    }
+
+    /// The ordinal of the entity with this name.
+    pub(crate) fn named(&self, name: &str) -> Option<u32> {
+        self.by_name.find(head(name.as_bytes()), &|other| self.compare_name(other, name))
+    }
+
+    /// The entity with a unique value; the index is that into [`Kind::unique`].
+    pub fn by_unique(&self, index: usize, value: &str) -> Option<&Entity> {
+        self.at(self.holding_unique(index, value)?)
+    }
+
+    /// The ordinal of the entity with a unique value.
+    pub(crate) fn holding_unique(&self, index: usize, value: &str) -> Option<u32> {
+        let head = head(value.as_bytes());
+        self.by_unique.get(index)?.find(head, &|other| self.compare_unique(other, index, value))
+    }
+
+    /// All entities, ordered by id.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entity> {
+        self.by_id.iter().filter_map(|ordinal| self.at(ordinal))
+    }
+
+    /// All entities with their ordinals, in the order of these and whatever the indexes say: the
+    /// quickest way to see them all.
+    pub(crate) fn occupied(&self) -> impl Iterator<Item = (u32, &Entity)> {
+        (0u32..).zip(self.slots.iter()).filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
+    }
+
+    /// The ordinals of these ranks in an order. Those with one time of creation have one number
+    /// beside them.
+    pub(crate) fn ranks(
+        &self,
+        ranking: Ranking,
+        ranks: Range<usize>,
+    ) -> impl DoubleEndedIterator<Item = (u64, u32)> + '_ {
+        self.ranked(ranking).ranks(ranks)
+    }
+
+    /// Whether an order holds every entity: those without a name have no place by name.
+    pub(crate) fn is_complete(&self, ranking: Ranking) -> bool {
+        self.ranked(ranking).len() == self.len()
+    }
+
+    /// How many ids are smaller than a text.
+    pub(crate) fn rank_of_id(&self, text: &str) -> usize {
+        self.by_id.rank(head(text.as_bytes()), &|other| self.compare_id(other, text))
+    }
+
+    /// How many names are smaller than a text.
+    pub(crate) fn rank_of_name(&self, text: &str) -> usize {
+        self.by_name.rank(head(text.as_bytes()), &|other| self.compare_name(other, text))
+    }
+
+    /// How many entities were created before a time.
+    pub(crate) fn rank_of_time(&self, at: Timestamp) -> usize {
+        self.by_created.rank(head_of_time(at), &|_| Ordering::Greater)
+    }
+
+    /// The entities that name `target` by the link; the number is that into [`Kind::links`].
+    pub fn referring<'a>(
+        &'a self,
+        link: usize,
+        target: &Id,
+    ) -> impl Iterator<Item = &'a Entity> + use<'a> {
+        let refs = self.by_link.get(link).and_then(|targets| targets.get(target));
+        refs.into_iter().flat_map(Refs::iter).filter_map(|ordinal| self.at(ordinal))
+    }
+
+    /// The ordinals of the entities that name `target` by the link.
+    pub fn referrers(&self, link: usize, target: &Id) -> RoaringBitmap {
+        let refs = self.by_link.get(link).and_then(|targets| targets.get(target));
+        refs.map(Refs::to_set).unwrap_or_default()
+    }
+
+    /// How many entities name `target` by the link.
+    pub(crate) fn count_referrers(&self, link: usize, target: &Id) -> u64 {
+        let refs = self.by_link.get(link).and_then(|targets| targets.get(target));
+        refs.map_or(0, Refs::len)
+    }
+
+    /// The ordinals of all entities.
+    pub fn live(&self) -> &Arc<RoaringBitmap> {
+        &self.live
+    }
+
+    /// The ordinals of the entities that policies can mean; these are what `#all` means.
+    pub fn eligible(&self) -> &Arc<RoaringBitmap> {
+        &self.eligible
+    }
+
+    /// The ordinals of the entities that bear a role attribute.
+    pub fn bearers(&self, attribute: &str) -> Option<&Arc<RoaringBitmap>> {
+        self.by_attribute.get(attribute)
+    }
+
+    /// The role attributes in use with their bearers, in order.
+    pub fn attributes(&self) -> impl DoubleEndedIterator<Item = (&Arc<str>, &Arc<RoaringBitmap>)> {
+        self.by_attribute.iter()
+    }
+
+    /// Replaces a role attribute by the one that those share who bear it.
+    pub(crate) fn share(&self, attribute: &mut Arc<str>) {
+        if let Some((shared, _)) = self.by_attribute.get_key_value(attribute) {
+            *attribute = shared.clone();
+        }
+    }
+
+    fn ranked(&self, ranking: Ranking) -> &Ranked {
+        match ranking {
+            Ranking::Id => &self.by_id,
+            Ranking::Name => &self.by_name,
+            Ranking::Created => &self.by_created,
+        }
+    }
+
+    fn compare_id(&self, other: u32, id: &str) -> Ordering {
+        self.at(other).map_or(Ordering::Less, |entity| entity.id().as_str().cmp(id))
+    }
+
+    fn compare_name(&self, other: u32, name: &str) -> Ordering {
+        let own = self.at(other).and_then(Entity::name);
+        own.map_or(Ordering::Less, |own| own.as_ref().cmp(name))
+    }
+
+    fn compare_unique(&self, other: u32, index: usize, value: &str) -> Ordering {
+        self.at(other).map_or(Ordering::Less, |entity| compare_unique(entity, index, value))
+    }
+
+    fn id_at(&self, ordinal: u32) -> Id {
+        self.at(ordinal).map(|entity| entity.id().clone()).unwrap_or_default()
+    }
+}
