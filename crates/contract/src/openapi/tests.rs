@@ -15,7 +15,6 @@ fn kept() -> std::path::PathBuf {
 }
 
 #[test]
-#[ignore = "until the tables stand still"]
 fn the_copies_are_up_to_date() {
     for spec in &SPECS {
         let path = kept().join(spec.file());
