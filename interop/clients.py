@@ -126,7 +126,9 @@ def build_go(name, folder):
     """Builds a Go client from its module, in a copy so that nothing is written here."""
     source, binary = folder / f"{name}-source", folder / name
     shutil.copytree(HERE / name, source)
-    command = ["go", "build", "-mod=mod", "-o", str(binary), "."]
+    command = ["go", "build", "-o", str(binary), "."]
+    if not (source / "go.sum").exists():  # what it needs is looked up
+        command.insert(2, "-mod=mod")
     try:
         built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=600)
     except (OSError, subprocess.TimeoutExpired) as error:

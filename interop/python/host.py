@@ -43,7 +43,9 @@ def serve(connection):
 
 def host():
     listener = openziti.load(args.identity).bind(args.service)
-    listener.listen(256)
+    # The native SDK (0.29.3) counts every connection that had to wait for accept(), and never
+    # counts down: once over the backlog it turns connections away for good, without an answer.
+    listener.listen(1 << 30)
 
     def accept():
         while True:
