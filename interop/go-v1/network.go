@@ -75,7 +75,8 @@ func listen(ctx context.Context, o *options, serve func(net.Conn)) error {
 	}
 	defer network.Close()
 	opts := ziti.DefaultListenOptions()
-	opts.WaitForNEstablishedListeners = 1
+	// Nothing is waited for here: the SDK (1.9.0) misses the word of a router that answers before it
+	// has noted its listener. The runner waits for the terminator.
 	opts.ConnectTimeout = 30 * time.Second
 	if o.flow {
 		opts.SdkFlowControl = &o.flow
