@@ -107,6 +107,14 @@ impl Leaf {
         Self { sans: request.sans().to_vec(), ..Self::as_requested(request, purpose, now) }
     }
 
+    /// The same with a subject that is only this name.
+    ///
+    /// # Errors
+    /// When the name is too long.
+    pub fn named(self, common_name: &str) -> Result<Self> {
+        Ok(Self { subject: Subject::common_name(common_name).to_der()?, ..self })
+    }
+
     /// Certificate for a key of our own, as quickstart makes them.
     ///
     /// # Errors

@@ -290,11 +290,18 @@ async fn router(
     let id = enrollment.router_id.clone().unwrap_or_default();
     let client = parse_csr(sent.router_csr.as_deref())?;
     let server = parse_csr(sent.server_csr.as_deref())?;
-    if client.common_name() != Some(id.as_str()) {
-        return Err(ErrorCode::EdgeRouterEnrollCommonNameInvalid.into());
-    }
     let now = system_time(controller.now());
-    let (issued, cert) = issue(controller, &Leaf::for_router(&client, Purpose::Client, now))?;
+    let mut leaf = Leaf::for_router(&client, Purpose::Client, now);
+    if client.common_name() != Some(id.as_str()) {
+        // Routers without edge need not know their id (protocol: auth 2.4).
+        if enrollment.method != EnrollmentMethod::Trott {
+            return Err(ErrorCode::EdgeRouterEnrollCommonNameInvalid.into());
+        }
+        leaf = leaf
+            .named(id.as_str())
+            .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))?;
+    }
+    let (issued, cert) = issue(controller, &leaf)?;
     let (_, server_cert) = issue(controller, &Leaf::for_router(&server, Purpose::Server, now))?;
     let kept = cert.clone();
     controller

@@ -188,6 +188,24 @@ async fn routers_enroll_under_their_own_name_only() {
     assert_ne!(router["enrollmentToken"].as_str().unwrap(), token);
 }
 
+#[tokio::test]
+async fn transit_routers_are_given_their_name() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let id = bed.create(&admin, "createTransitRouter", json!({"name": "tr1"})).await;
+    let router = bed.manage(&admin, "detailTransitRouter", &[&id], Value::Null).await.unwrap();
+    let call = to(Api::Client, "enroll", &[])
+        .with_query("method", "trott")
+        .with_query("token", router["enrollmentToken"].as_str().unwrap())
+        .with_json(&json!({"certCsr": csr("whoever"), "serverCertCsr": csr("whoever")}));
+    let data = bed.controller.call(Caller::nobody(Origin::default()), call).await.unwrap().data();
+    let cert = data["cert"].as_str().unwrap().as_bytes();
+    let cert = &weft_identity::Certificate::from_pem(cert).unwrap()[0];
+    assert_eq!(cert.common_name(), Some(id.as_str()));
+    let found = bed.controller.router_by_fingerprint(cert.fingerprint()).unwrap();
+    assert!(found.is_verified && found.base.id.as_str() == id);
+}
+
 /// A service that the caller may dial and host over a connected router.
 struct Net {
     service: String,
