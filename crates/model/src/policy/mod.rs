@@ -6,6 +6,7 @@
 //! may use this" goes from a policy to members, "what may this one use" from the attributes and id
 //! of an entity to the policies that name one of them.
 
+mod access_change;
 mod queries;
 mod verify;
 
@@ -14,6 +15,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+pub use access_change::{AccessChange, access_changes};
 use imbl::{OrdMap, Vector};
 pub use queries::{Advice, NamedRole};
 use roaring::RoaringBitmap;
@@ -193,9 +195,8 @@ impl Policies {
     fn forget(&mut self, side: usize, key: &RoleKey) {
         let Some(naming) = self.naming.get(&(side as u8, key.clone())).cloned() else { return };
         for ordinal in naming.iter() {
-            let members = self.members.get(ordinal as usize).and_then(Option::as_ref);
-            let Some(members) = members.filter(|it| it.0[side].get().is_some()) else { continue };
-            let mut members = (**members).clone();
+            // Also if nobody asked yet: an earlier snapshot may share the place, and be asked later.
+            let mut members = (*self.members_of(ordinal)).clone();
             members.0[side] = OnceLock::new();
             self.set(ordinal, Some(members));
         }
