@@ -102,9 +102,7 @@ fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
                 None => context.view().all::<Service>().cloned().collect(),
             };
             let viewer = match &as_identity {
-                Some(identity) => {
-                    Viewer::new(context.controller(), &Id::new(identity), None)
-                }
+                Some(identity) => Viewer::new(context.controller(), &Id::new(identity), None),
                 None => Viewer::of_caller(&context),
             };
             let candidates = found.iter().filter(|it| list::has_roles(&roles, &***it));

@@ -68,11 +68,19 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         match &decision {
             Decision::Granted { .. } => {}
             Decision::Denied(Denial::Posture(failed)) => {
-                let refused =
-                    controller.refuse_for_posture(snapshot, &viewer, &login, service, session_type, failed);
+                let refused = controller.refuse_for_posture(
+                    snapshot,
+                    &viewer,
+                    &login,
+                    service,
+                    session_type,
+                    failed,
+                );
                 return Err(refused);
             }
-            Decision::Denied(_) => return Err(Failure::field("serviceId", "service not found", id)),
+            Decision::Denied(_) => {
+                return Err(Failure::field("serviceId", "service not found", id));
+            }
         }
         let routers = edge_routers(&context, identity, &service.base.id);
         if !routers.iter().any(|it| it.router.is_online) {

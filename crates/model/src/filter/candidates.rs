@@ -13,6 +13,9 @@ use super::value::Value;
 use crate::table::Ranking;
 use crate::{Id, Table, Timestamp};
 
+/// The rank at which a value stands in an index, or, if so asked, the one behind it.
+type Rank<'a> = dyn Fn(&Literal, bool) -> Option<usize> + 'a;
+
 /// With so few candidates no further index is asked.
 const FEW: u64 = 64;
 /// A range this many times longer than what is left costs more than looking at what is left.
@@ -159,7 +162,7 @@ impl Lookup<'_> {
         high: Bound<&Literal>,
         table: &Table,
     ) -> Option<(Ranking, Range<usize>)> {
-        let (ranking, rank): (_, &dyn Fn(&Literal, bool) -> Option<usize>) = match self.index {
+        let (ranking, rank): (_, &Rank<'_>) = match self.index {
             Index::Id => (Ranking::Id, &|value, behind| {
                 let id = text(value)?;
                 let equal = behind && table.ordinal(&Id::new(id)).is_some();

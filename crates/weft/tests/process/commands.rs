@@ -69,7 +69,10 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     run(&place, 0, "update service web --max-idle-time-millis 5").await;
     let shown = run(&place, 0, "show service web --output json").await;
     let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!((&shown["maxIdleTimeMillis"], &shown["encryptionRequired"]), (&5.into(), &true.into()));
+    assert_eq!(
+        (&shown["maxIdleTimeMillis"], &shown["encryptionRequired"]),
+        (&5.into(), &true.into())
+    );
     assert_eq!(shown["roleAttributes"], serde_json::json!(["intranet", "prod"]));
     run(&place, 0, "update service web --replace --role-attributes intranet").await;
     let shown = run(&place, 0, "show service web --output json").await;

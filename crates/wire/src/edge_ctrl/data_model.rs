@@ -77,8 +77,7 @@ impl DataState {
         /// The field of [`DataState::events`].
         const EVENTS: u32 = 1;
         let timeline_id = timeline_id.to_owned();
-        let mut body =
-            Self { end_index, timeline_id, ..Self::default() }.encode_to_vec();
+        let mut body = Self { end_index, timeline_id, ..Self::default() }.encode_to_vec();
         events.for_each(|event| prost::encoding::message::encode(EVENTS, &event, &mut body));
         body.into()
     }
