@@ -26,12 +26,12 @@ pub(crate) struct Held {
     pub(crate) _drawn: Grant,
 }
 
-/// Refuses a body that says itself that it is too large.
-pub(crate) fn check_length(headers: &HeaderMap) -> Result<(), Failure> {
+/// Refuses a body that says itself that it is larger than it may be.
+pub(crate) fn check_length(headers: &HeaderMap, most: usize) -> Result<(), Failure> {
     let text = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     match text.map(str::parse::<u64>) {
-        Some(Ok(length)) if length <= MAX_BODY as u64 => Ok(()),
-        Some(_) => Err(too_large()),
+        Some(Ok(length)) if length <= most as u64 => Ok(()),
+        Some(_) => Err(too_large(most)),
         None => Ok(()),
     }
 }
@@ -39,6 +39,7 @@ pub(crate) fn check_length(headers: &HeaderMap) -> Result<(), Failure> {
 /// Reads a body whole.
 pub(crate) async fn read(
     body: &mut Incoming,
+    most: usize,
     within: Duration,
     budget: &Budget,
 ) -> Result<Held, Failure> {
@@ -52,8 +53,8 @@ pub(crate) async fn read(
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
-        if first.len() + all.len() + data.len() > MAX_BODY {
-            return Err(too_large());
+        if first.len() + all.len() + data.len() > most {
+            return Err(too_large(most));
         }
         if !grant.try_grow(data.len() as u64) {
             return Err(ErrorCode::ServerTooManyRequests.into());
@@ -90,10 +91,10 @@ pub(crate) async fn discard(mut body: Incoming, headers: &HeaderMap) {
     let _ = tokio::time::timeout(DISCARD_TIME, all).await;
 }
 
-fn too_large() -> Failure {
+fn too_large(most: usize) -> Failure {
     Failure::because(
         ErrorCode::RequestEntityTooLarge,
-        format!("the body is larger than {MAX_BODY} bytes"),
+        format!("the body is larger than {most} bytes"),
     )
 }
 
@@ -117,13 +118,13 @@ mod tests {
         let check = |text: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_LENGTH, HeaderValue::from_static(text));
-            check_length(&headers)
+            check_length(&headers, MAX_BODY)
         };
         assert!(check("1048576").is_ok());
         for text in ["1048577", "99999999999999999999999"] {
             let failure = check(text).unwrap_err();
             assert_eq!((failure.status(), failure.code()), (413, ErrorCode::RequestEntityTooLarge));
         }
-        assert!(check_length(&HeaderMap::new()).is_ok());
+        assert!(check_length(&HeaderMap::new(), MAX_BODY).is_ok());
     }
 }

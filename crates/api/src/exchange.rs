@@ -11,6 +11,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
+use weft_contract::resource::change::MAX_DOCUMENT;
 use weft_contract::{Api, ErrorCode, Operation, Request as Takes, headers, paths as apis};
 use weft_controller::auth::resolve::Credentials;
 use weft_controller::{Call, Caller, Failure, Origin, Reply};
@@ -95,9 +96,10 @@ impl Site {
     }
 
     async fn run(&self, peer: &Peer, head: &Parts, body: &mut Incoming) -> Result<Answer, Refused> {
-        body::check_length(&head.headers)?;
         let path = paths::normal(head.uri.path());
         let (api, rest) = apis::dispatch(&path, &self.apis).ok_or(ErrorCode::NotFound)?;
+        let most = self.largest_body(api, peer, head);
+        body::check_length(&head.headers, most)?;
         if api == Api::Health {
             let query = paths::query(head.uri.query());
             return Ok(health::answer(&self.shared.controller, &path, &query));
@@ -111,16 +113,12 @@ impl Site {
                 allow: missing.methods().map(str::to_owned),
             })?;
         let place = self.place(peer.remote.ip())?;
-        let held = body::read(body, self.options.read_timeout, &self.shared.bodies).await?;
+        let held = body::read(body, most, self.options.read_timeout, &self.shared.bodies).await?;
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
         let query = paths::query(head.uri.query());
-        let origin = Origin {
-            remote: Some(peer.remote),
-            certificates: peer.certificates.clone(),
-            trace_id: query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect()),
-        };
-        let caller = self.shared.controller.resolve(credentials(&head.headers, origin));
+        let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
+        let caller = self.caller(peer, head, trace_id);
         let call = Call {
             api,
             row,
@@ -134,6 +132,21 @@ impl Site {
         let mut answer = answer::done(reply)?;
         answer::session_end(&mut answer, &self.shared.controller, &caller);
         Ok(answer)
+    }
+
+    fn caller(&self, peer: &Peer, head: &Parts, trace_id: Option<String>) -> Caller {
+        let (remote, certificates) = (Some(peer.remote), peer.certificates.clone());
+        let origin = Origin { remote, certificates, trace_id };
+        self.shared.controller.resolve(credentials(&head.headers, origin))
+    }
+
+    /// How large a body may be. Whole networks are large, and only taken from who is logged in.
+    fn largest_body(&self, api: Api, peer: &Peer, head: &Parts) -> usize {
+        let is_known = || {
+            let caller = self.caller(peer, head, None);
+            caller.login().is_some_and(|login| login.complete)
+        };
+        if api == Api::Weft && is_known() { MAX_DOCUMENT } else { headers::MAX_BODY }
     }
 
     fn place(&self, peer: IpAddr) -> Result<Place, ErrorCode> {

@@ -9,7 +9,7 @@ use weft_controller::Failure;
 use crate::paths::unescape;
 
 /// The APIs that are made of operations.
-pub(crate) const REST: [Api; 3] = [Api::Management, Api::Client, Api::Fabric];
+pub(crate) const REST: [Api; 4] = [Api::Management, Api::Client, Api::Fabric, Api::Weft];
 
 /// The operations of every API, by their first segment and length.
 #[derive(Debug)]

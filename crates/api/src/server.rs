@@ -24,7 +24,7 @@ use crate::Limits;
 use crate::answer::Signature;
 use crate::places::Places;
 use crate::routes::Routes;
-use crate::urls::served;
+use crate::urls::{answered, served};
 
 /// Protocols of a bind point; the empty one is for clients that offer none.
 const PROTOCOLS: &[&str] = &["h2", "http/1.1", ""];
@@ -194,7 +194,7 @@ impl ApiServer {
             let binding = api.binding();
             tracing::warn!(server = %name, binding, "this API is not served yet");
         }
-        let apis: Vec<Api> = config.apis.iter().filter_map(served).collect();
+        let apis = answered(&config.apis);
         let identity = self.identity(config, process)?;
         for point in &config.bind_points {
             let BindPoint::Underlay { interface, address, new_address } = point else {

@@ -16,6 +16,14 @@ pub(crate) fn served(api: &WebApi) -> Option<Api> {
     }
 }
 
+/// The APIs that a server with these bindings answers, in the order in which they are asked.
+/// weft's own comes with the management API, and is no binding of its own: nobody is told of it.
+pub(crate) fn answered(apis: &[WebApi]) -> Vec<Api> {
+    let bound: Vec<Api> = apis.iter().filter_map(served).collect();
+    let own = bound.contains(&Api::Management).then_some(Api::Weft);
+    own.into_iter().chain(bound).collect()
+}
+
 /// The full addresses of every API that is served, for
 /// [`Addresses::apis`](weft_controller::Addresses): what `/version` answers. Bindings that are not
 /// served yet are left out, because clients use whatever they see there.

@@ -178,6 +178,8 @@ codes! {
     /// No router that both the caller and the service may use is online.
     NoEdgeRoutersAvailable = "NO_EDGE_ROUTERS_AVAILABLE" 400
         "No edge routers are assigned and online to handle the requested connection",
+    /// A document would change something else than what was looked at.
+    PlanHasChanged = "PLAN_HAS_CHANGED" 409 "The network has changed since the plan was made",
     /// Once a minute, one at a time.
     RateLimited = "RATE_LIMITED" 429 "The operation is rate limited, try again later",
     /// Queues are full.

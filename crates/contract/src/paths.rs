@@ -32,6 +32,8 @@ words! {
         Health = "health-checks",
         /// For Prometheus.
         Metrics = "metrics",
+        /// weft's own: whole networks as documents. Served wherever the management API is.
+        Weft = "weft",
     }
 }
 
@@ -52,6 +54,7 @@ impl Api {
             Self::Fabric => "/fabric/v1",
             Self::Health => "/health-checks/v1",
             Self::Metrics => "/metrics",
+            Self::Weft => "/weft/v1",
         }
     }
 
@@ -63,7 +66,9 @@ impl Api {
                     || matches!(path, "/" | VERSION | CA_CERTIFICATES)
             }
             Self::Health => path.starts_with("/health-checks"),
-            Self::Fabric | Self::Oidc | Self::Metrics => below(self.base(), path).is_some(),
+            Self::Fabric | Self::Oidc | Self::Metrics | Self::Weft => {
+                below(self.base(), path).is_some()
+            }
         }
     }
 

@@ -80,6 +80,12 @@ pub(crate) enum Fixed {
     Database(DatabaseArgs),
     /// Ask controllers and routers about their inner state
     Inspect(InspectArgs),
+    /// Write the network as a YAML file, for git
+    Export(ExportArgs),
+    /// Say what files would change, and who would gain or lose access to what
+    Diff(DiffArgs),
+    /// Make the network as files say: all of it, or nothing
+    Apply(ApplyArgs),
     /// Call any operation of any API by its id
     Call(CallArgs),
     /// Print a completion script for a shell
@@ -459,6 +465,85 @@ pub(crate) struct InspectArgs {
     /// Those whose id matches this regular expression
     #[arg(long, value_name = "REGEX", default_value = ".*")]
     pub(crate) of: String,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// Which part of the network to write where.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft export -o network.yaml\n  \
+                  weft export --kinds services,configs,service-policies\n\n\
+                  Passwords, certificates, enrollments and terminators are not in it.")]
+pub(crate) struct ExportArgs {
+    /// Only these kinds [default: all that files can hold]
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    pub(crate) kinds: Vec<String>,
+    /// Write to this file [default: standard output]
+    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) out: Option<PathBuf>,
+    /// How to write it
+    #[arg(
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "yaml",
+        help_heading = "Settings"
+    )]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// What to compare.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weft diff network.yaml\n  weft diff network/ --prune --exit-code\n\n\
+                  Access is compared by the service policies; posture checks are not looked at."
+)]
+pub(crate) struct DiffArgs {
+    /// Files, folders of them, or `-` for standard input; all of them are one document
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<String>,
+    /// As if what is in the sections of the files and not named there were deleted
+    #[arg(long)]
+    pub(crate) prune: bool,
+    /// End with status 8 if there are differences
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// What to apply, and how.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft apply network.yaml\n  \
+                  weft apply network.yaml --yes --tokens ./tokens\n  \
+                  weft apply network.yaml --yes --expect \"$(weft diff network.yaml --output json | jq -r .plan)\"\n\n\
+                  What an entity does not say gets its default. Entities that are not named stay, unless \
+                  --prune is given.")]
+pub(crate) struct ApplyArgs {
+    /// Files, folders of them, or `-` for standard input; all of them are one document
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<String>,
+    /// Delete what is in the sections of the files and not named there
+    #[arg(long)]
+    pub(crate) prune: bool,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    /// Only say what would change, as `weft diff` does
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Only if this is still the plan that `weft diff` printed, or this the network's revision
+    #[arg(long, value_name = "PLAN|REVISION")]
+    pub(crate) expect: Option<String>,
+    /// Write the enrollment tokens of new identities and routers to this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) tokens: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

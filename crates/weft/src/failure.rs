@@ -79,11 +79,6 @@ impl Failure {
         self
     }
 
-    /// Whether the session is not there any more, or may not do this.
-    pub(crate) fn is_not_allowed(&self) -> bool {
-        self.status == status::NOT_ALLOWED
-    }
-
     /// Prints the message and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("weft: {}", self.message);
@@ -234,7 +229,7 @@ mod tests {
     fn hints_tell_an_ended_login_from_a_missing_permission() {
         let ended = Cause::error(ErrorCode::Unhandled, "no valid session");
         let ended = refusal(401, ErrorCode::Unauthorized, ended);
-        assert!(ended.is_not_allowed());
+        assert_eq!(ended.status, status::NOT_ALLOWED);
         assert!(ended.details.last().unwrap().contains("weft login"));
         let text = "the operation needs the permission service.create";
         let lacking =

@@ -5,6 +5,7 @@
 //! exit status. Results go to standard output, words about them and the log to standard error.
 
 mod ask;
+mod change;
 mod cli;
 mod compose;
 mod controller;
@@ -75,6 +76,9 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Override(args) => until_interrupted(tools::overrides::overrides(args)).await,
         Fixed::Database(args) => until_interrupted(tools::database::database(args)).await,
         Fixed::Inspect(args) => until_interrupted(tools::inspect::inspect(args)).await,
+        Fixed::Export(args) => until_interrupted(change::export(args)).await,
+        Fixed::Diff(args) => until_interrupted(change::diff(args)).await,
+        Fixed::Apply(args) => until_interrupted(change::apply(args)).await,
         Fixed::Call(args) => until_interrupted(tools::call::call(args)).await,
         Fixed::Controller(command) => controller::controller(command).await,
         Fixed::Router(command) => router::router(command).await,

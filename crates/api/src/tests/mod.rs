@@ -1,5 +1,6 @@
 //! A controller behind real loopback TLS, and what clients see of it.
 
+mod change;
 mod clients;
 mod contract;
 mod errors;

@@ -4,10 +4,10 @@
 //! know. A test tells of a row whose name is not here.
 
 use super::{
-    auth_policy, authenticator, ca, config, controller, controller_setting, database, edge_router,
-    edge_router_policy, enrollment, external_jwt_signer, fabric, identity, mfa, posture_check,
-    posture_data, revocation, role_attribute, router, server, service, service_edge_router_policy,
-    service_policy, service_session, session, spec, terminator,
+    auth_policy, authenticator, ca, change, config, controller, controller_setting, database,
+    edge_router, edge_router_policy, enrollment, external_jwt_signer, fabric, identity, mfa,
+    posture_check, posture_data, revocation, role_attribute, router, server, service,
+    service_edge_router_policy, service_policy, service_session, session, spec, terminator,
 };
 use crate::schema::{HasSchema, Schema};
 
@@ -22,6 +22,7 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<authenticator::AuthenticatorDetail>("authenticatorDetail"),
     of::<ca::CaDetail>("caDetail"),
     of::<String>("capabilities"),
+    of::<change::ChangePlan>("changePlan"),
     of::<fabric::circuit::CircuitDetail>("circuitDetail"),
     of::<external_jwt_signer::ClientSignerDetail>("clientExternalJwtSignerDetail"),
     of::<fabric::cluster::ClusterMember>("clusterMember"),
@@ -53,6 +54,7 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<identity::IdentityTypeDetail>("identityTypeDetail"),
     of::<fabric::link::LinkDetail>("linkDetail"),
     of::<server::Summary>("listSummaryCounts"),
+    of::<change::NetworkExport>("networkExport"),
     of::<server::NetworkJwt>("networkJWT"),
     of::<identity::PolicyAdvice>("policyAdvice"),
     of::<posture_check::PostureCheckDetail>("postureCheckDetail"),

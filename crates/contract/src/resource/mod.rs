@@ -4,6 +4,7 @@ pub mod answers;
 pub mod auth_policy;
 pub mod authenticator;
 pub mod ca;
+pub mod change;
 pub mod config;
 pub mod controller;
 pub mod controller_setting;
@@ -120,6 +121,7 @@ pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
     let groups: &[&[Operation]] = match api {
         Api::Management => MANAGEMENT,
         Api::Client => CLIENT,
+        Api::Weft => &[change::OPERATIONS],
         Api::Fabric => fabric::OPERATIONS,
         _ => &[],
     };

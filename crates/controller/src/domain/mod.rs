@@ -8,6 +8,7 @@
 
 pub mod call;
 pub mod caller;
+pub(crate) mod change;
 pub(crate) mod convert;
 pub mod decision;
 pub mod gate;

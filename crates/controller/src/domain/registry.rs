@@ -52,6 +52,7 @@ const OWN: &[&[(Api, &str, Handler)]] = &[
     fabric::service::HANDLERS,
     fixed::HANDLERS,
     overrides::HANDLERS,
+    super::change::HANDLERS,
     server::HANDLERS,
     super::resources::api_session::HANDLERS,
     super::resources::authenticator::HANDLERS,

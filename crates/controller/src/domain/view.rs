@@ -66,6 +66,12 @@ impl Context {
         Self { controller, snapshot, caller, now }
     }
 
+    /// The same at a snapshot that is not, or not yet, or not any more, what is published.
+    pub(crate) fn at(controller: Controller, caller: Caller, snapshot: Arc<Snapshot>) -> Self {
+        let now = controller.now();
+        Self { controller, snapshot, caller, now }
+    }
+
     /// The snapshot.
     pub fn view(&self) -> View<'_> {
         View(&self.snapshot)

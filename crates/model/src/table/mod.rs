@@ -126,6 +126,14 @@ impl Table {
         self.by_name.find(head(name.as_bytes()), &|other| self.compare_name(other, name))
     }
 
+    /// The entities whose names come behind this one, ordered by name; without one all that have
+    /// names.
+    pub fn behind_name(&self, name: Option<&str>) -> impl Iterator<Item = &Entity> {
+        let behind = |name| self.rank_of_name(name) + usize::from(self.named(name).is_some());
+        let ranks = name.map_or(0, behind)..self.by_name.len();
+        self.ranks(Ranking::Name, ranks).filter_map(|(_, ordinal)| self.at(ordinal))
+    }
+
     /// The entity with a unique value; the index is that into [`Kind::unique`].
     pub fn by_unique(&self, index: usize, value: &str) -> Option<&Entity> {
         self.at(self.holding_unique(index, value)?)

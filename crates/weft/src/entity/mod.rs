@@ -162,7 +162,7 @@ fn text(matches: &ArgMatches, id: &str) -> Option<String> {
 }
 
 /// The APIs whose operations commands call, the usual one first.
-pub(crate) const APIS: &[Api] = &[Api::Management, Api::Fabric, Api::Client];
+pub(crate) const APIS: &[Api] = &[Api::Management, Api::Fabric, Api::Client, Api::Weft];
 
 /// The API that an operation of a kind belongs to.
 pub(crate) fn api_of(operation: &Operation) -> Api {

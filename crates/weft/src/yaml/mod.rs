@@ -6,7 +6,7 @@
 mod read;
 mod write;
 
-pub(crate) use read::{Entry, Node, SyntaxError, Value, read};
+pub(crate) use read::{Entry, Node, Value, read};
 pub(crate) use write::write;
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod commands;
 mod controller_restart;
 mod durable;
 mod half_close;
+mod network_files;
 mod router_restart;
 mod slow_readers;
 mod strangers;

@@ -79,7 +79,8 @@ async fn a_network_lives_in_a_file() {
     // A folder is one document; what is not named goes only when asked.
     let folder = place.folder().join("network");
     fs::create_dir(&folder).unwrap();
-    let token = "identities:\n  - name: phone\n    roleAttributes: [staff]\n    enrollment: {ott: true}\n";
+    let token =
+        "identities:\n  - name: phone\n    roleAttributes: [staff]\n    enrollment: {ott: true}\n";
     fs::write(folder.join("identities.yaml"), token).unwrap();
     fs::write(folder.join("services.yaml"), "services: []\n").unwrap();
     let tokens = ["apply", "network", "--yes", "--prune", "--tokens", "tokens"];
@@ -99,7 +100,10 @@ async fn mistakes_are_told_with_their_line_and_change_nothing() {
                 service-policies:\n  - name: p\n    type: Dail\n";
     fs::write(place.folder().join("bad.yaml"), text).unwrap();
     let refused = run(&place, 5, &["apply", "bad.yaml", "--yes"]).await;
-    assert!(refused.contains("bad.yaml:5: services `web`, configs.0: there is no config"), "{refused}");
+    assert!(
+        refused.contains("bad.yaml:5: services `web`, configs.0: there is no config"),
+        "{refused}"
+    );
     assert!(refused.contains("bad.yaml:8: service-policies `p`, type: "), "{refused}");
     assert!(refused.contains("nothing was changed"), "{refused}");
     assert!(run(&place, 0, &["list", "services"]).await.contains("0 services"));

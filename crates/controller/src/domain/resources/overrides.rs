@@ -22,7 +22,9 @@ use crate::failure::Failure;
 pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Management, "listIdentitysServiceConfigs", list),
     (Api::Management, "associateIdentitysServiceConfigs", |controller, caller, call| {
-        change(controller, caller, call, associate)
+        change(controller, caller, call, |decision, identity, pair| {
+            associate(decision, identity, &pair.service, &pair.config)
+        })
     }),
     (Api::Management, "disassociateIdentitysServiceConfigs", |controller, caller, call| {
         change(controller, caller, call, remove)
@@ -109,19 +111,22 @@ fn pairs(call: &Call) -> Result<Vec<Pair>, Failure> {
 }
 
 /// One config per service and config type: the later one wins.
-fn associate(decision: &Decision<'_>, identity: &mut Identity, pair: &Pair) -> Result<(), Failure> {
-    let config = decision
-        .tip()
-        .get::<Config>(&pair.config)
-        .ok_or_else(|| Failure::not_found("config", pair.config.as_str()))?;
-    let of_type = decision.require::<ConfigType>("configId", &config.config_type_id)?;
+pub(crate) fn associate(
+    decision: &Decision<'_>,
+    identity: &mut Identity,
+    service: &Id,
+    config: &Id,
+) -> Result<(), Failure> {
+    let found = decision.tip().get::<Config>(config);
+    let found = found.ok_or_else(|| Failure::not_found("config", config.as_str()))?;
+    let of_type = decision.require::<ConfigType>("configId", &found.config_type_id)?;
     if of_type.target != ConfigTarget::Service {
         let reason = "only configs of a type with target service can be used here";
-        return Err(Failure::field("serviceConfigs", reason, pair.config.as_str()));
+        return Err(Failure::field("serviceConfigs", reason, config.as_str()));
     }
-    decision.require_services("serviceConfigs", [&pair.service])?;
-    let overrides = identity.service_configs.entry(pair.service.clone()).or_default();
-    overrides.configs.insert(config.config_type_id.clone(), pair.config.clone());
+    decision.require_services("serviceConfigs", [service])?;
+    let overrides = identity.service_configs.entry(service.clone()).or_default();
+    overrides.configs.insert(found.config_type_id.clone(), config.clone());
     Ok(())
 }
 

@@ -1,0 +1,82 @@
+//! weft's own API over HTTP: a network as a document, there and back.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use weft_contract::headers::MAX_BODY;
+use weft_contract::resource::change::MAX_DOCUMENT;
+
+use super::{Bed, send};
+
+const WEFT: &str = "/weft/v1";
+
+fn services(count: usize, padding: usize) -> Value {
+    let tag = "x".repeat(padding);
+    let services: Vec<Value> = (0..count)
+        .map(|at| json!({"name": format!("service-{at}"), "tags": {"padding": tag}}))
+        .collect();
+    json!({"network": {"services": services}})
+}
+
+#[tokio::test]
+async fn a_network_goes_there_and_back() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let network = json!({
+        "services": [{"name": "web", "roleAttributes": ["intranet"]}],
+        "identities": [{"name": "laptop", "roleAttributes": ["staff"]}],
+        "service-policies": [{"name": "staff", "type": "Dial", "identityRoles": ["#staff"],
+            "serviceRoles": ["#intranet"]}],
+    });
+    let body = json!({"network": network});
+    let planned = admin.call(Method::POST, &format!("{WEFT}/plan"), &body).await;
+    assert_eq!(planned.status, 200, "{planned:?}");
+    let planned = planned.data();
+    assert_eq!((&planned["created"], &planned["applied"]), (&json!(3), &json!(false)));
+    assert_eq!(planned["access"]["services"][0]["gainedBy"], json!(["laptop"]));
+    let body = json!({"network": network, "expectPlan": planned["plan"]});
+    let applied = admin.call(Method::POST, &format!("{WEFT}/apply"), &body).await;
+    assert_eq!((applied.status, &applied.data()["applied"]), (200, &json!(true)), "{applied:?}");
+    let read = admin.get(&format!("{WEFT}/network?sections=services,identities")).await;
+    assert_eq!(read.data()["network"]["services"], network["services"]);
+    assert_eq!(read.data()["network"]["identities"], network["identities"]);
+    // It is done already: nothing is left to expect.
+    let again = admin.call(Method::POST, &format!("{WEFT}/apply"), &body).await;
+    assert_eq!((again.status, &again.data()["changes"]), (200, &json!([])), "{again:?}");
+    let other = json!({"network": {"services": [{"name": "db"}]}, "expectPlan": planned["plan"]});
+    let other = admin.call(Method::POST, &format!("{WEFT}/apply"), &other).await;
+    other.is_error(409, "PLAN_HAS_CHANGED");
+
+    let wrong = json!({"network": {"services": [{"name": "web", "configs": ["nope"]}]}});
+    let refused = admin.call(Method::POST, &format!("{WEFT}/apply"), &wrong).await;
+    let error = refused.is_error(400, "COULD_NOT_VALIDATE");
+    let problem = &error["cause"]["data"][0];
+    assert_eq!((&problem["section"], &problem["field"]), (&json!("services"), &json!("configs.0")));
+    admin
+        .get(&format!("{WEFT}/network?sections=nothing"))
+        .await
+        .is_error(400, "COULD_NOT_VALIDATE");
+    admin.get(&format!("{WEFT}/nothing")).await.is_error(404, "NOT_FOUND");
+}
+
+#[tokio::test]
+async fn large_documents_are_taken_from_those_who_are_logged_in_alone() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let path = format!("{WEFT}/plan");
+    let large = services(300, 10_000);
+    assert!(large.to_string().len() > 2 * MAX_BODY);
+    let planned = admin.call(Method::POST, &path, &large).await;
+    assert_eq!((planned.status, &planned.data()["created"]), (200, &json!(300)));
+    send(bed.request(Method::POST, &path).json(&large))
+        .await
+        .is_error(413, "REQUEST_ENTITY_TOO_LARGE");
+    let small = services(1, 10);
+    send(bed.request(Method::POST, &path).json(&small)).await.is_error(401, "UNAUTHORIZED");
+    let too_large = "x".repeat(MAX_DOCUMENT + 1);
+    let request = bed.request(Method::POST, &path).header("zt-session", &admin.token);
+    send(request.body(too_large)).await.is_error(413, "REQUEST_ENTITY_TOO_LARGE");
+    // Everywhere else everybody is held to the usual.
+    let request = bed.request(Method::POST, "/edge/management/v1/services");
+    let request = request.header("zt-session", &admin.token).json(&large);
+    send(request).await.is_error(413, "REQUEST_ENTITY_TOO_LARGE");
+}

@@ -1,0 +1,121 @@
+//! The network as a document, page by page.
+
+use futures::FutureExt as _;
+use serde_json::{Map, Value};
+use weft_contract::resource::change::{MAX_PAGE, NetworkExport};
+use weft_model::filter::parse_param;
+
+use super::form::Writer;
+use super::section::{self, SECTIONS};
+use crate::Controller;
+use crate::domain::call::{Answer, Call, Query, Reply};
+use crate::domain::caller::Caller;
+use crate::domain::gate;
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// Entities of a page when nobody says how many.
+const PAGE: usize = 1000;
+
+/// GET of the network.
+pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let wanted = Wanted::read(&call.query)?;
+        for place in &wanted.sections {
+            if let Some(row) = SECTIONS.get(*place).and_then(|section| section.kind().list()) {
+                gate::pass(&caller, row)?;
+            }
+        }
+        let context = controller.context(&caller);
+        let page = tokio::task::spawn_blocking(move || page(&context, &wanted)).await;
+        let page =
+            page.map_err(|error| Failure::unhandled(format!("the export failed: {error}")))?;
+        Reply::detail(&page)
+    }
+    .boxed()
+}
+
+/// Which part of the network.
+struct Wanted {
+    /// By their place in the table.
+    sections: Vec<usize>,
+    /// Everything behind this entity: its section and name.
+    after: Option<(usize, String)>,
+    limit: usize,
+}
+
+impl Wanted {
+    fn read(query: &Query) -> Result<Self, Failure> {
+        let known = |name: &str| {
+            section::place(name).ok_or_else(|| {
+                let known: Vec<&str> = SECTIONS.iter().map(|it| it.kind().plural).collect();
+                let reason = format!("there is no such section; there is {}", known.join(", "));
+                Failure::field("sections", reason, name)
+            })
+        };
+        let words = query.all("sections").flat_map(|text| text.split(','));
+        let words = words.map(str::trim).filter(|word| !word.is_empty());
+        let mut sections = words.map(known).collect::<Result<Vec<_>, _>>()?;
+        if sections.is_empty() {
+            sections = (0..SECTIONS.len()).collect();
+        }
+        sections.sort_unstable();
+        sections.dedup();
+        let after = match query.get("after").filter(|text| !text.is_empty()) {
+            None => None,
+            Some(text) => {
+                let wrong = || Failure::field("after", "must be the `next` of a page", text);
+                let (section, name) = text.split_once('/').ok_or_else(wrong)?;
+                Some((section::place(section).ok_or_else(wrong)?, name.to_owned()))
+            }
+        };
+        let limit = match query.get("limit") {
+            None => PAGE,
+            Some(text) => {
+                let limit = parse_param("limit", text)?;
+                usize::try_from(limit.clamp(1, MAX_PAGE)).unwrap_or(PAGE)
+            }
+        };
+        Ok(Self { sections, after, limit })
+    }
+}
+
+fn page(context: &Context, wanted: &Wanted) -> NetworkExport {
+    let writer = Writer::new(context);
+    let snapshot = context.snapshot();
+    let mut network = Map::new();
+    let mut count = 0;
+    for place in &wanted.sections {
+        let Some(section) = SECTIONS.get(*place) else { continue };
+        let behind = match &wanted.after {
+            Some((after, _)) if after > place => continue,
+            Some((after, name)) if after == place => Some(name.as_str()),
+            _ => None,
+        };
+        let mut entities = Vec::new();
+        let found = snapshot.table(section.model()).behind_name(behind);
+        for entity in found.filter(|entity| section.holds(entity)) {
+            let members = writer.write(*place, entity);
+            if !Writer::is_worth_telling(entity, &members) {
+                continue;
+            }
+            let name = entity.name().map(|name| name.to_string()).unwrap_or_default();
+            entities.push(Value::Object(members));
+            count += 1;
+            if count == wanted.limit {
+                let plural = section.kind().plural;
+                network.insert(plural.to_owned(), entities.into());
+                return finished(context, network, Some(format!("{plural}/{name}")));
+            }
+        }
+        if !entities.is_empty() {
+            network.insert(section.kind().plural.to_owned(), entities.into());
+        }
+    }
+    finished(context, network, None)
+}
+
+fn finished(context: &Context, network: Map<String, Value>, next: Option<String>) -> NetworkExport {
+    let revision = i64::try_from(context.snapshot().revision().0).unwrap_or(i64::MAX);
+    NetworkExport { network, next, revision }
+}

@@ -1,0 +1,434 @@
+//! Between entities and documents: names in place of ids, and nothing that goes without saying.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value};
+use weft_contract::resource::change::{SERVICE_CONFIGS, document_name};
+use weft_contract::{Field, FieldType, Kind as ContractKind, Verb, defaults};
+use weft_model::entity::{AuthPolicy, Config, Identity, IdentityType, Router, Service};
+use weft_model::{Entity, Id, Kind, Snapshot};
+
+use super::document::Document;
+use super::section::{self, SECTIONS};
+use crate::domain::view::Context;
+
+/// Members of bodies that say how an entity is made, not what it is.
+const NOT_KEPT: &[(Kind, &str)] = &[(Kind::Identity, "enrollment")];
+/// Members whose value the API shows under another name.
+const SHOWN_AS: &[(Kind, &str, &str)] = &[(Kind::Identity, "type", "typeId")];
+/// Members that are maps from ids of a collection.
+const KEYED: &[(Kind, &str, &str)] = &[
+    (Kind::Identity, "serviceHostingCosts", "services"),
+    (Kind::Identity, "serviceHostingPrecedences", "services"),
+];
+/// Values that a body's absent member gets when an entity is made, beside [`defaults`].
+const MEANT: &[(Kind, &str, &str)] = &[(Kind::Identity, "authPolicyId", AuthPolicy::DEFAULT_ID)];
+/// References that may be filled in later, because what they name may refer back.
+const LATER: &[(&str, &str)] = &[("external-jwt-signers", "enrollAuthPolicyId")];
+
+/// Writes entities of one snapshot as documents do.
+pub(super) struct Writer<'c> {
+    context: &'c Context,
+    /// What an entity of each section is when nothing is said.
+    blanks: Vec<OnceLock<Map<String, Value>>>,
+}
+
+impl<'c> Writer<'c> {
+    pub(super) fn new(context: &'c Context) -> Self {
+        Self { context, blanks: SECTIONS.iter().map(|_| OnceLock::new()).collect() }
+    }
+
+    /// An entity of a section, its name first.
+    pub(super) fn write(&self, place: usize, entity: &Entity) -> Map<String, Value> {
+        let Some(section) = SECTIONS.get(place) else { return Map::new() };
+        let (kind, model) = (section.kind(), section.model());
+        let mut members = raw(model, kind.fields, &section.detail(self.context, entity));
+        if let Some(blank) = self.blanks.get(place) {
+            let blank = blank.get_or_init(|| {
+                let mut blank = raw(model, kind.fields, &section.blank(self.context));
+                blank.extend(defaults::of(kind).map(|(name, value)| (name.to_owned(), value)));
+                let meant = MEANT.iter().filter(|(of, ..)| *of == model);
+                blank.extend(meant.map(|(_, name, word)| ((*name).to_owned(), (*word).into())));
+                blank
+            });
+            strip(kind, kind.fields, &mut members, blank);
+        }
+        let snapshot = self.context.snapshot();
+        if let Entity::Identity(identity) = entity {
+            self.finish_identity(identity, &mut members);
+        }
+        named(snapshot, kind, model, members)
+    }
+
+    fn finish_identity(&self, identity: &Identity, members: &mut Map<String, Value>) {
+        let snapshot = self.context.snapshot();
+        if identity.identity_type == IdentityType::Router
+            && let Some(router) = snapshot.get::<Router>(&identity.base.id)
+            && router.app_data == identity.app_data
+        {
+            // It follows the router.
+            members.remove("appData");
+        }
+        let name_of_service =
+            |id: &Id| snapshot.get::<Service>(id).map_or(id.to_string(), |it| it.name.to_string());
+        let name_of_config =
+            |id: &Id| snapshot.get::<Config>(id).map_or(id.to_string(), |it| it.name.to_string());
+        let overrides: BTreeMap<String, Vec<String>> = identity
+            .service_configs
+            .iter()
+            .map(|(service, own)| {
+                let mut configs: Vec<String> = own.configs.values().map(name_of_config).collect();
+                configs.sort();
+                (name_of_service(service), configs)
+            })
+            .collect();
+        if !overrides.is_empty()
+            && let Ok(value) = serde_json::to_value(overrides)
+        {
+            members.insert(SERVICE_CONFIGS.to_owned(), value);
+        }
+    }
+
+    /// Whether an entity says anything that does not follow from others.
+    pub(super) fn is_worth_telling(entity: &Entity, members: &Map<String, Value>) -> bool {
+        match entity {
+            Entity::Identity(it) if it.identity_type == IdentityType::Router => {
+                members.keys().any(|name| !matches!(name.as_str(), "name" | "type"))
+            }
+            entity => !section::is_usual(entity),
+        }
+    }
+}
+
+/// The members of a body, as far as a detail shows them; ids are ids still.
+fn raw(model: Kind, fields: &[Field], detail: &Value) -> Map<String, Value> {
+    let mut members = Map::new();
+    for field in fields.iter().filter(|field| !NOT_KEPT.contains(&(model, field.name))) {
+        let shown = SHOWN_AS.iter().find(|(of, name, _)| *of == model && *name == field.name);
+        let shown = shown.map_or(field.name, |(_, _, shown)| shown);
+        let value = match (detail.get(shown), field.shape) {
+            (None | Some(Value::Null), _) => continue,
+            (Some(object @ Value::Object(_)), FieldType::Object(inner)) => {
+                Value::Object(raw(model, inner, object))
+            }
+            (Some(value), _) => value.clone(),
+        };
+        members.insert(field.name.to_owned(), value);
+    }
+    members
+}
+
+/// Takes out what goes without saying. What a body requires stays, unless it is filled in.
+fn strip(
+    kind: &ContractKind,
+    fields: &[Field],
+    members: &mut Map<String, Value>,
+    blank: &Map<String, Value>,
+) {
+    let is_top = std::ptr::eq(fields, kind.fields);
+    for field in fields {
+        let (Some(value), Some(usual)) = (members.get_mut(field.name), blank.get(field.name))
+        else {
+            continue;
+        };
+        let is_required = field.need.covers(Verb::Create);
+        let is_gone = match (field.shape, value, usual) {
+            (FieldType::Object(inner), Value::Object(members), Value::Object(usual))
+                if is_required =>
+            {
+                strip(kind, inner, members, usual);
+                members.is_empty()
+            }
+            (_, value, usual) => {
+                let is_filled_in = !is_top || defaults::word(kind, field.name).is_some();
+                (!is_required || is_filled_in) && value == usual
+            }
+        };
+        if is_gone {
+            members.remove(field.name);
+        }
+    }
+}
+
+/// The same with names, the name of the entity first.
+fn named(
+    snapshot: &Snapshot,
+    kind: &ContractKind,
+    model: Kind,
+    mut members: Map<String, Value>,
+) -> Map<String, Value> {
+    for field in kind.fields {
+        if let Some(value) = members.get_mut(field.name) {
+            name_value(snapshot, field, value);
+        }
+    }
+    for role in kind.roles {
+        if let Some(Value::Array(roles)) = members.get_mut(role.field) {
+            for item in roles.iter_mut() {
+                let id = item.as_str().and_then(|text| text.strip_prefix('@'));
+                if let Some(name) = id.and_then(|id| name_of(snapshot, role.selects, id)) {
+                    *item = format!("@{name}").into();
+                }
+            }
+            roles.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
+        }
+    }
+    for (_, member, collection) in KEYED.iter().filter(|(of, ..)| *of == model) {
+        if let Some(Value::Object(map)) = members.get_mut(*member) {
+            let named: BTreeMap<String, Value> = std::mem::take(map)
+                .into_iter()
+                .map(|(id, value)| (name_of(snapshot, collection, &id).unwrap_or(id), value))
+                .collect();
+            map.extend(named);
+        }
+    }
+    let mut ordered = Map::new();
+    ordered.extend(members.remove_entry("name"));
+    for field in kind.fields {
+        let name = document_name(field.name, field.names.is_some());
+        if let Some(value) = members.remove(field.name) {
+            ordered.insert(name.to_owned(), value);
+        }
+    }
+    ordered.extend(members);
+    ordered
+}
+
+fn name_value(snapshot: &Snapshot, field: &Field, value: &mut Value) {
+    match (field.shape, value) {
+        (FieldType::Object(inner), Value::Object(members)) => {
+            for field in inner {
+                if let Some(value) = members.get_mut(field.name) {
+                    name_value(snapshot, field, value);
+                }
+            }
+        }
+        (_, Value::String(text)) => {
+            if let Some(name) = field.names.and_then(|of| name_of(snapshot, of, text)) {
+                *text = name;
+            }
+        }
+        (_, Value::Array(items)) => {
+            let Some(collection) = field.names else { return };
+            for item in items.iter_mut() {
+                if let Some(name) = item.as_str().and_then(|id| name_of(snapshot, collection, id)) {
+                    *item = name.into();
+                }
+            }
+            items.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
+        }
+        _ => {}
+    }
+}
+
+fn name_of(snapshot: &Snapshot, collection: &str, id: &str) -> Option<String> {
+    let section = SECTIONS.get(section::place(collection)?)?;
+    snapshot.entity(section.model(), &Id::new(id))?.name().map(|name| name.to_string())
+}
+
+/// What an entry says, for its resource.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// The body, ids in place of names.
+    pub(super) body: Map<String, Value>,
+    /// Services with configs that an identity sees instead of the service's own.
+    pub(super) overrides: Vec<(Id, Id)>,
+    /// References that cannot be made yet were left out.
+    pub(super) is_partial: bool,
+}
+
+/// Why an entry cannot be read: the member, and what is wrong with it.
+pub(super) type Wrong = (String, String);
+
+/// Reads entries against one snapshot.
+pub(super) struct Reader<'s> {
+    /// Where names are looked up.
+    pub(super) snapshot: &'s Snapshot,
+    /// What may still come.
+    pub(super) document: &'s Document,
+}
+
+impl Reader<'_> {
+    /// Reads the members of an entry of a section.
+    pub(super) fn read(&self, place: usize, members: &Map<String, Value>) -> Result<Said, Wrong> {
+        let Some(section) = SECTIONS.get(place) else { return Ok(Said::default()) };
+        let (kind, model) = (section.kind(), section.model());
+        let mut said = Said::default();
+        for (key, value) in members.iter().filter(|(_, value)| !value.is_null()) {
+            if model == Kind::Identity && key == SERVICE_CONFIGS {
+                said.overrides = self.overrides(value)?;
+                continue;
+            }
+            let field = kind.fields.iter().find(|field| is_called(field, key));
+            let field = field.ok_or_else(|| (key.clone(), unknown(kind, key)))?;
+            match self.value(field, key, value) {
+                Ok(value) => {
+                    said.body.insert(field.name.to_owned(), value);
+                }
+                Err(Missing { is_coming: true, .. })
+                    if LATER.contains(&(kind.plural, field.name)) =>
+                {
+                    said.is_partial = true;
+                }
+                Err(missing) => return Err((missing.field, missing.reason)),
+            }
+        }
+        for role in kind.roles {
+            if let Some(Value::Array(roles)) = said.body.get_mut(role.field) {
+                self.roles(role.field, role.selects, roles)?;
+            }
+        }
+        for (_, member, collection) in KEYED.iter().filter(|(of, ..)| *of == model) {
+            if let Some(Value::Object(map)) = said.body.get_mut(*member) {
+                let mut by_id = Map::new();
+                for (name, value) in std::mem::take(map) {
+                    let id = self.find(collection, &format!("{member}.{name}"), &name);
+                    let id = id.map_err(|missing| (missing.field, missing.reason))?;
+                    by_id.insert(id.to_string(), value);
+                }
+                *map = by_id;
+            }
+        }
+        Ok(said)
+    }
+
+    fn value(&self, field: &Field, path: &str, value: &Value) -> Result<Value, Missing> {
+        match (field.shape, value) {
+            (FieldType::Object(inner), Value::Object(members)) => {
+                let mut read = Map::new();
+                for (key, value) in members {
+                    let below = format!("{path}.{key}");
+                    let field = inner.iter().find(|field| is_called(field, key));
+                    let field = field.ok_or_else(|| Missing {
+                        field: below.clone(),
+                        reason: "there is no such member".to_owned(),
+                        is_coming: false,
+                    })?;
+                    read.insert(field.name.to_owned(), self.value(field, &below, value)?);
+                }
+                Ok(Value::Object(read))
+            }
+            (_, Value::String(name)) => match field.names {
+                Some(collection) if !name.is_empty() => {
+                    self.find(collection, path, name).map(|id| id.to_string().into())
+                }
+                _ => Ok(value.clone()),
+            },
+            (_, Value::Array(items)) => match field.names {
+                Some(collection) => {
+                    let ids = items.iter().enumerate().map(|(at, item)| match item.as_str() {
+                        Some(name) => self
+                            .find(collection, &format!("{path}.{at}"), name)
+                            .map(|id| Value::String(id.to_string())),
+                        None => Ok(item.clone()),
+                    });
+                    ids.collect()
+                }
+                None => Ok(value.clone()),
+            },
+            (_, value) => Ok(value.clone()),
+        }
+    }
+
+    fn roles(&self, member: &str, collection: &str, roles: &mut [Value]) -> Result<(), Wrong> {
+        for (at, item) in roles.iter_mut().enumerate() {
+            let Some(name) = item.as_str().and_then(|text| text.strip_prefix('@')) else {
+                continue;
+            };
+            let id = self.find(collection, &format!("{member}.{at}"), name);
+            let id = id.map_err(|missing| (missing.field, missing.reason))?;
+            *item = format!("@{id}").into();
+        }
+        Ok(())
+    }
+
+    fn overrides(&self, value: &Value) -> Result<Vec<(Id, Id)>, Wrong> {
+        let wrong = |field: &str, reason: &str| (field.to_owned(), reason.to_owned());
+        let Value::Object(services) = value else {
+            let reason = "a map from services to lists of configs is wanted";
+            return Err(wrong(SERVICE_CONFIGS, reason));
+        };
+        let mut pairs = Vec::new();
+        for (service, configs) in services {
+            let path = format!("{SERVICE_CONFIGS}.{service}");
+            let found = self.find("services", &path, service);
+            let service = found.map_err(|missing| (missing.field, missing.reason))?;
+            let Value::Array(configs) = configs else {
+                return Err(wrong(&path, "a list of configs is wanted"));
+            };
+            for (at, config) in configs.iter().enumerate() {
+                let path = format!("{path}.{at}");
+                let name = config.as_str().ok_or_else(|| wrong(&path, "a name is wanted"))?;
+                let config = self.find("configs", &path, name);
+                let config = config.map_err(|missing| (missing.field, missing.reason))?;
+                pairs.push((service.clone(), config));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// The entity of a collection with this name, or else with this id.
+    fn find(&self, collection: &str, path: &str, name: &str) -> Result<Id, Missing> {
+        let place = section::place(collection);
+        let found = place.and_then(|place| find(self.snapshot, place, name));
+        if let Some(entity) = found {
+            return Ok(entity.id().clone());
+        }
+        let is_coming = place.is_some_and(|place| self.document.find(place, name).is_some());
+        let one =
+            place.and_then(|place| SECTIONS.get(place)).map_or(collection, |it| it.kind().name);
+        let reason = match is_coming {
+            true => format!("the {one} `{name}` of the document could not be made"),
+            false => {
+                format!("there is no {one} `{name}`, neither in the network nor in the document")
+            }
+        };
+        Err(Missing { field: path.to_owned(), reason, is_coming })
+    }
+}
+
+/// The entity of a section with this name, or else with this id.
+pub(super) fn find<'s>(snapshot: &'s Snapshot, place: usize, name: &str) -> Option<&'s Entity> {
+    let section = SECTIONS.get(place)?;
+    let table = snapshot.table(section.model());
+    let by_name = table.by_name(name).filter(|entity| section.holds(entity));
+    by_name.or_else(|| table.get(&Id::new(name)).filter(|entity| section.holds(entity)))
+}
+
+/// A reference to nothing.
+struct Missing {
+    field: String,
+    reason: String,
+    /// The document makes it; perhaps later.
+    is_coming: bool,
+}
+
+fn is_called(field: &Field, key: &str) -> bool {
+    field.name == key || document_name(field.name, field.names.is_some()) == key
+}
+
+fn unknown(kind: &ContractKind, key: &str) -> String {
+    let lower = key.to_lowercase();
+    let names = kind.fields.iter().map(|field| document_name(field.name, field.names.is_some()));
+    let mut near = names.filter(|name| {
+        let name = name.to_lowercase();
+        name.contains(&lower) || lower.contains(&name)
+    });
+    match near.next() {
+        Some(near) => format!("a {} has no such member; did you mean `{near}`?", kind.name),
+        None => {
+            let names: Vec<&str> = kind
+                .fields
+                .iter()
+                .map(|field| document_name(field.name, field.names.is_some()))
+                .collect();
+            format!("a {} has no such member; it has {}", kind.name, names.join(", "))
+        }
+    }
+}
+
+/// The name of an entity that has one.
+pub(super) fn name(entity: &Entity) -> String {
+    entity.name().map_or_else(|| entity.id().to_string(), |name| name.to_string())
+}

@@ -1,0 +1,207 @@
+//! A whole network as a document, and changes to it that are decided as one: weft's own API.
+//!
+//! ```text
+//! document --document--> entries --plan--> one change set --report--> what changes, who gains
+//!                                   |                                  and loses access
+//!                                   `-- on a snapshot, entity by entity, with the rules of each
+//!                                       resource; the next entity sees the ones before it
+//! ```
+//!
+//! A *plan* is decided on the published snapshot and thrown away. *Apply* gives the same change set
+//! to the writer: if the tip is still the snapshot of the plan, it is taken as it is; if not, it is
+//! decided again there, with what was prepared. Either way everything happens or nothing.
+//!
+//! - `document`: what was sent, as entries, with every mistake named by its place;
+//! - `section`: what a kind of entity must tell to be in documents, and the table of them;
+//! - `form`: an entity as documents write it: names in place of ids, defaults left out;
+//! - `plan`: the decision; `report`: what it means; `export`: the network as a document.
+
+mod document;
+mod export;
+mod form;
+mod plan;
+mod report;
+mod section;
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use weft_contract::resource::change::{ChangeBody, ChangePlan};
+use weft_contract::{Api, ErrorCode, Verb};
+use weft_model::Snapshot;
+
+use super::call::{Answer, Call, Handler, Reply};
+use super::caller::Caller;
+use crate::Controller;
+use crate::failure::Failure;
+use document::Document;
+use plan::{Planned, Prepared};
+use report::Report;
+
+/// The operations.
+pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
+    (Api::Weft, "exportNetwork", export::handler),
+    (Api::Weft, "planChange", plan_change),
+    (Api::Weft, "applyChange", apply_change),
+];
+
+/// Plans that are made at the same time: each may keep a processor busy for seconds.
+static PLANS: Semaphore = Semaphore::const_new(2);
+/// How often a plan is made anew because the network changed meanwhile.
+const TRIES: u32 = 8;
+
+fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: ChangeBody = call.decode(Verb::Create)?;
+        let plan = on_its_own(async move {
+            let document = Document::read(&body)?;
+            let made = make(&controller, &caller, &document).await?;
+            expect(&body, &made.report)?;
+            Ok(made.report.plan)
+        })
+        .await?;
+        Reply::detail(&plan)
+    }
+    .boxed()
+}
+
+fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let body: ChangeBody = call.decode(Verb::Create)?;
+        let applied = on_its_own(async move { apply(&controller, &caller, &body).await }).await?;
+        Reply::detail(&applied)
+    }
+    .boxed()
+}
+
+/// Runs work that may take long away from the threads that answer others.
+async fn on_its_own<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    let _place = PLANS.acquire().await.map_err(|_| ErrorCode::ServerTooManyRequests)?;
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || runtime.block_on(work))
+        .await
+        .unwrap_or_else(|error| Err(Failure::unhandled(format!("the plan failed: {error}"))))
+}
+
+/// A plan with what it means.
+struct Made {
+    before: Arc<Snapshot>,
+    planned: Planned,
+    prepared: Prepared,
+    report: Report,
+}
+
+/// Makes a plan on what is published now.
+async fn make(
+    controller: &Controller,
+    caller: &Caller,
+    document: &Document,
+) -> Result<Made, Failure> {
+    let before = controller.snapshot();
+    let (planned, prepared) = plan::make(controller, caller, document, &before).await?;
+    let report = Report::of(controller, caller, document, &before, &planned);
+    Ok(Made { before, planned, prepared, report })
+}
+
+/// Refuses a plan that is not the one that was looked at.
+fn expect(body: &ChangeBody, report: &Report) -> Result<(), Failure> {
+    let plan = &report.plan;
+    let conflict = |field: &str, reason: String, value: String| {
+        Err(Failure::coded_field(ErrorCode::PlanHasChanged, field, reason, value))
+    };
+    match body.expect_revision {
+        Some(expected) if expected != plan.revision => {
+            let reason = format!("the network is at revision {} now", plan.revision);
+            return conflict("expectRevision", reason, expected.to_string());
+        }
+        _ => {}
+    }
+    match &body.expect_plan {
+        Some(expected) if *expected != plan.plan => {
+            let reason =
+                format!("the document would change something else now: plan {}", plan.plan);
+            conflict("expectPlan", reason, expected.clone())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a plan and has it decided by the writer.
+async fn apply(
+    controller: &Controller,
+    caller: &Caller,
+    body: &ChangeBody,
+) -> Result<ChangePlan, Failure> {
+    let document = Document::read(body)?;
+    let is_expected = body.expect_plan.is_some() || body.expect_revision.is_some();
+    for attempt in 1..=TRIES {
+        let made = make(controller, caller, &document).await?;
+        if made.planned.is_empty() {
+            // Everything is so already: whoever tries again is not refused.
+            return Ok(ChangePlan { applied: true, ..made.report.plan });
+        }
+        expect(body, &made.report)?;
+        // What was looked at is applied or nothing; else a plan may be decided again on the tip,
+        // but first it is tried without keeping the writer busy.
+        let may_decide_again = !is_expected && attempt == TRIES;
+        match submit(controller, caller, &document, made, may_decide_again).await? {
+            Some(applied) => return Ok(applied),
+            None => tokio::task::yield_now().await,
+        }
+    }
+    Err(ErrorCode::ServerTooManyRequests.into())
+}
+
+/// Gives a plan to the writer; none if the network was changed meanwhile.
+async fn submit(
+    controller: &Controller,
+    caller: &Caller,
+    document: &Document,
+    made: Made,
+    may_decide_again: bool,
+) -> Result<Option<ChangePlan>, Failure> {
+    let Made { before, planned, prepared, report } = made;
+    let base = before.revision();
+    let decided = Arc::new(parking_lot::Mutex::new(None));
+    let result = {
+        let (caller, document, moment) = (caller.clone(), document.clone(), planned.moment);
+        let (changes, decided) = (planned.changes.clone(), Arc::clone(&decided));
+        controller
+            .submit(move |tip| {
+                if tip.revision() == base {
+                    return Ok(changes.clone());
+                }
+                if !may_decide_again {
+                    return Err(moved());
+                }
+                let again = plan::again(&caller, &document, tip, &prepared, moment)?;
+                let changes = again.changes.clone();
+                *decided.lock() = Some((Arc::new(tip.clone()), again));
+                Ok(changes)
+            })
+            .await
+    };
+    let done = match result {
+        Ok(done) => done,
+        Err(failure) if failure == moved() => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
+    let report = match decided.lock().take() {
+        Some((tip, again)) => Report::of(controller, caller, document, &tip, &again),
+        None => report,
+    };
+    let revision = i64::try_from(done.revision.0).unwrap_or(i64::MAX);
+    Ok(Some(ChangePlan { applied: true, revision, ..report.plan }))
+}
+
+/// The network is not any more what the plan was made on. Seen by nobody but [`submit`].
+fn moved() -> Failure {
+    Failure::new(ErrorCode::PlanHasChanged)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,342 @@
+//! What a plan means: what changes member by member, and who gains and loses access to what.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use weft_contract::entity::DialBind;
+use weft_contract::resource::change::{
+    AccessChange, AlongCount, ChangePlan, EntityChange, FieldChange, MAX_DETAILED, MAX_NAMES,
+    MAX_SERVICES, ServiceAccess,
+};
+use weft_contract::{Action, Subject};
+use weft_model::entity::{Identity, PolicyType, Service};
+use weft_model::policy::{AccessChange as ServiceChange, access_changes};
+use weft_model::{Change, Entity, Snapshot};
+
+use super::document::Document;
+use super::form::{self, Writer};
+use super::plan::Planned;
+use super::section::{self, SECTIONS};
+use crate::Controller;
+use crate::domain::caller::Caller;
+use crate::domain::view::Context;
+
+/// Longer texts are cut in what is shown.
+const MAX_TEXT: usize = 4096;
+/// Characters of a plan's fingerprint.
+const FINGERPRINT: usize = 32;
+
+/// What a plan means.
+pub(super) struct Report {
+    /// As the API tells it.
+    pub(super) plan: ChangePlan,
+}
+
+impl Report {
+    /// Looks at a plan that was decided on a snapshot.
+    pub(super) fn of(
+        controller: &Controller,
+        caller: &Caller,
+        document: &Document,
+        before: &Arc<Snapshot>,
+        planned: &Planned,
+    ) -> Self {
+        let after = Arc::new(planned.after.clone());
+        let was = Context::at(controller.clone(), caller.clone(), Arc::clone(before));
+        let is = Context::at(controller.clone(), caller.clone(), Arc::clone(&after));
+        let mut hash = Sha256::new();
+        hash.update(before.timeline().0.as_bytes());
+        hash.update([u8::from(document.prune)]);
+        let (changes, along) = changes(&was, &is, planned, &mut hash);
+        let access = access(caller, before, &after, planned, &mut hash);
+        let count = |action: &str| {
+            let of_action = changes.iter().filter(|change| change.action == action);
+            i64::try_from(of_action.count()).unwrap_or(i64::MAX)
+        };
+        let mut fingerprint = hex::encode(hash.finalize());
+        fingerprint.truncate(FINGERPRINT);
+        let plan = ChangePlan {
+            access,
+            along,
+            applied: false,
+            created: count(CREATE),
+            deleted: count(DELETE),
+            updated: count(UPDATE),
+            changes,
+            notes: planned.notes.clone(),
+            plan: fingerprint,
+            revision: i64::try_from(before.revision().0).unwrap_or(i64::MAX),
+            unchanged: i64::try_from(planned.unchanged).unwrap_or(i64::MAX),
+        };
+        Self { plan }
+    }
+}
+
+const CREATE: &str = "create";
+const UPDATE: &str = "update";
+const DELETE: &str = "delete";
+
+/// An entity that changes, in the order in which it is told.
+struct Item<'c> {
+    place: usize,
+    name: String,
+    change: &'c Change,
+    was: Option<&'c Entity>,
+    is: Option<&'c Entity>,
+}
+
+fn changes(
+    was: &Context,
+    is: &Context,
+    planned: &Planned,
+    hash: &mut Sha256,
+) -> (Vec<EntityChange>, Vec<AlongCount>) {
+    let mut items = Vec::new();
+    let mut along: BTreeMap<&'static str, i64> = BTreeMap::new();
+    let whole = |change: &&Change| !matches!(change, Change::Cold { .. });
+    for change in planned.changes.changes.iter().filter(whole) {
+        let entity_was = was.snapshot().entity(change.kind(), change.id());
+        let entity_is = is.snapshot().entity(change.kind(), change.id());
+        match entity_is.or(entity_was).and_then(section::of) {
+            Some(place) => items.push(Item {
+                place,
+                name: entity_is.or(entity_was).map(form::name).unwrap_or_default(),
+                change,
+                was: entity_was,
+                is: entity_is,
+            }),
+            None if entity_is.is_none() => {
+                *along.entry(change.kind().collection()).or_default() += 1
+            }
+            None => {}
+        }
+    }
+    items.sort_by(|one, other| (one.place, &one.name).cmp(&(other.place, &other.name)));
+    let (writer_was, writer_is) = (Writer::new(was), Writer::new(is));
+    let mut told = Vec::with_capacity(items.len());
+    for (at, item) in items.into_iter().enumerate() {
+        let Item { place, name, change, was, is } = item;
+        let before = was.map(|entity| writer_was.write(place, entity));
+        let after = is.map(|entity| writer_is.write(place, entity));
+        let action = match (&before, &after) {
+            (None, _) => CREATE,
+            (Some(_), None) => DELETE,
+            (Some(_), Some(_)) => UPDATE,
+        };
+        let mut fields = Vec::new();
+        if let Some(after) = &after {
+            compare("", before.as_ref().unwrap_or(&Map::new()), after, &mut fields);
+        }
+        let section = SECTIONS.get(place).map_or("", |it| it.kind().plural);
+        // Entities of the controller's own may be called by an id, which is new in every plan.
+        let is_asked_for = planned.asked.contains(&(change.kind(), change.id().clone()));
+        let called = match is_asked_for {
+            true => name.clone(),
+            false => name.replace(change.id().as_str(), ""),
+        };
+        for text in [section, &called, action] {
+            hash.update(text.as_bytes());
+            hash.update([0]);
+        }
+        hash.update(serde_json::to_vec(&fields).unwrap_or_default());
+        if action == UPDATE && fields.is_empty() {
+            // Something that documents do not show, such as the time of the change.
+            continue;
+        }
+        if at >= MAX_DETAILED {
+            fields.clear();
+        }
+        fields.iter_mut().for_each(shorten);
+        told.push(EntityChange {
+            action: action.to_owned(),
+            fields,
+            id: change.id().to_string(),
+            is_asked_for,
+            name,
+            section: section.to_owned(),
+        });
+    }
+    let along = along.into_iter().map(|(kind, count)| AlongCount { count, kind: kind.to_owned() });
+    (told, along.collect())
+}
+
+/// The members that differ, those of members dotted.
+fn compare(
+    path: &str,
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+    found: &mut Vec<FieldChange>,
+) {
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    for name in after.keys().chain(gone).filter(|name| !(path.is_empty() && *name == "name")) {
+        let (was, is) = (before.get(name), after.get(name));
+        if was == is {
+            continue;
+        }
+        let field = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match (was, is) {
+            (Some(Value::Object(was)), Some(Value::Object(is))) => {
+                compare(&field, was, is, found);
+            }
+            (was, is) => found.push(FieldChange {
+                after: is.cloned().unwrap_or_default(),
+                before: was.cloned().unwrap_or_default(),
+                field,
+            }),
+        }
+    }
+}
+
+fn shorten(change: &mut FieldChange) {
+    for value in [&mut change.before, &mut change.after] {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Array(_) | Value::Object(_) => value.to_string(),
+            _ => continue,
+        };
+        if text.len() > MAX_TEXT {
+            let kept: String = text.chars().take(MAX_TEXT).collect();
+            *value = format!("{kept}...").into();
+        }
+    }
+}
+
+fn access(
+    caller: &Caller,
+    before: &Snapshot,
+    after: &Snapshot,
+    planned: &Planned,
+    hash: &mut Sha256,
+) -> AccessChange {
+    let touched = planned.changes.changes.iter().map(|change| (change.kind(), change.id()));
+    let mut changes: Vec<(String, ServiceChange)> = access_changes(before, after, touched)
+        .into_iter()
+        .filter_map(|change| {
+            let service = after.get::<Service>(&change.service);
+            let service = service.or_else(|| before.get::<Service>(&change.service))?;
+            (!service.is_fabric_only).then(|| (service.name.to_string(), change))
+        })
+        .collect();
+    changes.sort_by(|(one, first), (other, second)| {
+        (one, first.policy_type as u8).cmp(&(other, second.policy_type as u8))
+    });
+    // Who may not look at identities is told how many, not who.
+    let may_know = caller.may(Subject::Identity, Action::Read);
+    let mut sums = Sums { before, after, known: HashMap::new() };
+    let mut told = AccessChange::default();
+    for (at, (service, change)) in changes.iter().enumerate() {
+        let of = match change.policy_type {
+            PolicyType::Dial => DialBind::Dial,
+            PolicyType::Bind => DialBind::Bind,
+        };
+        let gained = i64::try_from(change.gained.len()).unwrap_or(i64::MAX);
+        let lost = i64::try_from(change.lost.len()).unwrap_or(i64::MAX);
+        told.gained = told.gained.saturating_add(gained);
+        told.lost = told.lost.saturating_add(lost);
+        hash.update(service.as_bytes());
+        hash.update(of.as_str().as_bytes());
+        hash.update(sums.of(after, &change.gained));
+        hash.update(sums.of(before, &change.lost));
+        if at >= MAX_SERVICES {
+            told.more_services += 1;
+            continue;
+        }
+        let names = |snapshot: &Snapshot, set: &RoaringBitmap| match may_know {
+            true => names(snapshot, set),
+            false => Vec::new(),
+        };
+        told.services.push(ServiceAccess {
+            gained,
+            gained_by: names(after, &change.gained),
+            lost,
+            lost_by: names(before, &change.lost),
+            service: service.clone(),
+            r#type: of,
+        });
+    }
+    told
+}
+
+/// The names of some identities, in order; the first of them if there are many.
+fn names(snapshot: &Snapshot, set: &RoaringBitmap) -> Vec<String> {
+    let found = snapshot.entities::<Identity>(set).take(MAX_NAMES);
+    let mut names: Vec<String> = found.map(|identity| identity.name.to_string()).collect();
+    names.sort();
+    names
+}
+
+/// Sums over the names of sets, each made once: many services share their sets.
+struct Sums<'s> {
+    before: &'s Snapshot,
+    after: &'s Snapshot,
+    known: HashMap<(bool, usize), [u8; 32]>,
+}
+
+impl Sums<'_> {
+    fn of(&mut self, snapshot: &Snapshot, set: &Arc<RoaringBitmap>) -> [u8; 32] {
+        let is_after = std::ptr::eq(snapshot, self.after);
+        let key = (is_after, Arc::as_ptr(set) as usize);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let snapshot = if is_after { self.after } else { self.before };
+        let found = snapshot.entities::<Identity>(set);
+        let mut names: Vec<&str> = found.map(|identity| &*identity.name).collect();
+        names.sort_unstable();
+        let mut hash = Sha256::new();
+        for name in names {
+            hash.update(name.as_bytes());
+            hash.update([0]);
+        }
+        let sum: [u8; 32] = hash.finalize().into();
+        self.known.insert(key, sum);
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        match value {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        }
+    }
+
+    #[test]
+    fn members_are_compared_one_by_one() {
+        let before =
+            map(json!({"name": "c", "data": {"port": 80, "address": "a"}, "tags": {"x": 1}}));
+        let after = map(json!({"name": "c", "data": {"port": 81, "address": "a"}, "cost": 5}));
+        let mut found = Vec::new();
+        compare("", &before, &after, &mut found);
+        let found: Vec<_> =
+            found.iter().map(|it| (it.field.as_str(), &it.before, &it.after)).collect();
+        assert_eq!(
+            found,
+            [
+                ("data.port", &json!(80), &json!(81)),
+                ("cost", &Value::Null, &json!(5)),
+                ("tags", &json!({"x": 1}), &Value::Null),
+            ]
+        );
+    }
+
+    #[test]
+    fn long_values_are_cut() {
+        let mut change = FieldChange {
+            after: "x".repeat(MAX_TEXT + 1).into(),
+            before: Value::Null,
+            field: "certPem".into(),
+        };
+        shorten(&mut change);
+        assert_eq!(change.after.as_str().unwrap().len(), MAX_TEXT + 3);
+    }
+}

@@ -1,0 +1,273 @@
+//! What a kind of entity must tell to be in documents, and the table of those that are.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use weft_contract::{ErrorCode, Kind as ContractKind, Verb, body};
+use weft_model::entity::{AuthPolicy, ConfigType, IdentityType, Record};
+use weft_model::{Base, Entity, Id, Kind, Timestamp};
+
+use crate::Controller;
+use crate::domain::caller::Caller;
+use crate::domain::decision::Decision;
+use crate::domain::resource::Resource;
+use crate::domain::resources::{
+    auth_policy::AuthPolicies, ca::Cas, config::Configs, config_type::ConfigTypes,
+    edge_router::EdgeRouters, external_jwt_signer::Signers, identity::Identities, policies,
+    posture_check::PostureChecks, service::Services,
+};
+use crate::domain::seeds;
+use crate::domain::view::Context;
+use crate::failure::Failure;
+
+/// A kind of entity in documents.
+pub(super) trait Section: Send + Sync {
+    /// The kind in the contract; its collection is the name of the section.
+    fn kind(&self) -> &'static ContractKind;
+
+    /// The kind in the model.
+    fn model(&self) -> Kind;
+
+    /// Whether an entity of the model's kind belongs to the section.
+    fn holds(&self, entity: &Entity) -> bool;
+
+    /// The entity as the API shows it.
+    fn detail(&self, context: &Context, entity: &Entity) -> Value;
+
+    /// An entity of which nothing was said, as the API would show it.
+    fn blank(&self, context: &Context) -> Value;
+
+    /// Does what is slow or random before an entry is decided.
+    fn prepare<'a>(
+        &'a self,
+        controller: &'a Controller,
+        caller: &'a Caller,
+        members: &'a Map<String, Value>,
+        verb: Verb,
+        id: &'a Id,
+    ) -> BoxFuture<'a, Result<Arc<dyn Step>, Failure>>;
+
+    /// Deletes an entity, by the rules of its resource.
+    fn delete(&self, decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure>;
+}
+
+/// An entry that is ready to be decided, on any snapshot.
+pub(super) trait Step: Send + Sync {
+    /// Puts what the entry asks for into the decision; false if everything is so already.
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<bool, Failure>;
+}
+
+/// Every section: what others refer to comes first.
+pub(super) static SECTIONS: &[&dyn Section] = &[
+    &In::<ConfigTypes>::NEW,
+    &In::<Configs>::NEW,
+    &In::<Cas>::NEW,
+    &In::<Signers>::NEW,
+    &In::<AuthPolicies>::NEW,
+    &In::<PostureChecks>::NEW,
+    &In::<Services>::NEW,
+    &In::<EdgeRouters>::NEW,
+    &In::<Identities>::NEW,
+    &In::<policies::ServicePolicies>::NEW,
+    &In::<policies::EdgeRouterPolicies>::NEW,
+    &In::<policies::ServiceEdgeRouterPolicies>::NEW,
+];
+
+/// The place of a section in the table.
+pub(super) fn place(name: &str) -> Option<usize> {
+    SECTIONS.iter().position(|section| section.kind().plural == name)
+}
+
+/// The section that an entity belongs to.
+pub(super) fn of(entity: &Entity) -> Option<usize> {
+    SECTIONS.iter().position(|section| section.model() == entity.kind() && section.holds(entity))
+}
+
+/// Whether an entity is made by the controller: documents change it, but neither make nor delete
+/// it.
+pub(super) fn is_own(entity: &Entity) -> bool {
+    entity.base().is_system
+        || match entity {
+            Entity::Identity(it) => it.is_default_admin || it.identity_type == IdentityType::Router,
+            Entity::ConfigType(it) => seed(it).is_some(),
+            _ => false,
+        }
+}
+
+/// Whether an entity is as the controller makes it in every network, so that no document needs it.
+pub(super) fn is_usual(entity: &Entity) -> bool {
+    match entity {
+        Entity::Identity(it) => it.is_default_admin,
+        Entity::ConfigType(it) => seed(it).is_some_and(|seed| {
+            let schema: Option<Value> = serde_json::from_str(seed.schema).ok();
+            it.name.as_ref() == seed.name && Some(it.schema.to_value()) == schema
+        }),
+        Entity::AuthPolicy(it) if it.base.is_system => {
+            let usual = AuthPolicy::default_policy(Timestamp::default());
+            AuthPolicy { base: it.base.clone(), ..usual } == **it && it.base.tags.is_empty()
+        }
+        entity => entity.base().is_system,
+    }
+}
+
+fn seed(config_type: &ConfigType) -> Option<&'static seeds::ConfigTypeSeed> {
+    seeds::CONFIG_TYPES.iter().find(|seed| seed.id == config_type.base.id.as_str())
+}
+
+/// [`Section`] out of a [`Resource`].
+struct In<R>(PhantomData<fn() -> R>);
+
+impl<R> In<R> {
+    const NEW: Self = Self(PhantomData);
+}
+
+impl<R: Resource> In<R> {
+    fn record(entity: &Entity) -> Option<&Arc<R::Record>> {
+        entity.get::<R::Record>().filter(|record| R::belongs(record))
+    }
+}
+
+impl<R: Resource> Section for In<R> {
+    fn kind(&self) -> &'static ContractKind {
+        R::KIND
+    }
+
+    fn model(&self) -> Kind {
+        R::Record::KIND
+    }
+
+    fn holds(&self, entity: &Entity) -> bool {
+        Self::record(entity).is_some()
+    }
+
+    fn detail(&self, context: &Context, entity: &Entity) -> Value {
+        let detail = Self::record(entity).map(|record| R::detail(context, record));
+        serde_json::to_value(detail).unwrap_or_default()
+    }
+
+    fn blank(&self, context: &Context) -> Value {
+        serde_json::to_value(R::detail(context, &R::Record::default())).unwrap_or_default()
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        controller: &'a Controller,
+        caller: &'a Caller,
+        members: &'a Map<String, Value>,
+        verb: Verb,
+        id: &'a Id,
+    ) -> BoxFuture<'a, Result<Arc<dyn Step>, Failure>> {
+        async move {
+            let text = serde_json::to_vec(members)
+                .map_err(|error| Failure::unhandled(error.to_string()))?;
+            let body: R::Body = body::decode(&text, verb)?;
+            let prepared = R::prepare(controller, caller, &body, verb, id).await?;
+            let step: Arc<dyn Step> = Arc::new(Put::<R> { body, prepared, verb, id: id.clone() });
+            Ok(step)
+        }
+        .boxed()
+    }
+
+    fn delete(&self, decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
+        let record = decision.tip().get::<R::Record>(id).cloned();
+        let Some(record) = record.filter(|record| R::belongs(record)) else { return Ok(()) };
+        R::on_delete(decision, &record)?;
+        decision.delete(R::Record::KIND, id)
+    }
+}
+
+/// Makes or replaces one entity.
+struct Put<R: Resource> {
+    body: R::Body,
+    prepared: R::Prepared,
+    verb: Verb,
+    id: Id,
+}
+
+impl<R: Resource> Put<R> {
+    fn create(&self, decision: &mut Decision<'_>) -> Result<bool, Failure> {
+        let mut record = R::Record::default();
+        *record.base_mut() = Base::new(self.id.clone(), decision.now());
+        R::merge(&mut record, &self.body, &self.prepared, Verb::Create)?;
+        R::validate(decision, None, &mut record, &self.prepared)?;
+        decision.put_checked(record)?;
+        Ok(true)
+    }
+
+    fn replace(&self, decision: &mut Decision<'_>) -> Result<bool, Failure> {
+        let current = Arc::clone(decision.require::<R::Record>("name", &self.id)?);
+        let mut fresh = R::Record::default();
+        *fresh.base_mut() = Base {
+            created_at: current.base().created_at,
+            updated_at: current.base().updated_at,
+            ..Base::new(self.id.clone(), decision.now())
+        };
+        R::keep(&current, &mut fresh);
+        R::merge(&mut fresh, &self.body, &self.prepared, Verb::Replace)?;
+        fresh.base_mut().is_system = current.base().is_system;
+        if fresh == *current {
+            return Ok(false);
+        }
+        if current.base().is_system && R::SYSTEM_IS_FIXED {
+            return Err(ErrorCode::EntityCanNotBeUpdated.into());
+        }
+        R::validate(decision, Some(&current), &mut fresh, &self.prepared)?;
+        fresh.base_mut().updated_at = decision.now();
+        decision.put_checked(fresh)?;
+        Ok(true)
+    }
+}
+
+impl<R: Resource> Step for Put<R> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<bool, Failure> {
+        match self.verb {
+            Verb::Create => self.create(decision),
+            _ => self.replace(decision),
+        }
+    }
+}
+
+/// What an entry says of an entity that is there, with what goes without saying; or the member
+/// that it must not say so, and why.
+pub(super) fn adapt(
+    entity: &Entity,
+    members: &mut Map<String, Value>,
+) -> Result<(), (&'static str, &'static str)> {
+    if let Some((member, reason)) = fixed(entity, members) {
+        return Err((member, reason));
+    }
+    let Entity::Identity(identity) = entity else { return Ok(()) };
+    if identity.identity_type == IdentityType::Router {
+        members.insert("type".to_owned(), "Router".into());
+    }
+    let is_admin = members.get("isAdmin") == Some(&Value::Bool(true));
+    if identity.is_default_admin && !is_admin {
+        return Err(("isAdmin", "the default administrator stays one: say `isAdmin: true`"));
+    }
+    Ok(())
+}
+
+/// Members that are chosen when an entity is made; most resources pass over another value later.
+fn fixed(entity: &Entity, members: &Map<String, Value>) -> Option<(&'static str, &'static str)> {
+    const REASON: &str = "cannot be changed: delete the entity and make it anew";
+    let (member, is) = match entity {
+        Entity::Config(it) => ("configTypeId", it.config_type_id.as_str()),
+        Entity::ConfigType(it) => ("target", it.target.as_str()),
+        Entity::PostureCheck(it) => ("typeId", it.check_type.as_str()),
+        Entity::Ca(it) => ("certPem", it.cert_pem.as_str()),
+        _ => return None,
+    };
+    let said = members.get(member).and_then(Value::as_str)?;
+    (said.trim() != is.trim()).then_some((member, REASON))
+}
+
+/// Why an entry cannot make a new entity, if it cannot.
+pub(super) fn not_made(section: usize, members: &Map<String, Value>) -> Option<&'static str> {
+    let is_router = members.get("type").and_then(Value::as_str) == Some("Router");
+    let is_identity = SECTIONS.get(section).is_some_and(|it| it.model() == Kind::Identity);
+    (is_identity && is_router)
+        .then_some("the identity of a router is made with the router: enable its tunneler")
+}

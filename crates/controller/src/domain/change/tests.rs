@@ -1,0 +1,452 @@
+//! Documents against a controller: what they change, what they refuse, and what stays the same.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+use weft_contract::resource::change::ChangePlan;
+use weft_contract::{Api, ErrorCode};
+use weft_model::Snapshot;
+
+use crate::testing::{Bed, to};
+use crate::{Caller, Failure};
+
+const NONE: Value = Value::Null;
+
+async fn ask(
+    bed: &Bed,
+    caller: &Caller,
+    operation: &str,
+    body: Value,
+) -> Result<ChangePlan, Failure> {
+    let call = to(Api::Weft, operation, &[]).with_json(&body);
+    let reply = bed.controller.call(caller.clone(), call).await?;
+    Ok(serde_json::from_value(reply.data()).unwrap())
+}
+
+async fn plan(bed: &Bed, admin: &Caller, network: Value) -> Result<ChangePlan, Failure> {
+    ask(bed, admin, "planChange", json!({"network": network})).await
+}
+
+async fn apply(bed: &Bed, admin: &Caller, network: Value) -> Result<ChangePlan, Failure> {
+    ask(bed, admin, "applyChange", json!({"network": network})).await
+}
+
+/// Everything, in pages of so many.
+async fn export(bed: &Bed, caller: &Caller, limit: &str) -> Value {
+    let mut network = json!({});
+    let mut after = String::new();
+    loop {
+        let call = to(Api::Weft, "exportNetwork", &[])
+            .with_query("after", &after)
+            .with_query("limit", limit);
+        let page = bed.controller.call(caller.clone(), call).await.unwrap().data();
+        for (section, entities) in page["network"].as_object().unwrap() {
+            let known = network[section].as_array().cloned().unwrap_or_default();
+            let all = known.into_iter().chain(entities.as_array().unwrap().iter().cloned());
+            network[section] = all.collect();
+        }
+        match page["next"].as_str() {
+            Some(next) => after = next.to_owned(),
+            None => return network,
+        }
+    }
+}
+
+fn small() -> Value {
+    json!({
+        "configs": [
+            {"name": "web-host", "configType": "host.v1",
+             "data": {"protocol": "tcp", "address": "localhost", "port": 80}}],
+        "services": [
+            {"name": "web", "configs": ["web-host"], "roleAttributes": ["intranet"]},
+            {"name": "db", "encryptionRequired": false}],
+        "identities": [
+            {"name": "laptop", "roleAttributes": ["staff"], "enrollment": {"ott": true}},
+            {"name": "server", "serviceHostingCosts": {"db": 7},
+             "serviceConfigs": {"web": ["web-host"]}}],
+        "edge-routers": [{"name": "paris", "isTunnelerEnabled": true, "roleAttributes": ["eu"]}],
+        "service-policies": [
+            {"name": "staff", "type": "Dial", "identityRoles": ["#staff"],
+             "serviceRoles": ["#intranet", "@db"], "semantic": "AnyOf"},
+            {"name": "hosts", "type": "Bind", "identityRoles": ["@server", "@paris"],
+             "serviceRoles": ["@web"]}],
+        "edge-router-policies": [
+            {"name": "all", "identityRoles": ["#all"], "edgeRouterRoles": ["@paris"]}],
+        "auth-policies": [{"name": "strict", "primary": {"cert": {"allowed": true}}}],
+        "posture-checks": [
+            {"name": "linux", "typeId": "OS",
+             "operatingSystems": [{"type": "Linux", "versions": [">=5.0.0"]}]}],
+    })
+}
+
+fn snapshot(bed: &Bed) -> Arc<Snapshot> {
+    bed.controller.snapshot()
+}
+
+#[tokio::test]
+async fn a_document_becomes_a_network_and_comes_back_as_it_is() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let before = snapshot(&bed).revision();
+    let planned = plan(&bed, &admin, small()).await.unwrap();
+    assert_eq!(snapshot(&bed).revision(), before, "a plan changes nothing");
+    assert_eq!((planned.created, planned.updated, planned.deleted), (13, 0, 0), "{planned:?}");
+    let applied = apply(&bed, &admin, small()).await.unwrap();
+    assert_eq!(snapshot(&bed).revision(), before.next(), "one change set");
+    assert_eq!((applied.plan.clone(), applied.applied), (planned.plan, true));
+
+    // What follows is told, but is not what was asked for.
+    let follows: Vec<_> = applied.changes.iter().filter(|it| !it.is_asked_for).collect();
+    assert_eq!(follows.len(), 2, "{follows:?}");
+    let dial = applied.access.services.iter().find(|it| it.service == "web").unwrap();
+    assert_eq!((dial.gained, &dial.gained_by), (1, &vec!["laptop".to_owned()]));
+    assert_eq!((applied.access.gained, applied.access.lost), (4, 0), "{:?}", applied.access);
+
+    let found = bed.list(&admin, "listIdentities", "name = \"laptop\"").await;
+    assert!(found[0]["enrollment"]["ott"]["jwt"].is_string());
+    let found = bed.list(&admin, "listServicePolicies", "name = \"hosts\"").await;
+    assert_eq!(found[0]["identityRolesDisplay"].as_array().unwrap().len(), 2);
+
+    let exported = export(&bed, &admin, "3").await;
+    assert_eq!(exported, export(&bed, &admin, "1000").await, "pages make no difference");
+    let web = &exported["services"][1];
+    assert_eq!(
+        web,
+        &json!({"name": "web", "configs": ["web-host"], "roleAttributes": ["intranet"]})
+    );
+    assert_eq!(exported["identities"][1]["serviceConfigs"], json!({"web": ["web-host"]}));
+    assert_eq!(exported["identities"][1]["serviceHostingCosts"], json!({"db": 7}));
+    assert!(exported.get("config-types").is_none(), "built-in ones are in every network");
+    assert_eq!(exported["edge-router-policies"].as_array().unwrap().len(), 1);
+
+    let revision = snapshot(&bed).revision();
+    for network in [small(), exported] {
+        let again = apply(&bed, &admin, network).await.unwrap();
+        assert_eq!(again.changes, [], "twice is once");
+        assert_eq!((again.created, again.updated, again.deleted), (0, 0, 0));
+    }
+    assert_eq!(snapshot(&bed).revision(), revision);
+}
+
+#[tokio::test]
+async fn what_is_not_said_has_its_default() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let network = json!({"services": [{"name": "web", "maxIdleTimeMillis": 5}]});
+    let applied = apply(&bed, &admin, network).await.unwrap();
+    let [change] = applied.changes.as_slice() else { panic!("{applied:?}") };
+    let fields: Vec<_> = change
+        .fields
+        .iter()
+        .map(|it| (it.field.as_str(), it.before.clone(), it.after.clone()))
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            ("maxIdleTimeMillis", NONE, json!(5)),
+            ("configs", json!(["web-host"]), NONE),
+            ("roleAttributes", json!(["intranet"]), NONE),
+        ]
+    );
+    assert_eq!((applied.access.gained, applied.access.lost), (0, 1));
+    assert_eq!(applied.access.services[0].lost_by, ["laptop"]);
+    // Other entities of the section stay.
+    assert_eq!(bed.list(&admin, "listServices", "").await.len(), 2);
+}
+
+#[tokio::test]
+async fn every_mistake_is_named_and_nothing_is_changed() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let before = snapshot(&bed).revision();
+    let network = json!({
+        "services": [
+            {"name": "good"},
+            {"name": "web", "configs": ["nope"]},
+            {"name": "typo", "roleAtributes": []}],
+        "configs": [{"name": "c", "configType": "host.v1", "data": {"port": "x"}}],
+        "service-policies": [{"name": "p", "type": "Dial", "serviceRoles": ["@missing"]}],
+    });
+    for operation in ["planChange", "applyChange"] {
+        let body = json!({"network": network});
+        let failure = ask(&bed, &admin, operation, body).await.unwrap_err();
+        assert_eq!((failure.status(), failure.code()), (400, ErrorCode::CouldNotValidate));
+        let problems = failure.cause().unwrap().data.clone().unwrap();
+        let problems: Vec<_> = problems
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| {
+                let text = |name: &str| it[name].as_str().unwrap().to_owned();
+                (text("section"), it["index"].as_i64().unwrap(), text("name"), text("field"))
+            })
+            .collect();
+        let wanted = [
+            ("configs", 0, "c", "port"),
+            ("services", 1, "web", "configs.0"),
+            ("services", 2, "typo", "roleAtributes"),
+            ("service-policies", 0, "p", "serviceRoles.0"),
+        ];
+        let wanted = wanted.map(|(section, index, name, field)| {
+            (section.to_owned(), index, name.to_owned(), field.to_owned())
+        });
+        assert_eq!(problems, wanted, "{failure}");
+    }
+    assert_eq!(snapshot(&bed).revision(), before);
+    for wrong in [
+        json!({"servces": []}),
+        json!({"services": {}}),
+        json!({"services": ["web"]}),
+        json!({"services": [{"configs": []}]}),
+        json!({"services": [{"name": "a"}, {"name": "a"}]}),
+        json!({"identities": [{"name": "r", "type": "Router"}]}),
+        json!({"identities": [{"name": "Default Admin"}]}),
+    ] {
+        let failure = plan(&bed, &admin, wrong.clone()).await.unwrap_err();
+        assert_eq!(failure.code(), ErrorCode::CouldNotValidate, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_change_is_refused() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let network = json!({"configs": [{"name": "web-host", "configType": "host.v2", "data": {}}]});
+    let failure = plan(&bed, &admin, network).await.unwrap_err();
+    assert!(failure.to_string().contains("configTypeId"), "{failure}");
+    let network = json!({"posture-checks": [{"name": "linux", "typeId": "MFA"}]});
+    assert!(plan(&bed, &admin, network).await.is_err());
+}
+
+#[tokio::test]
+async fn pruning_deletes_what_is_not_named_in_its_sections_alone() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let network = json!({"services": [{"name": "db", "encryptionRequired": false}], "configs": [],
+        "config-types": [], "identities": [{"name": "laptop"}]});
+    let body = json!({"network": network, "prune": true});
+    let pruned = ask(&bed, &admin, "applyChange", body).await.unwrap();
+    let deleted: Vec<_> = pruned
+        .changes
+        .iter()
+        .filter(|it| it.action == "delete")
+        .map(|it| (it.section.as_str(), it.name.as_str()))
+        .collect();
+    assert_eq!(deleted, [("configs", "web-host"), ("services", "web"), ("identities", "server")]);
+    assert_eq!(bed.list(&admin, "listConfigTypes", "true limit none").await.len(), 8);
+    let left = bed.list(&admin, "listIdentities", "true sort by name").await;
+    let left: Vec<_> = left.iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(left, ["Default Admin", "laptop", "paris"]);
+    assert_eq!(bed.list(&admin, "listServicePolicies", "").await.len(), 2, "not in the document");
+}
+
+#[tokio::test]
+async fn references_may_go_round() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let network = json!({
+        "external-jwt-signers": [{"name": "idp", "issuer": "https://idp", "audience": "weft",
+            "enabled": true, "jwksEndpoint": "https://idp/keys", "enrollAuthPolicy": "by-token"}],
+        "auth-policies": [{"name": "by-token",
+            "primary": {"extJwt": {"allowed": true, "allowedSigners": ["idp"]}}}],
+    });
+    let applied = apply(&bed, &admin, network.clone()).await.unwrap();
+    assert_eq!(applied.created, 2, "{applied:?}");
+    assert_eq!(plan(&bed, &admin, network).await.unwrap().changes, []);
+    let exported = export(&bed, &admin, "100").await;
+    assert_eq!(exported["external-jwt-signers"][0]["enrollAuthPolicy"], "by-token");
+    assert_eq!(plan(&bed, &admin, exported).await.unwrap().changes, []);
+}
+
+#[tokio::test]
+async fn what_was_looked_at_is_applied_or_nothing() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let looked = plan(&bed, &admin, small()).await.unwrap();
+    // Somebody else does a part of it meanwhile.
+    let body = json!({"name": "db", "encryptionRequired": true});
+    bed.create(&admin, "createService", body).await;
+    let before = snapshot(&bed).revision();
+    for (field, value) in
+        [("expectPlan", json!(looked.plan)), ("expectRevision", json!(looked.revision))]
+    {
+        let body = json!({"network": small(), field: value});
+        let failure = ask(&bed, &admin, "applyChange", body).await.unwrap_err();
+        assert_eq!((failure.status(), failure.code()), (409, ErrorCode::PlanHasChanged));
+        assert_eq!(failure.field_name(), Some(field));
+    }
+    assert_eq!(snapshot(&bed).revision(), before);
+    let looked = plan(&bed, &admin, small()).await.unwrap();
+    // Something that has nothing to do with it does not count against the plan.
+    let body = json!({"name": "other", "encryptionRequired": true});
+    bed.create(&admin, "createService", body).await;
+    let body = json!({"network": small(), "expectPlan": looked.plan});
+    assert!(ask(&bed, &admin, "applyChange", body).await.unwrap().applied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_and_other_changes_at_the_same_time_lose_nothing() {
+    let bed = Arc::new(Bed::new().await);
+    let admin = bed.admin().await;
+    let others = {
+        let (bed, admin) = (Arc::clone(&bed), admin.clone());
+        tokio::spawn(async move {
+            for at in 0..60 {
+                let body = json!({"name": format!("other-{at}"), "encryptionRequired": true});
+                bed.create(&admin, "createService", body).await;
+            }
+        })
+    };
+    for at in 0..10 {
+        let services: Vec<_> = (0..20).map(|n| json!({"name": format!("own-{at}-{n}")})).collect();
+        let applied = apply(&bed, &admin, json!({"services": services})).await.unwrap();
+        assert_eq!(applied.created, 20);
+    }
+    others.await.unwrap();
+    let count = |filter: &str| {
+        let filter = format!("name contains \"{filter}\" limit none");
+        let (bed, admin) = (Arc::clone(&bed), admin.clone());
+        async move { bed.list(&admin, "listServices", &filter).await.len() }
+    };
+    assert_eq!((count("own-").await, count("other-").await), (200, 60));
+}
+
+#[tokio::test]
+async fn a_plan_is_decided_again_on_another_tip() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body: weft_contract::resource::change::ChangeBody =
+        serde_json::from_value(json!({"network": small()})).unwrap();
+    let document = super::Document::read(&body).unwrap();
+    let made = super::make(&bed.controller, &admin, &document).await.unwrap();
+    let body = json!({"name": "other", "encryptionRequired": true});
+    bed.create(&admin, "createService", body).await;
+    let tip = snapshot(&bed);
+    let now = made.planned.moment;
+    let again = super::plan::again(&admin, &document, &tip, &made.prepared, now).unwrap();
+    let size = |planned: &super::Planned| planned.changes.changes.len();
+    assert_eq!(size(&again), size(&made.planned));
+    assert_eq!(tip.apply(&again.changes).unwrap().revision(), tip.revision().next());
+    // What does not fit any more is not guessed at.
+    let body = json!({"name": "db", "encryptionRequired": true});
+    bed.create(&admin, "createService", body).await;
+    let tip = snapshot(&bed);
+    let refused = super::plan::again(&admin, &document, &tip, &made.prepared, now);
+    assert_eq!(refused.err(), Some(super::moved()));
+}
+
+#[tokio::test]
+async fn every_entity_needs_its_own_permission() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "clerk", "type": "Default", "isAdmin": false,
+        "permissions": ["service"]});
+    let clerk = bed.create(&admin, "createIdentity", body).await;
+    let body = json!({"identityId": clerk, "method": "updb", "username": "clerk",
+        "password": "geheimnis"});
+    bed.create(&admin, "createAuthenticator", body).await;
+    let clerk = bed.login("clerk", "geheimnis").await.unwrap();
+    let applied = apply(&bed, &clerk, json!({"services": [{"name": "web"}]})).await.unwrap();
+    assert_eq!(applied.created, 1);
+    let policy = json!({"service-policies": [{"name": "p", "type": "Dial"}]});
+    let failure = apply(&bed, &clerk, policy).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::Unauthorized);
+    let call = to(Api::Weft, "exportNetwork", &[]);
+    let failure = bed.controller.call(clerk.clone(), call).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::Unauthorized);
+    let call = to(Api::Weft, "exportNetwork", &[]).with_query("sections", "services");
+    assert!(bed.controller.call(clerk, call).await.is_ok());
+    let nobody = Caller::nobody(crate::Origin::default());
+    assert!(plan(&bed, &nobody, json!({})).await.is_err());
+}
+
+#[tokio::test]
+async fn identities_of_routers_are_changed_and_neither_made_nor_deleted() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let router = json!({"name": "paris", "isTunnelerEnabled": true});
+    let network = json!({"edge-routers": [router],
+        "identities": [{"name": "paris", "type": "Router", "roleAttributes": ["hosts"]}]});
+    let applied = apply(&bed, &admin, network.clone()).await.unwrap();
+    assert_eq!(applied.created, 3, "{applied:?}");
+    let exported = export(&bed, &admin, "100").await;
+    assert_eq!(exported["identities"], network["identities"]);
+    assert_eq!(plan(&bed, &admin, exported).await.unwrap().changes, []);
+    let body = json!({"network": {"identities": []}, "prune": true});
+    let pruned = ask(&bed, &admin, "planChange", body).await.unwrap();
+    assert_eq!(pruned.changes, []);
+}
+
+/// Documents of a few entities that name each other in every way.
+fn documents() -> impl Strategy<Value = Value> {
+    let names = || prop::collection::vec(0u8..4, 0..3);
+    let attributes = |numbers: Vec<u8>| -> Vec<String> {
+        numbers.into_iter().map(|number| format!("a{number}")).collect()
+    };
+    let roles = |numbers: Vec<u8>, letter: char| -> Vec<String> {
+        let role = |number| match number % 2 {
+            0 => format!("#a{number}"),
+            _ => format!("@{letter}{number}"),
+        };
+        numbers.into_iter().map(role).collect()
+    };
+    let service = (names(), any::<bool>(), 0i64..3).prop_map(move |(has, encrypted, idle)| {
+        json!({"roleAttributes": attributes(has), "encryptionRequired": encrypted,
+            "maxIdleTimeMillis": idle, "tags": {"n": idle}})
+    });
+    let identity = (names(), any::<bool>(), 0u16..3).prop_map(move |(has, admin, cost)| {
+        json!({"roleAttributes": attributes(has), "isAdmin": admin, "defaultHostingCost": cost,
+            "appData": {"cost": cost}})
+    });
+    let policy = (names(), names(), any::<bool>(), any::<bool>()).prop_map(
+        move |(who, what, dial, any_of)| {
+            json!({"type": if dial { "Dial" } else { "Bind" },
+                "semantic": if any_of { "AnyOf" } else { "AllOf" },
+                "identityRoles": roles(who, 'i'), "serviceRoles": roles(what, 's')})
+        },
+    );
+    let many = |letter: char, one: BoxedStrategy<Value>, least: usize| {
+        prop::collection::vec(one, least..5).prop_map(move |items| -> Vec<Value> {
+            let named = items.into_iter().enumerate().map(|(at, mut item)| {
+                item["name"] = json!(format!("{letter}{at}"));
+                item
+            });
+            named.collect()
+        })
+    };
+    // Roles by name mean the first four of each, which are always there.
+    (many('s', service.boxed(), 4), many('i', identity.boxed(), 4), many('p', policy.boxed(), 0))
+        .prop_map(|(services, identities, policies)| {
+            json!({"services": services, "identities": identities, "service-policies": policies})
+        })
+}
+
+#[test]
+fn an_export_of_any_network_changes_nothing_and_a_document_applied_is_in_force() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let bed = runtime.block_on(Bed::new());
+    let admin = runtime.block_on(bed.admin());
+    let mut runner = TestRunner::new(Config { cases: 48, ..Config::default() });
+    let result = runner.run(&(documents(), any::<bool>()), |(document, prune)| {
+        runtime.block_on(async {
+            let body = json!({"network": document, "prune": prune});
+            let planned = ask(&bed, &admin, "planChange", body.clone()).await.unwrap();
+            let applied = ask(&bed, &admin, "applyChange", body.clone()).await.unwrap();
+            assert_eq!(applied.plan, planned.plan);
+            let again = ask(&bed, &admin, "applyChange", body).await.unwrap();
+            assert_eq!(again.changes, []);
+            let exported = export(&bed, &admin, "7").await;
+            let back = plan(&bed, &admin, exported.clone()).await.unwrap();
+            assert_eq!(back.changes, []);
+            let pruned = json!({"network": exported, "prune": true});
+            assert_eq!(ask(&bed, &admin, "planChange", pruned).await.unwrap().changes, []);
+        });
+        Ok(())
+    });
+    result.unwrap();
+}

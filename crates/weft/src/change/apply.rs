@@ -1,0 +1,214 @@
+//! `weft diff` and `weft apply`: what files change, looked at or done.
+
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
+use weft_client::{Error, ManagementClient};
+use weft_contract::{
+    Api, ErrorCode,
+    resource::{
+        self,
+        change::{ChangePlan, Problem},
+    },
+};
+
+use super::{file::Files, row, show};
+use crate::{
+    ask,
+    cli::{ApplyArgs, DiffArgs},
+    entity::token,
+    failure::Failure,
+    output::{self, Format, progress::spinner},
+    session::Session,
+};
+
+/// Says what would change.
+pub(crate) async fn diff(args: DiffArgs) -> Result<(), Failure> {
+    let files = Files::read(&args.files)?;
+    let client = args.session.client().await?;
+    let plan = send(&client, "planChange", &files, body(&files, args.prune, None)).await?;
+    print(&plan, args.output.format());
+    if args.exit_code && !is_empty(&plan) {
+        return Err(Failure::different("the network is not as the files say"));
+    }
+    Ok(())
+}
+
+/// Makes the network as the files say.
+pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
+    if args.dry_run {
+        let ApplyArgs { files, prune, output, session, .. } = args;
+        return diff(DiffArgs { files, prune, exit_code: false, output, session }).await;
+    }
+    let files = Files::read(&args.files)?;
+    let client = args.session.client().await?;
+    let mut expect = args.expect.clone();
+    if !args.yes {
+        let asked = body(&files, args.prune, expect.as_deref());
+        let plan = send(&client, "planChange", &files, asked).await?;
+        if args.output.format() == Format::Table || is_empty(&plan) {
+            print(&plan, args.output.format());
+        }
+        if is_empty(&plan) {
+            return Ok(());
+        }
+        confirm(&plan)?;
+        // What was looked at is what is done, or nothing.
+        expect = Some(plan.plan);
+    }
+    let wanted = body(&files, args.prune, expect.as_deref());
+    let applied = send(&client, "applyChange", &files, wanted).await?;
+    if args.yes || args.output.format() != Format::Table {
+        print(&applied, args.output.format());
+    } else {
+        output::line(format!("done: {}", show::summary(&applied)));
+    }
+    match &args.tokens {
+        Some(folder) => save_tokens(&client, &applied, folder).await,
+        None => {
+            hint_tokens(&applied, &args.session);
+            Ok(())
+        }
+    }
+}
+
+/// Asks before anything is done; the more it takes away, the more it says so.
+fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
+    let question = match (plan.deleted, plan.access.lost) {
+        (0, 0) => "Do this?".to_owned(),
+        (0, lost) => format!("Do this? {} lose access.", show::counted(lost, "pair", "pairs")),
+        (deleted, lost) => format!(
+            "Do this? {} deleted, {} lose access.",
+            show::counted(deleted, "entity is", "entities are"),
+            show::counted(lost, "pair", "pairs")
+        ),
+    };
+    let cannot = "nobody can be asked; apply without asking with --yes";
+    match ask::confirm(&question, cannot)? {
+        true => Ok(()),
+        false => Err(Failure::new("nothing was changed")),
+    }
+}
+
+fn body(files: &Files, prune: bool, expect: Option<&str>) -> Value {
+    let mut body = json!({"network": files.network, "prune": prune});
+    if let Some(expect) = expect {
+        // Revisions are numbers, fingerprints are longer than any of them.
+        match expect.parse::<i64>() {
+            Ok(revision) => body["expectRevision"] = json!(revision),
+            Err(_) => body["expectPlan"] = json!(expect),
+        }
+    }
+    body
+}
+
+async fn send(
+    client: &ManagementClient,
+    operation: &str,
+    files: &Files,
+    body: Value,
+) -> Result<ChangePlan, Failure> {
+    let word = if operation == "planChange" { "comparing" } else { "applying" };
+    let progress = spinner(format!("{word} {} entities", files.count()));
+    let answer = client.call_in(Api::Weft, row(operation)?, &[], &[], Some(&body)).await;
+    progress.finish_and_clear();
+    answer.map_err(|error| refusal(&error, files).unwrap_or_else(|| error.into()))
+}
+
+/// What the controller has against the files, each with its line.
+fn refusal(error: &Error, files: &Files) -> Option<Failure> {
+    let refusal = error.api()?;
+    let cause = refusal.body.cause.as_ref();
+    if refusal.code() == ErrorCode::PlanHasChanged.as_str() {
+        let why = cause.and_then(|cause| cause.reason.clone()).unwrap_or_default();
+        let text = "the network has changed since it was looked at; nothing was done";
+        return Some(
+            Failure::refused(text).and(why).and("`weft diff` says what the files would change now"),
+        );
+    }
+    let problems = cause?.data.clone()?;
+    let problems: Vec<Problem> = serde_json::from_value(problems).ok()?;
+    let (first, others) = problems.split_first()?;
+    let failure = Failure::refused(files.locate(first));
+    let failure = others.iter().fold(failure, |all, one| all.and(files.locate(one)));
+    Some(failure.and("nothing was changed"))
+}
+
+fn is_empty(plan: &ChangePlan) -> bool {
+    plan.changes.is_empty() && plan.along.is_empty()
+}
+
+fn print(plan: &ChangePlan, format: Format) {
+    let value = serde_json::to_value(plan).unwrap_or_default();
+    output::value(format, &value, || show::plan(plan));
+}
+
+/// Kinds whose new entities have to be enrolled.
+const ENROLLED: [&str; 2] = ["identities", "edge-routers"];
+
+/// New entities that have an enrollment token: their kind, id and name.
+fn new_ones(plan: &ChangePlan) -> impl Iterator<Item = (&'static weft_contract::Kind, &str, &str)> {
+    let new = plan.changes.iter().filter(|change| change.action == "create" && change.is_asked_for);
+    let new = new.filter(|change| ENROLLED.contains(&change.section.as_str()));
+    new.filter_map(|change| {
+        Some((resource::kind(&change.section)?, change.id.as_str(), change.name.as_str()))
+    })
+}
+
+async fn save_tokens(
+    client: &ManagementClient,
+    plan: &ChangePlan,
+    folder: &Path,
+) -> Result<(), Failure> {
+    let wrong = |path: &Path, error| Failure::new(format!("{}: {error}", path.display()));
+    fs::create_dir_all(folder).map_err(|error| wrong(folder, error))?;
+    for (kind, id, name) in new_ones(plan) {
+        // Most identities come without one.
+        let Ok(token) = token::read(client, kind, id).await else { continue };
+        let file: String = name
+            .chars()
+            .map(|c| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' })
+            .collect();
+        let path = folder.join(format!("{}.jwt", file.trim_start_matches('.')));
+        fs::write(&path, token).map_err(|error| wrong(&path, error))?;
+        output::line(format!("enrollment token of {} {name} in {}", kind.name, path.display()));
+    }
+    Ok(())
+}
+
+/// New routers do nothing before they are enrolled.
+fn hint_tokens(plan: &ChangePlan, _session: &Session) {
+    for (kind, _, name) in new_ones(plan).filter(|(kind, ..)| kind.name == "edge-router") {
+        eprintln!("its enrollment token: weft jwt {} {name} -o {name}.jwt", kind.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_client::ApiError;
+    use weft_contract::{Cause, ErrorBody};
+
+    use super::*;
+
+    #[test]
+    fn expectations_are_revisions_or_plans() {
+        let files = Files::default();
+        assert_eq!(body(&files, false, Some("17"))["expectRevision"], 17);
+        let plan = "0123456789abcdef0123456789abcdef";
+        assert_eq!(body(&files, true, Some(plan))["expectPlan"], plan);
+        assert_eq!(body(&files, true, None)["expectPlan"], Value::Null);
+    }
+
+    #[test]
+    fn every_mistake_is_told() {
+        let mut cause = Cause::field("services `web`", "no", "");
+        cause.data = Some(json!([
+            {"section": "services", "index": 0, "name": "web", "field": "configs.0", "reason": "a"},
+            {"section": "services", "index": 1, "name": "db", "field": "", "reason": "b"},
+        ]));
+        let body = ErrorBody::new(ErrorCode::CouldNotValidate, "r").because(cause);
+        let error: Error = Box::new(ApiError { status: 400, body }).into();
+        let failure = refusal(&error, &Files::default()).unwrap();
+        assert!(failure.to_string().contains("services `web`, configs.0: a"), "{failure}");
+    }
+}

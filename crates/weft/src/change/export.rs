@@ -1,0 +1,146 @@
+//! `weft export`: the network as a file.
+
+use std::{fs, path::Path};
+
+use indicatif::ProgressBar;
+use serde_json::{Map, Value, json};
+use weft_client::ManagementClient;
+use weft_contract::{
+    Api,
+    resource::{self, change::NetworkExport},
+};
+
+use super::{FORMAT, HEADER, row};
+use crate::{
+    cli::ExportArgs,
+    failure::Failure,
+    output::{self, Format, progress::spinner},
+    yaml,
+};
+
+/// Entities that are asked for at once.
+const PAGE: &str = "2000";
+/// How often it is begun anew because the network changed on the way.
+const TRIES: u32 = 3;
+
+/// Reads the network and writes it.
+pub(crate) async fn export(args: ExportArgs) -> Result<(), Failure> {
+    let client = args.session.client().await?;
+    let sections = sections(&args.kinds)?;
+    let progress = spinner("reading the network");
+    let mut network = None;
+    for _ in 0..TRIES {
+        network = read(&client, &sections, &progress).await?;
+        if network.is_some() {
+            break;
+        }
+    }
+    progress.finish_and_clear();
+    let network = network.ok_or_else(|| {
+        Failure::refused("the network changed again and again while it was read; try again")
+    })?;
+    let text = match args.format {
+        Format::Json => format!("{:#}\n", with_header(network)),
+        _ => text(network),
+    };
+    match &args.out {
+        Some(path) => write(path, &text),
+        None => {
+            output::print(&text);
+            Ok(())
+        }
+    }
+}
+
+/// Sections by the names of kinds, in any spelling.
+fn sections(kinds: &[String]) -> Result<String, Failure> {
+    let plural = |name: &String| {
+        let kind = resource::kind(name);
+        let kind = kind.ok_or_else(|| Failure::usage(format!("there is no kind `{name}`")))?;
+        Ok(kind.plural)
+    };
+    Ok(kinds.iter().map(plural).collect::<Result<Vec<_>, Failure>>()?.join(","))
+}
+
+/// The whole network as it was at one moment; none if it changed between two pages.
+async fn read(
+    client: &ManagementClient,
+    sections: &str,
+    progress: &ProgressBar,
+) -> Result<Option<Map<String, Value>>, Failure> {
+    let operation = row("exportNetwork")?;
+    let mut network: Map<String, Value> = Map::new();
+    let mut after = String::new();
+    let mut revision = None;
+    loop {
+        let query = [("sections", sections), ("after", after.as_str()), ("limit", PAGE)];
+        let page: NetworkExport = client.call_in(Api::Weft, operation, &[], &query, None).await?;
+        if *revision.get_or_insert(page.revision) != page.revision {
+            return Ok(None);
+        }
+        for (section, entities) in page.network {
+            let Value::Array(entities) = entities else { continue };
+            let known = network.entry(section).or_insert_with(|| json!([]));
+            if let Value::Array(known) = known {
+                known.extend(entities);
+            }
+        }
+        let count: usize = network.values().filter_map(Value::as_array).map(Vec::len).sum();
+        progress.set_message(format!("reading the network: {count} entities"));
+        match page.next {
+            Some(next) => after = next,
+            None => return Ok(Some(network)),
+        }
+    }
+}
+
+fn with_header(network: Map<String, Value>) -> Value {
+    let mut all = Map::new();
+    all.insert(HEADER.to_owned(), FORMAT.into());
+    all.extend(network);
+    Value::Object(all)
+}
+
+/// The file: a word on what it is, and a gap between its sections.
+fn text(network: Map<String, Value>) -> String {
+    let mut text = format!(
+        "# A weft network: `weft diff FILE` says what would change to make it so, `weft apply FILE`\n\
+         # makes it so. What an entity does not say has its default.\n{HEADER}: {FORMAT}\n"
+    );
+    for (section, entities) in network {
+        let mut one = Map::new();
+        one.insert(section, entities);
+        text.push('\n');
+        text.push_str(&yaml::write(&Value::Object(one)));
+    }
+    text
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    output::line(format!("the network is in {}", path.display()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_say_what_they_are() {
+        let mut network = Map::new();
+        network.insert("services".to_owned(), json!([{"name": "web"}]));
+        let text = text(network);
+        assert!(text.starts_with("# A weft network"), "{text}");
+        assert!(text.ends_with("weft: 1\n\nservices:\n  - name: web\n"), "{text}");
+        let read = yaml::read(&text).unwrap();
+        assert_eq!(read[0].to_json()["weft"], 1);
+    }
+
+    #[test]
+    fn kinds_are_taken_in_any_spelling() {
+        let given = ["service".to_owned(), "ers".to_owned(), "service-policies".to_owned()];
+        assert_eq!(sections(&given).unwrap(), "services,edge-routers,service-policies");
+        assert!(sections(&["x".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! Files as one document, and the way back from a place in it to a line.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use serde_json::{Map, Value as Json};
+use weft_contract::resource::change::{MAX_DOCUMENT, Problem};
+
+use super::{FORMAT, HEADER};
+use crate::{
+    failure::Failure,
+    yaml::{self, Node, Value},
+};
+
+/// The name that stands for standard input.
+const STDIN: &str = "-";
+
+/// Everything that some files say.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// The sections, as the controller wants them.
+    pub(super) network: Map<String, Json>,
+    /// Where the entries of each section were read, in their order.
+    entries: BTreeMap<String, Vec<Place>>,
+    /// Where each section begins first.
+    sections: BTreeMap<String, (usize, usize)>,
+    /// What the files are called.
+    names: Vec<String>,
+}
+
+/// Where an entry was read.
+#[derive(Debug)]
+struct Place {
+    file: usize,
+    node: Node,
+}
+
+impl Files {
+    /// Reads files; in a folder, those that end in `.yaml` or `.yml`, in the order of their names.
+    pub(super) fn read(paths: &[String]) -> Result<Self, Failure> {
+        let mut files = Self::default();
+        let mut bytes = 0;
+        for (name, text) in texts(paths)? {
+            bytes += text.len();
+            if bytes > MAX_DOCUMENT {
+                let most = MAX_DOCUMENT >> 20;
+                return Err(Failure::refused(format!("{name}: more than {most} MiB in all")));
+            }
+            files.add(name, &text)?;
+        }
+        Ok(files)
+    }
+
+    fn add(&mut self, name: String, text: &str) -> Result<(), Failure> {
+        let file = self.names.len();
+        let documents = yaml::read(text).map_err(|error| {
+            Failure::refused(format!("{name}:{}:{}: {}", error.line, error.column, error.message))
+        })?;
+        self.names.push(name);
+        for document in documents {
+            if document.is_null() {
+                continue;
+            }
+            let line = document.line;
+            let Value::Map(sections) = document.value else {
+                return Err(self.wrong(
+                    file,
+                    line,
+                    "sections are wanted: `services:`, `identities:`, ...",
+                ));
+            };
+            for section in sections {
+                if section.key == HEADER {
+                    self.check_header(file, &section)?;
+                    continue;
+                }
+                self.add_section(file, section)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_header(&self, file: usize, header: &yaml::Entry) -> Result<(), Failure> {
+        match header.node.to_json().as_u64() {
+            Some(FORMAT) => Ok(()),
+            _ => Err(self.wrong(
+                file,
+                header.line,
+                &format!("this release reads files of version {FORMAT}: `{HEADER}: {FORMAT}`"),
+            )),
+        }
+    }
+
+    fn add_section(&mut self, file: usize, section: yaml::Entry) -> Result<(), Failure> {
+        let yaml::Entry { key, line, node } = section;
+        self.sections.entry(key.clone()).or_insert((file, line));
+        let items = match node.value {
+            Value::List(items) => items,
+            Value::Scalar(Json::Null) => Vec::new(),
+            _ => {
+                let text = format!("`{key}` wants a list: each entity begins with `- name: ...`");
+                return Err(self.wrong(file, line, &text));
+            }
+        };
+        let entries = self.entries.entry(key.clone()).or_default();
+        let sent = self.network.entry(key).or_insert_with(|| Json::Array(Vec::new()));
+        for node in items {
+            if let Json::Array(sent) = sent {
+                sent.push(node.to_json());
+            }
+            entries.push(Place { file, node });
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, file: usize, line: usize, text: &str) -> Failure {
+        Failure::refused(format!("{}:{line}: {text}", self.name(file)))
+    }
+
+    fn name(&self, file: usize) -> &str {
+        self.names.get(file).map_or("", String::as_str)
+    }
+
+    /// How many entities there are.
+    pub(super) fn count(&self) -> usize {
+        self.entries.values().map(Vec::len).sum()
+    }
+
+    /// A mistake that the controller found, with file and line.
+    pub(super) fn locate(&self, problem: &Problem) -> String {
+        let index = usize::try_from(problem.index).unwrap_or(usize::MAX);
+        let place = self.entries.get(&problem.section).and_then(|entries| entries.get(index));
+        let place = place.filter(|place| is_called(&place.node, &problem.name));
+        let at = match place {
+            Some(place) => (place.file, line_of(&place.node, &problem.field)),
+            None => self.sections.get(&problem.section).copied().unwrap_or((0, 1)),
+        };
+        let mut what = problem.section.clone();
+        if !problem.name.is_empty() {
+            what.push_str(&format!(" `{}`", problem.name));
+        }
+        if !problem.field.is_empty() {
+            what.push_str(&format!(", {}", problem.field));
+        }
+        format!("{}:{}: {what}: {}", self.name(at.0), at.1, problem.reason)
+    }
+}
+
+/// The line of a member, which the controller may name as its API does, or from inside `data`.
+fn line_of(entry: &Node, field: &str) -> usize {
+    let steps: Vec<&str> = field.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
+    let Some((first, rest)) = steps.split_first() else { return entry.line };
+    let has = |name: &str| {
+        entry.entries().is_some_and(|entries| entries.iter().any(|entry| entry.key == name))
+    };
+    let short = document_name_of(first);
+    for name in [*first, short.as_str()] {
+        if has(name) {
+            return entry.line_of(std::iter::once(name).chain(rest.iter().copied()));
+        }
+    }
+    if has("data") {
+        return entry.line_of(std::iter::once("data").chain(steps.iter().copied()));
+    }
+    entry.line
+}
+
+fn document_name_of(name: &str) -> String {
+    name.strip_suffix("Id").filter(|short| !short.is_empty()).unwrap_or(name).to_owned()
+}
+
+fn is_called(node: &Node, name: &str) -> bool {
+    let entries = node.entries().unwrap_or_default();
+    let own = entries.iter().find(|entry| entry.key == "name");
+    let own = own.map(|entry| entry.node.to_json());
+    name.is_empty() || own.and_then(|own| own.as_str().map(|own| own == name)).unwrap_or(false)
+}
+
+/// The texts of files, with what they are called.
+fn texts(paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let mut texts = Vec::new();
+    for path in paths {
+        if path == STDIN {
+            let mut text = String::new();
+            let limit = MAX_DOCUMENT as u64 + 1;
+            io::stdin().lock().take(limit).read_to_string(&mut text).map_err(Failure::new)?;
+            texts.push(("standard input".to_owned(), text));
+            continue;
+        }
+        let wrong = |error: io::Error| Failure::new(format!("{path}: {error}"));
+        if !Path::new(path).is_dir() {
+            texts.push((path.clone(), fs::read_to_string(path).map_err(wrong)?));
+            continue;
+        }
+        let mut inside = Vec::new();
+        for entry in fs::read_dir(path).map_err(wrong)? {
+            let file = entry.map_err(wrong)?.path();
+            if file.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") {
+                inside.push(file);
+            }
+        }
+        if inside.is_empty() {
+            return Err(Failure::new(format!("{path}: the folder holds no .yaml file")));
+        }
+        inside.sort();
+        for file in inside {
+            let name = file.display().to_string();
+            let text = fs::read_to_string(&file);
+            texts.push((
+                name.clone(),
+                text.map_err(|error| Failure::new(format!("{name}: {error}")))?,
+            ));
+        }
+    }
+    Ok(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(text: &str) -> Files {
+        let mut files = Files::default();
+        files.add("net.yaml".to_owned(), text).unwrap();
+        files
+    }
+
+    fn problem(section: &str, index: i64, name: &str, field: &str) -> Problem {
+        Problem {
+            field: field.into(),
+            index,
+            name: name.into(),
+            reason: "no".into(),
+            section: section.into(),
+        }
+    }
+
+    #[test]
+    fn mistakes_come_with_their_line() {
+        let text = "weft: 1\nservices:\n  - name: web\n    configs:\n      - a\n      - b\n\
+                    configs:\n  - name: a\n    configType: host.v1\n    data:\n      port: x\n";
+        let files = files(text);
+        assert_eq!(files.count(), 2);
+        let at = |problem: Problem| files.locate(&problem);
+        assert_eq!(
+            at(problem("services", 0, "web", "configs.1")),
+            "net.yaml:6: services `web`, configs.1: no"
+        );
+        assert!(at(problem("configs", 0, "a", "port")).starts_with("net.yaml:11: "));
+        assert!(at(problem("configs", 0, "a", "configTypeId")).starts_with("net.yaml:9: "));
+        assert!(at(problem("services", 0, "web", "")).starts_with("net.yaml:3: "));
+        assert!(at(problem("services", 0, "other", "x")).starts_with("net.yaml:2: "));
+    }
+
+    #[test]
+    fn several_files_are_one_document() {
+        let mut files = files("services:\n- name: a\n---\nservices:\n- name: b\n");
+        files.add("more.yaml".to_owned(), "\n\nservices:\n- name: c\nidentities:\n").unwrap();
+        assert_eq!(files.network["services"].as_array().unwrap().len(), 3);
+        assert_eq!(files.network["identities"], serde_json::json!([]));
+        assert_eq!(
+            files.locate(&problem("services", 2, "c", "x")),
+            "more.yaml:4: services `c`, x: no"
+        );
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused_with_its_line() {
+        for (text, words) in [
+            ("- a\n", "net.yaml:1: sections are wanted"),
+            ("weft: 2\n", "net.yaml:1: this release reads"),
+            ("services:\n  web: 1\n", "net.yaml:1: `services` wants a list"),
+            ("services: [\n", "net.yaml:"),
+        ] {
+            let refused = Files::default().add("net.yaml".to_owned(), text).unwrap_err();
+            assert!(refused.to_string().starts_with(words), "{refused}");
+        }
+    }
+}
