@@ -21,9 +21,9 @@ pub mod online;
 pub mod random;
 mod settings;
 mod start;
-pub(crate) mod traces;
 #[cfg(test)]
 mod testing;
+pub(crate) mod traces;
 
 use std::sync::Arc;
 

@@ -153,6 +153,20 @@ pub(crate) enum ControllerCommand {
         /// The controller's configuration file
         file: PathBuf,
     },
+    /// Put a snapshot of the database in the place of the database
+    ///
+    /// The controller must not run. The snapshot is checked as a whole first; the database that was
+    /// there is kept beside it. Everybody logs in anew, and routers take the whole data model.
+    #[command(
+        after_help = "Example:\n  weft controller restore controller.yaml ctrl.db-20260102-030405"
+    )]
+    Restore {
+        /// The controller's configuration file
+        file: PathBuf,
+        /// The snapshot
+        #[arg(value_name = "SNAPSHOT")]
+        snapshot: PathBuf,
+    },
 }
 
 /// What can be done with a router of one's own.

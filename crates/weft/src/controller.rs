@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::{
-    cli::ControllerCommand, compose, compose::controller::Core, failure::Failure, login, signals,
+    cli::ControllerCommand, compose, compose::controller::Core, failure::Failure, login, restore,
+    signals,
 };
 
 /// Does what was asked for.
@@ -18,6 +19,9 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
         }
         ControllerCommand::Run { file } => {
             compose::controller::run(&file, &signals::first()?).await
+        }
+        ControllerCommand::Restore { file, snapshot } => {
+            restore::restore(&compose::controller::database(&file)?, &snapshot)
         }
     }
 }

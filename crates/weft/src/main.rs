@@ -17,6 +17,7 @@ mod login;
 mod output;
 mod pki;
 mod quickstart;
+mod restore;
 mod router;
 mod session;
 mod signals;

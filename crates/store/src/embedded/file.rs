@@ -316,16 +316,32 @@ pub fn restore(from: &Path, into: &Path) -> Result<Head, OpenError> {
         let error = io::ErrorKind::NotFound.into();
         return Err(OpenError::Io { path: from.to_owned(), error });
     }
+    // Checking a file writes to it; the backup stays as it is.
+    let mut scratch = into.as_os_str().to_owned();
+    scratch.push(".checking");
+    let scratch = PathBuf::from(scratch);
+    let restored = restore_through(&scratch, from, into);
+    drop(fs::remove_file(&scratch));
+    restored
+}
+
+fn restore_through(scratch: &Path, from: &Path, into: &Path) -> Result<Head, OpenError> {
+    let io = |error| OpenError::Io { path: scratch.to_owned(), error };
+    if scratch.exists() {
+        fs::remove_file(scratch).map_err(io)?;
+    }
+    let mut copied = private(scratch).map_err(io)?;
+    let read = |error| OpenError::Io { path: from.to_owned(), error };
+    io::copy(&mut File::open(from).map_err(read)?, &mut copied).map_err(io)?;
+    drop(copied);
     let checked = guarded(|| {
-        let transaction = match redb::ReadOnlyDatabase::open(from) {
-            Ok(database) => database.begin_read()?,
-            Err(redb::DatabaseError::RepairAborted) => Database::open(from)?.begin_read()?,
-            Err(error) => return Err(error.into()),
-        };
+        let mut builder = Database::builder();
+        let database = builder.set_check_integrity_on_open(true).open(scratch)?;
+        let transaction = database.begin_read()?;
         let head = load::load(&transaction, &mut |_| {})?;
-        Ok((transaction, head))
+        Ok((database, transaction, head))
     });
-    let (transaction, head) = checked.map_err(|failure| failure.open(from))?;
+    let (_database, transaction, head) = checked.map_err(|failure| failure.open(from))?;
     let head = Head { revision: head.revision, ..Head::new(Head::new_timeline()) };
     copy(&transaction, &head, into, false)?;
     Ok(head)

@@ -120,18 +120,31 @@ impl Shared {
                 return Ok(Err(FollowError::TooOld { oldest }));
             }
             let mut found = Vec::new();
+            let mut expected = after;
             for entry in log.range(after.next().0..)?.take(most) {
                 let (revision, sealed) = entry?;
                 let revision = Revision(revision.value());
+                expected = expected.next();
+                if revision != expected {
+                    return Err(missing(expected));
+                }
                 let (_, set) = unseal_log(revision.0, sealed.value())?;
                 let change_set = ChangeSet::from_bytes(set).map_err(Failure::Row)?;
                 found.push(Committed { revision, change_set: Arc::new(change_set) });
+            }
+            if found.len() < most && expected < head {
+                return Err(missing(expected.next()));
             }
             Ok(Ok(found))
         })
         .map_err(HistoryFailure::File)?
         .map_err(HistoryFailure::Follow)
     }
+}
+
+/// Who waited for this entry would wait for ever.
+fn missing(revision: Revision) -> Failure {
+    Damage::new(format!("log entry {}", revision.0), "it is missing").into()
 }
 
 enum HistoryFailure {

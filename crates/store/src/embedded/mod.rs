@@ -2,8 +2,9 @@
 //!
 //! The file holds seven tables: `meta` (the head), `rows`, `tallies` (count and hash per kind),
 //! `cold` (cold fields), `log` (the last change sets), `live` and `notes`. One commit is one
-//! transaction over them and one fsync. Quick repair is on, so that a file that was not closed
-//! opens as fast as one that was. redb locks the file against other processes.
+//! transaction over them and one fsync. Commits have two phases (redb: quick repair), so that a page
+//! of the last commit that is not right is damage, and never a commit that was not finished; opening
+//! verifies the checksum of every page. redb locks the file against other processes.
 //!
 //! After an I/O error redb refuses everything until the file is opened again; that happens here,
 //! on the next use, so that a disk that was full heals by itself.
@@ -74,7 +75,7 @@ impl Embedded {
         let cache = options.cache_bytes;
         let open = move || {
             let mut builder = Database::builder();
-            builder.set_cache_size(cache);
+            builder.set_cache_size(cache).set_check_integrity_on_open(true);
             builder.create(&opened)
         };
         Self::open_with(path, options, Box::new(open))

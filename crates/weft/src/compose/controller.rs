@@ -4,7 +4,11 @@
 //! sockets; it stops the other way round. The APIs and the control plane may share one socket: the
 //! protocol of the TLS handshake tells them apart.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use weft_api::{ApiServer, Setup, base_urls};
@@ -181,15 +185,23 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
     })
 }
 
-fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {
-    let path = match &config.storage {
-        Storage::Database(path) => path,
+/// The database that a controller's file names.
+pub(crate) fn database(file: &Path) -> Result<PathBuf, Failure> {
+    let Loaded { config, .. } = ControllerConfig::from_path(file)?;
+    database_of(&config).map(Path::to_owned)
+}
+
+fn database_of(config: &ControllerConfig) -> Result<&Path, Failure> {
+    match &config.storage {
+        Storage::Database(path) => Ok(path),
         Storage::Cluster(_) => {
-            return Err(Failure::new(
-                "the section `cluster` is not supported yet; name one file with `db`",
-            ));
+            Err(Failure::new("the section `cluster` is not supported yet; name one file with `db`"))
         }
-    };
+    }
+}
+
+fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {
+    let path = database_of(config)?;
     let options =
         Options { log_limit: config.router_data_model.log_size as usize, ..Options::default() };
     let store = Embedded::open(path, options)

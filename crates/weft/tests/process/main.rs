@@ -21,6 +21,7 @@ mod controller_restart;
 mod durable;
 mod half_close;
 mod network_files;
+mod restore;
 mod router_restart;
 mod slow_readers;
 mod strangers;

@@ -1,0 +1,142 @@
+//! `weft controller restore`: a snapshot takes the place of the database.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use weft_store::{Embedded, OpenError, Options};
+
+use crate::failure::{Failure, chain};
+
+/// What a database that a restore has replaced is called: its name, and this with a number.
+const KEPT: &str = "before-restore";
+
+/// Checks the snapshot, writes it as a new database on a new timeline, and puts that in the place
+/// of the one there is, which is kept.
+pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
+    let during = |failure: Failure| failure.during("nothing was restored");
+    check_free(database).map_err(during)?;
+    let fresh = beside(database, "restoring");
+    if fresh.exists() {
+        // Left by a restore that was cut off; it never became anybody's database.
+        fs::remove_file(&fresh).map_err(|error| during(at(&fresh, &error)))?;
+    }
+    let head = weft_store::restore(snapshot, &fresh).map_err(|error| {
+        during(Failure::new(chain(&error)).during(format!("snapshot {}", snapshot.display())))
+    })?;
+    let kept = keep(database).map_err(during)?;
+    fs::rename(&fresh, database).map_err(|error| during(at(database, &error)))?;
+    println!("restored {} to {}", snapshot.display(), database.display());
+    println!("revision {}, timeline {}", head.revision, head.timeline);
+    if let Some(kept) = kept {
+        println!("the database that was there is now {}", kept.display());
+    }
+    println!("run the controller: everybody logs in anew, and routers take the whole data model");
+    Ok(())
+}
+
+/// Nobody may have the database open. Whether it is whole does not matter: that is why somebody
+/// restores.
+fn check_free(database: &Path) -> Result<(), Failure> {
+    if !database.exists() {
+        return Ok(());
+    }
+    match Embedded::open(database, Options::default()) {
+        Err(error @ OpenError::InUse(_)) => Err(Failure::new(chain(&error))),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Gives the database a second name, so that there is one at every moment.
+fn keep(database: &Path) -> Result<Option<PathBuf>, Failure> {
+    for number in 1.. {
+        let kept = beside(database, &format!("{KEPT}-{number}"));
+        match fs::hard_link(database, &kept) {
+            Ok(()) => return Ok(Some(kept)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // Not every file system knows second names.
+            Err(_) => {
+                return match fs::copy(database, &kept) {
+                    Ok(_) => Ok(Some(kept)),
+                    Err(error) => Err(at(&kept, &error)),
+                };
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A path in the same folder whose name ends in this.
+fn beside(database: &Path, ending: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+fn at(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_model::{Base, Change, ChangeSet, Id, Revision, Timestamp, entity::Service};
+    use weft_store::Store as _;
+
+    use super::*;
+
+    async fn write(store: &Embedded, name: &str) {
+        let base = Base::new(Id::new(name), Timestamp(1));
+        let service = Service { base, name: name.into(), ..Service::default() };
+        let set = Arc::new(ChangeSet::of([Change::Put(service.into())]));
+        let head = store.head().unwrap().revision;
+        store.commit(head, vec![set]).await.unwrap();
+    }
+
+    fn names(database: &Path) -> Vec<String> {
+        let store = Embedded::open(database, Options::default()).unwrap();
+        let mut names = Vec::new();
+        store.load(&mut |entity| names.push(entity.id().to_string())).unwrap();
+        names
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_takes_the_place_of_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let [database, snapshot] = ["ctrl.db", "snapshot"].map(|name| folder.path().join(name));
+        let store = Embedded::open(&database, Options::default()).unwrap();
+        write(&store, "early").await;
+        store.backup(&snapshot).await.unwrap();
+        write(&store, "late").await;
+        let before = store.head().unwrap();
+
+        let error = restore(&database, &snapshot).unwrap_err().to_string();
+        assert!(error.contains("in use by another process"), "{error}");
+        drop(store);
+        let error = restore(&database, &folder.path().join("nothing")).unwrap_err().to_string();
+        assert!(error.contains("nothing was restored"), "{error}");
+        fs::write(folder.path().join("garbage"), b"this is no database").unwrap();
+        assert!(restore(&database, &folder.path().join("garbage")).is_err());
+        assert_eq!(names(&database), ["early", "late"]);
+
+        restore(&database, &snapshot).unwrap();
+        assert_eq!(names(&database), ["early"]);
+        let kept = folder.path().join("ctrl.db.before-restore-1");
+        assert_eq!(names(&kept), ["early", "late"]);
+        let after = Embedded::open(&database, Options::default()).unwrap().head().unwrap();
+        assert_eq!(after.revision, Revision(1));
+        assert_ne!(after.timeline, before.timeline);
+
+        // Once more, over a database that cannot be opened any more, and where there is none.
+        fs::write(&database, b"cut").unwrap();
+        restore(&database, &snapshot).unwrap();
+        assert_eq!(fs::read(folder.path().join("ctrl.db.before-restore-2")).unwrap(), b"cut");
+        let elsewhere = folder.path().join("new.db");
+        restore(&elsewhere, &snapshot).unwrap();
+        assert_eq!(names(&elsewhere), ["early"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! A snapshot takes the place of the database: the controller works with it, the router takes the
+//! whole model, and what came after the snapshot is gone.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use serde_json::Value;
+use weft_contract::resource;
+
+use crate::{
+    network::{Network, PASSWORD, USER},
+    program::{text, weft},
+    streams::{Manner, Server, dial, round_trip},
+    wait::{PATIENCE, until},
+};
+
+async fn run(network: &Network, args: &[&str]) -> (bool, String) {
+    let output = weft(network.place.folder(), args).await;
+    (output.status.success(), text(&output))
+}
+
+/// The snapshot beside the database.
+fn snapshot(network: &Network) -> std::path::PathBuf {
+    let database = network.place.home().join("ctrl.db");
+    let start = format!("{}-", database.file_name().unwrap().to_string_lossy());
+    let found = fs::read_dir(network.place.home()).unwrap().map(|entry| entry.unwrap().path());
+    let is_one =
+        |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(&start);
+    found.into_iter().find(is_one).expect("a snapshot lies beside the database")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_goes_back_to_a_snapshot() {
+    let mut network = Network::start().await;
+    network.operator.allow_everybody().await;
+    let server = Server::tcp(Manner::Echo).await;
+    network.operator.tunneled("early", server.port(), true).await;
+    let file = network.operator.identity("dialer").await;
+
+    let control = format!("localhost:{}", network.place.control);
+    let login = ["login", &control, "-u", USER, "-p", PASSWORD, "--yes"];
+    let (done, said) = run(&network, &login).await;
+    assert!(done, "{said}");
+    let (done, said) = run(&network, &["database", "snapshot"]).await;
+    assert!(done, "{said}");
+    network.operator.tunneled("late", server.port(), true).await;
+    let snapshot = snapshot(&network);
+    assert_eq!(fs::metadata(&snapshot).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let config = network.place.home().join("controller.yaml");
+    let [config, snapshot] = [&config, &snapshot].map(|path| path.to_str().unwrap().to_owned());
+    let restore = ["controller", "restore", &config, &snapshot];
+    let (done, said) = run(&network, &restore).await;
+    assert!(!done && said.contains("in use by another process"), "{said}");
+    network.kill_controller();
+    let (done, said) = run(&network, &restore).await;
+    assert!(done, "{said}");
+
+    network.start_controller().await;
+    network.router_online(true, PATIENCE).await;
+    let services: Vec<Value> = network.operator.list(&resource::service::KIND).await;
+    let names: Vec<_> = services.iter().filter_map(|service| service["name"].as_str()).collect();
+    assert_eq!(names, ["early"]);
+    // Who was enrolled before the snapshot still is, and logs in anew.
+    let log_in = async || weft_sdk::ContextBuilder::new().build(file.clone()).await;
+    let (context, _) = until("the dialer logs in", PATIENCE, log_in).await;
+    let mut stream = dial(&context, "early").await;
+    round_trip(&mut stream, "after the restore").await.unwrap();
+    network.operator.tunneled("later", server.port(), true).await;
+    let mut stream = dial(&context, "later").await;
+    round_trip(&mut stream, "news after the restore").await.unwrap();
+}
