@@ -20,7 +20,7 @@ async fn run(network: &Network, args: &[&str]) -> (bool, String) {
 
 /// The snapshot beside the database.
 fn snapshot(network: &Network) -> std::path::PathBuf {
-    let database = network.place.home().join("ctrl.db");
+    let database = network.place.home().join("controller.db");
     let start = format!("{}-", database.file_name().unwrap().to_string_lossy());
     let found = fs::read_dir(network.place.home()).unwrap().map(|entry| entry.unwrap().path());
     let is_one =
