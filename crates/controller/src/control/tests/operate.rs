@@ -284,7 +284,7 @@ async fn ended_sessions_end_in_routers_too() {
 
     net.manage("deleteSession", &[&id], Value::Null).await;
     let ended = SessionRemoved::from_message(&peer.expect(is::SESSION_REMOVED).await).unwrap();
-    assert_eq!(ended.ids, [id.clone()]);
+    assert_eq!(ended.ids, std::slice::from_ref(&id));
     for operation in ["detailSession", "deleteSession", "detailSessionRoutePath"] {
         let failure = net.bed.manage(&net.admin, operation, &[&id], Value::Null).await.unwrap_err();
         assert_eq!(failure.code(), ErrorCode::NotFound, "{operation}");

@@ -181,7 +181,11 @@ const FABRIC: &[(&str, &str)] = &[
     ("granted ops.read", "inspect"),
 ];
 
-const APIS: [(Api, &[(&str, &str)], Option<&str>); 3] = [
+/// Who may run which operations.
+type Table = &'static [(&'static str, &'static str)];
+
+/// The tables, and who may run what they do not name.
+const APIS: [(Api, Table, Option<&str>); 3] = [
     (Api::Management, MANAGEMENT, None),
     (Api::Client, CLIENT, Some("anybody")),
     (Api::Fabric, FABRIC, Some("admin")),

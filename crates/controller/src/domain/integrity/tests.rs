@@ -52,23 +52,17 @@ async fn run(controller: &Controller, fixing: bool) -> Vec<(String, bool)> {
 }
 
 /// The planted fault is found and left by a check, found and mended by a fix, and gone after that.
-#[track_caller]
-fn is_mended<'a>(
-    controller: &'a Controller,
-    texts: &'a [&'a str],
-) -> impl Future<Output = ()> + 'a {
-    async move {
-        let found = run(controller, false).await;
-        for text in texts {
-            let hit = found.iter().find(|(description, _)| description.contains(text));
-            assert!(hit.is_some_and(|(_, fixed)| !fixed), "{text}: {found:?}");
-        }
-        let fixed = run(controller, true).await;
-        assert_eq!(fixed.len(), found.len(), "{fixed:?}");
-        assert!(fixed.iter().all(|(_, fixed)| *fixed), "{fixed:?}");
-        let left = run(controller, true).await;
-        assert_eq!(left, [], "not gone");
+async fn is_mended(controller: &Controller, texts: &[&str]) {
+    let found = run(controller, false).await;
+    for text in texts {
+        let hit = found.iter().find(|(description, _)| description.contains(text));
+        assert!(hit.is_some_and(|(_, fixed)| !fixed), "{text}: {found:?}");
     }
+    let fixed = run(controller, true).await;
+    assert_eq!(fixed.len(), found.len(), "{fixed:?}");
+    assert!(fixed.iter().all(|(_, fixed)| *fixed), "{fixed:?}");
+    let left = run(controller, true).await;
+    assert_eq!(left, [], "not gone");
 }
 
 #[tokio::test]

@@ -205,6 +205,9 @@ fn seen<R>(listed: Listed<Row<'_, (), R>>, id: fn(&R) -> &str) -> (Vec<String>, 
     (listed.rows.iter().map(|row| id(row.record()).to_owned()).collect(), listed.total)
 }
 
+/// The ids of a page, and how many match.
+type Page = (Vec<String>, u64);
+
 /// Lists twice, by index and by scan.
 fn both<R: crate::Record>(
     table: &crate::Table,
@@ -212,7 +215,7 @@ fn both<R: crate::Record>(
     request: &ListQuery<'_>,
     within: Option<&RoaringBitmap>,
     hidden: Option<u8>,
-) -> ((Vec<String>, u64), (Vec<String>, u64), Trace) {
+) -> (Page, Page, Trace) {
     let selection = Selection::new(request, symbols, Audience::Caller, &PageRules::LIST);
     let selection = selection.unwrap_or_else(|error| panic!("{request:?}: {error}"));
     let shown = |entity: &Entity| {
