@@ -25,6 +25,24 @@ use super::view::{Context, View};
 use crate::Controller;
 use crate::failure::Failure;
 
+/// The members of a [`Resource`] that has nothing slow or random to do before its operations.
+macro_rules! nothing_prepared {
+    () => {
+        type Prepared = ();
+
+        fn prepare<'a>(
+            _controller: &'a $crate::Controller,
+            _caller: &'a $crate::domain::caller::Caller,
+            _body: &'a Self::Body,
+            _verb: weft_contract::Verb,
+            _id: &'a weft_model::Id,
+        ) -> futures::future::BoxFuture<'a, Result<(), $crate::failure::Failure>> {
+            Box::pin(async { Ok(()) })
+        }
+    };
+}
+pub(crate) use nothing_prepared;
+
 /// Which records of its kind the lists of a resource show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {

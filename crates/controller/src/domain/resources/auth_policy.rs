@@ -1,8 +1,6 @@
 //! Authentication policies (protocol: auth 8; management-api 7.7). The default one is seeded; it
 //! can be changed, and is never deleted.
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::resource::auth_policy::{
     self as contract, AuthPolicyBody, AuthPolicyDetail, Primary, PrimaryBody, PrimaryCert,
     PrimaryExtJwt, PrimaryUpdb, PrimaryUpdbBody, Secondary, SecondaryBody,
@@ -12,11 +10,9 @@ use weft_model::Id;
 use weft_model::entity::{AuthPolicy, ExtJwtSigner, Record, SecondaryRules, UpdbRules};
 use weft_model::filter::{Table, Type, Value};
 
-use crate::Controller;
-use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
 use crate::domain::symbols::{each, maybe, symbols};
 use crate::domain::view::Context;
 use crate::failure::Failure;
@@ -119,19 +115,9 @@ impl Readable for AuthPolicies {
 
 impl Resource for AuthPolicies {
     type Body = AuthPolicyBody;
-    type Prepared = ();
-
     const SYSTEM_IS_FIXED: bool = false;
 
-    fn prepare<'a>(
-        _controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a AuthPolicyBody,
-        _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
-        async { Ok(()) }.boxed()
-    }
+    nothing_prepared!();
 
     fn keep(current: &AuthPolicy, fresh: &mut AuthPolicy) {
         fresh.base.is_system = current.base.is_system;

@@ -3,8 +3,6 @@
 
 use std::ops::ControlFlow;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::edge_router_policy::{
     self as er_contract, EdgeRouterPolicyBody, EdgeRouterPolicyDetail,
@@ -25,11 +23,10 @@ use weft_model::{Id, Roles};
 
 use super::identity::Identities;
 use super::service::Services;
-use crate::Controller;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base, nothing_prepared};
 use crate::domain::symbols::{each_role, symbols};
 use crate::domain::view::Context;
 use crate::failure::Failure;
@@ -124,17 +121,7 @@ macro_rules! policy {
 
             impl Resource for $resource {
                 type Body = $body;
-                type Prepared = ();
-
-                fn prepare<'a>(
-                    _controller: &'a Controller,
-                    _caller: &'a Caller,
-                    _body: &'a $body,
-                    _verb: Verb,
-                    _id: &'a Id,
-                ) -> BoxFuture<'a, Result<(), Failure>> {
-                    async { Ok(()) }.boxed()
-                }
+                nothing_prepared!();
 
                 fn merge(
                     record: &mut $record,

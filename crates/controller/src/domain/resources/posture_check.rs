@@ -3,25 +3,21 @@
 //! A body may have members of every type; those of the check's own type count. The type is
 //! chosen when the check is made.
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::resource::posture_check::{
     self as contract, OperatingSystem, OperatingSystemDetail, OsType, PostureCheckBody,
     PostureCheckDetail, Process, ProcessDetail, ProcessMulti, ProcessMultiDetail,
 };
 use weft_contract::{Cause, ErrorCode, Kind as ContractKind, Verb};
+use weft_model::Semantic;
 use weft_model::entity::{
     MfaCheck, OsSpec, PostureCheck, PostureCheckType, ProcessSpec, ProcessesCheck,
 };
 use weft_model::filter::{Table, Type, Value};
 use weft_model::posture::is_version_range;
-use weft_model::{Id, Semantic};
 
-use crate::Controller;
-use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
 use crate::domain::symbols::{each, symbols};
 use crate::domain::view::Context;
 use crate::failure::Failure;
@@ -122,17 +118,7 @@ pub(crate) fn process_of_many(spec: &ProcessSpec) -> ProcessMultiDetail {
 
 impl Resource for PostureChecks {
     type Body = PostureCheckBody;
-    type Prepared = ();
-
-    fn prepare<'a>(
-        _controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a PostureCheckBody,
-        _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
-        async { Ok(()) }.boxed()
-    }
+    nothing_prepared!();
 
     fn keep(current: &PostureCheck, fresh: &mut PostureCheck) {
         fresh.check_type = current.check_type;

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::{
     self as contract, ALL_CONFIG_TYPES, DEFAULT_STRATEGY, STRATEGIES, ServiceBody, ServiceDetail,
@@ -16,13 +14,12 @@ use weft_model::entity::{
 use weft_model::filter::{Index, Table, Type, Value};
 
 use super::config_type::check_configs;
-use crate::Controller;
 use crate::auth::posture::{Viewer, queries};
 use crate::domain::call::Query;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base, nothing_prepared};
 use crate::domain::symbols::{each, symbols};
 use crate::domain::view::{Context, View};
 use crate::failure::Failure;
@@ -66,17 +63,7 @@ impl Readable for Services {
 
 impl Resource for Services {
     type Body = ServiceBody;
-    type Prepared = ();
-
-    fn prepare<'a>(
-        _controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a ServiceBody,
-        _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
-        async { Ok(()) }.boxed()
-    }
+    nothing_prepared!();
 
     fn merge(
         record: &mut Service,
@@ -91,11 +78,7 @@ impl Resource for Services {
             record.encryption_required = required;
         }
         if let Some(millis) = body.max_idle_time_millis {
-            if millis < 0 {
-                let reason = "must be 0 or more";
-                return Err(Failure::field("maxIdleTimeMillis", reason, millis.to_string()));
-            }
-            record.max_idle_millis = millis;
+            record.max_idle_millis = idle_millis(millis)?;
         }
         if let Some(attributes) = &body.role_attributes {
             record.role_attributes = convert::attributes(attributes)?;
@@ -103,12 +86,8 @@ impl Resource for Services {
         if let Some(configs) = &body.configs {
             record.configs = convert::id_set("configs", configs)?;
         }
-        if let Some(strategy) = &body.terminator_strategy {
-            let word = if strategy.is_empty() { DEFAULT_STRATEGY } else { strategy };
-            record.terminator_strategy = TerminatorStrategy::parse(word).ok_or_else(|| {
-                let reason = format!("must be one of {}", STRATEGIES.join(", "));
-                Failure::field("terminatorStrategy", reason, word)
-            })?;
+        if let Some(word) = &body.terminator_strategy {
+            record.terminator_strategy = strategy(word)?;
         }
         if let Some(tags) = &body.tags {
             record.base.tags = convert::from_tags(tags);
@@ -127,6 +106,23 @@ impl Resource for Services {
         }
         check_configs(decision, ConfigTarget::Service, &after.configs)
     }
+}
+
+/// How long a circuit of a service may be idle, out of a body.
+pub(super) fn idle_millis(millis: i64) -> Result<i64, Failure> {
+    match millis {
+        0.. => Ok(millis),
+        _ => Err(Failure::field("maxIdleTimeMillis", "must be 0 or more", millis.to_string())),
+    }
+}
+
+/// How terminators of a service are chosen, out of a body; nothing stands for the default.
+pub(super) fn strategy(word: &str) -> Result<TerminatorStrategy, Failure> {
+    let word = if word.is_empty() { DEFAULT_STRATEGY } else { word };
+    TerminatorStrategy::parse(word).ok_or_else(|| {
+        let reason = format!("must be one of {}", STRATEGIES.join(", "));
+        Failure::field("terminatorStrategy", reason, word)
+    })
 }
 
 /// What an identity may do with a service by the policies; never empty, SDKs depend on it.

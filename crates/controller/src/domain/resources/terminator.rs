@@ -3,21 +3,18 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use bytes::Bytes;
 use weft_contract::resource::edge_router::ROUTER_COLLECTION;
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::resource::terminator::{self as contract, TerminatorBody, TerminatorDetail};
 use weft_contract::{Kind as ContractKind, Verb};
-use weft_model::Id;
 use weft_model::entity::{Router, Service, Terminator};
 use weft_model::filter::{Index, Table, Type, Value};
 
-use crate::Controller;
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, Shown, detail_base};
+use crate::domain::resource::{Readable, Resource, Shown, detail_base, nothing_prepared};
 use crate::domain::symbols::symbols;
 use crate::domain::view::Context;
 use crate::failure::Failure;
@@ -80,17 +77,7 @@ impl Readable for Terminators {
 
 impl Resource for Terminators {
     type Body = TerminatorBody;
-    type Prepared = ();
-
-    fn prepare<'a>(
-        _controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a TerminatorBody,
-        _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
-        async { Ok(()) }.boxed()
-    }
+    nothing_prepared!();
 
     fn keep(current: &Terminator, fresh: &mut Terminator) {
         fresh.service_id = current.service_id.clone();
@@ -139,10 +126,7 @@ impl Resource for Terminators {
             record.instance_id = instance.as_str().into();
         }
         if let Some(secret) = &body.identity_secret {
-            let decoded = STANDARD.decode(secret);
-            let decoded =
-                decoded.map_err(|_| Failure::field("identitySecret", "must be base64", ""))?;
-            record.instance_secret = decoded.into();
+            record.instance_secret = secret_bytes("identitySecret", secret)?;
         }
         Ok(())
     }
@@ -160,4 +144,10 @@ impl Resource for Terminators {
         decision.require::<Router>("router", &after.router_id)?;
         Ok(())
     }
+}
+
+/// A secret, which bodies carry as base64.
+pub(super) fn secret_bytes(field: &str, secret: &str) -> Result<Bytes, Failure> {
+    let decoded = STANDARD.decode(secret);
+    decoded.map(Bytes::from).map_err(|_| Failure::field(field, "must be base64", ""))
 }

@@ -2,7 +2,6 @@
 //! enrolls.
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::resource::edge_router::VersionInfo;
 use weft_contract::resource::fabric::router::{
     self as contract, RouterBody, RouterDetail, RouterListener,
@@ -19,7 +18,7 @@ use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
 use crate::domain::list;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
 use crate::domain::resources::config_type::check_configs;
 use crate::domain::resources::edge_router::{delete_tunneler, put_tunneler};
 use crate::domain::resources::router::{SYMBOLS, from_listeners, listeners};
@@ -71,21 +70,11 @@ impl Readable for Routers {
 
 impl Resource for Routers {
     type Body = RouterBody;
-    type Prepared = ();
-
     fn chosen_id(body: &RouterBody) -> Option<Result<Id, Failure>> {
         Some(convert::id_field("id", body.id.as_deref().unwrap_or_default()))
     }
 
-    fn prepare<'a>(
-        _controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a RouterBody,
-        _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
-        async { Ok(()) }.boxed()
-    }
+    nothing_prepared!();
 
     fn keep(current: &Router, fresh: &mut Router) {
         let Router { base, name: _, cost: _, no_traversal: _, .. } = fresh.clone();

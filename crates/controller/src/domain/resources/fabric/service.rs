@@ -1,12 +1,9 @@
 //! Services, as the fabric sees them.
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::resource::fabric::service::{self as contract, ServiceBody, ServiceDetail};
-use weft_contract::resource::service::{DEFAULT_STRATEGY, STRATEGIES};
 use weft_contract::{Api, Kind as ContractKind, Verb};
-use weft_model::Id;
-use weft_model::entity::{Service, Terminator, TerminatorStrategy};
+use weft_model::entity::{Service, Terminator};
 use weft_model::filter::{Table, Type, Value};
 
 use super::terminator::Terminators;
@@ -16,7 +13,8 @@ use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
 use crate::domain::list;
-use crate::domain::resource::{Readable, Resource, detail_base};
+use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
+use crate::domain::resources::service::{idle_millis, strategy};
 use crate::domain::symbols::symbols;
 use crate::domain::view::Context;
 use crate::failure::Failure;
@@ -53,17 +51,7 @@ impl Readable for Services {
 
 impl Resource for Services {
     type Body = ServiceBody;
-    type Prepared = ();
-
-    fn prepare<'a>(
-        _controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a ServiceBody,
-        _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
-        async { Ok(()) }.boxed()
-    }
+    nothing_prepared!();
 
     fn keep(current: &Service, fresh: &mut Service) {
         fresh.is_fabric_only = current.is_fabric_only;
@@ -85,18 +73,10 @@ impl Resource for Services {
             record.name = name.as_str().into();
         }
         if let Some(millis) = body.max_idle_time_millis {
-            if millis < 0 {
-                let reason = "must be 0 or more";
-                return Err(Failure::field("maxIdleTimeMillis", reason, millis.to_string()));
-            }
-            record.max_idle_millis = millis;
+            record.max_idle_millis = idle_millis(millis)?;
         }
-        if let Some(strategy) = &body.terminator_strategy {
-            let word = if strategy.is_empty() { DEFAULT_STRATEGY } else { strategy };
-            record.terminator_strategy = TerminatorStrategy::parse(word).ok_or_else(|| {
-                let reason = format!("must be one of {}", STRATEGIES.join(", "));
-                Failure::field("terminatorStrategy", reason, word)
-            })?;
+        if let Some(word) = &body.terminator_strategy {
+            record.terminator_strategy = strategy(word)?;
         }
         if let Some(tags) = &body.tags {
             record.base.tags = convert::from_tags(tags);

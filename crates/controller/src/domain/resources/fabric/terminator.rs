@@ -1,9 +1,5 @@
 //! Terminators, as the fabric sees them.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use weft_contract::resource::fabric::terminator::{
     self as contract, TerminatorBody, TerminatorDetail,
 };
@@ -13,12 +9,10 @@ use weft_model::entity::{Router, Service, Terminator};
 use weft_model::filter::Table;
 
 use super::{router_ref, service_ref};
-use crate::Controller;
-use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
-use crate::domain::resource::{Readable, Resource, detail_base};
-use crate::domain::resources::terminator::SYMBOLS;
+use crate::domain::resource::{Readable, Resource, detail_base, nothing_prepared};
+use crate::domain::resources::terminator::{SYMBOLS, secret_bytes};
 use crate::domain::view::Context;
 use crate::failure::Failure;
 
@@ -53,17 +47,7 @@ impl Readable for Terminators {
 
 impl Resource for Terminators {
     type Body = TerminatorBody;
-    type Prepared = ();
-
-    fn prepare<'a>(
-        _controller: &'a Controller,
-        _caller: &'a Caller,
-        _body: &'a TerminatorBody,
-        _verb: Verb,
-        _id: &'a Id,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
-        async { Ok(()) }.boxed()
-    }
+    nothing_prepared!();
 
     fn keep(current: &Terminator, fresh: &mut Terminator) {
         fresh.instance_id = current.instance_id.clone();
@@ -112,10 +96,7 @@ impl Resource for Terminators {
             record.instance_id = instance.as_str().into();
         }
         if let Some(secret) = &body.instance_secret {
-            let decoded = STANDARD.decode(secret);
-            let decoded =
-                decoded.map_err(|_| Failure::field("instanceSecret", "must be base64", ""))?;
-            record.instance_secret = decoded.into();
+            record.instance_secret = secret_bytes("instanceSecret", secret)?;
         }
         Ok(())
     }
