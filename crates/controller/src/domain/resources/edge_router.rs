@@ -11,13 +11,14 @@ use weft_contract::resource::edge_router::{
 };
 use weft_contract::{Api, Kind as ContractKind, Verb};
 use weft_model::entity::{
-    AuthPolicy, ConfigTarget, CtrlListener, EdgeRouterPolicy, Enrollment, EnrollmentMethod,
-    Identity, IdentityType, Router,
+    AuthPolicy, ConfigTarget, EdgeRouterPolicy, Enrollment, EnrollmentMethod, Identity,
+    IdentityType, Router,
 };
 use weft_model::filter::{Index, Table, Type, Value};
 use weft_model::{Base, Id, Kind, Roles, Semantic};
 
 use super::config_type::check_configs;
+use super::router::{from_listeners, keep_certificate, listeners};
 use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
@@ -83,11 +84,7 @@ impl Readable for EdgeRouters {
             cert_pem: text(&record.cert_pem),
             configs: convert::ids(&record.configs),
             cost: record.cost,
-            ctrl_chan_listeners: record
-                .ctrl_chan_listeners
-                .iter()
-                .map(|(address, listener)| (address.clone(), listener.groups.clone()))
-                .collect(),
+            ctrl_chan_listeners: listeners(record),
             disabled: record.disabled,
             enrollment_created_at: enrollment.map(|it| convert::time(it.base.created_at)),
             enrollment_expires_at: enrollment.map(|it| convert::time(it.expires_at)),
@@ -139,11 +136,7 @@ impl Resource for EdgeRouters {
     }
 
     fn keep(current: &Router, fresh: &mut Router) {
-        fresh.fingerprint.clone_from(&current.fingerprint);
-        fresh.cert_pem.clone_from(&current.cert_pem);
-        fresh.is_verified = current.is_verified;
-        fresh.unverified_cert_pem.clone_from(&current.unverified_cert_pem);
-        fresh.unverified_fingerprint.clone_from(&current.unverified_fingerprint);
+        keep_certificate(current, fresh);
     }
 
     fn merge(
@@ -178,10 +171,7 @@ impl Resource for EdgeRouters {
             record.configs = convert::id_set("configs", configs)?;
         }
         if let Some(listeners) = &body.ctrl_chan_listeners {
-            let listeners = listeners.iter().map(|(address, groups)| {
-                (address.clone(), CtrlListener { groups: groups.clone() })
-            });
-            record.ctrl_chan_listeners = listeners.collect();
+            record.ctrl_chan_listeners = from_listeners(listeners);
         }
         if let Some(tags) = &body.tags {
             record.base.tags = convert::from_tags(tags);
