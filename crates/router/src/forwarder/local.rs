@@ -452,8 +452,9 @@ impl LocalEnd {
             inner.finished = true;
             follows.finish = Some(reason);
         }
-        if let Some(deadline) =
-            [inner.end.deadline(), inner.fin.until()].into_iter().flatten().min()
+        // Once listed, a held end of direction waits for the connection and no longer for the time.
+        let held_until = inner.fin.until().filter(|_| !inner.listed_app);
+        if let Some(deadline) = [inner.end.deadline(), held_until].into_iter().flatten().min()
             && inner.armed.is_none_or(|armed| deadline < armed)
         {
             inner.armed = Some(deadline);

@@ -1,1 +1,109 @@
+//! Ends without connections: what they ask of the clock.
 
+use std::time::Duration;
+
+use futures::{FutureExt, future::BoxFuture};
+use tokio::sync::mpsc::UnboundedReceiver;
+use weft_channel::UnderlayWaker;
+use weft_xgress::{End as XgEnd, Options, Role};
+
+use super::*;
+use crate::seam::{
+    Circuit as MadeCircuit, CircuitRequest, Refusal, TerminatorRequest, TerminatorUpdate,
+    TunnelCircuitRequest,
+};
+
+/// A controller that is not there.
+struct Nobody;
+
+impl Control for Nobody {
+    fn create_circuit(
+        &self,
+        _: CircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+        std::future::pending().boxed()
+    }
+
+    fn create_tunnel_circuit(
+        &self,
+        _: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+        std::future::pending().boxed()
+    }
+
+    fn create_terminator(&self, _: TerminatorRequest) -> BoxFuture<'static, Result<(), Refusal>> {
+        std::future::pending().boxed()
+    }
+
+    fn update_terminator(&self, _: &str, _: TerminatorUpdate) {}
+    fn remove_terminators(&self, _: Vec<String>) {}
+    fn health_event(&self, _: &str, _: bool) {}
+    fn circuit_ended(&self, _: &ControllerId, _: &str, _: End) {}
+    fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
+    fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
+    fn identity_connections(&self, _: &str, _: usize) {}
+}
+
+#[derive(Debug)]
+struct NoOwner;
+
+impl ConnOwner for NoOwner {
+    fn conn_closed(&self, _: u32) {}
+    fn backlog(&self, _: bool) {}
+}
+
+/// What the clock was asked for.
+type Armed = UnboundedReceiver<(Instant, std::sync::Weak<LocalEnd>)>;
+
+/// The terminating end at an old native SDK whose connection writes nothing, and its dialer.
+fn behind_a_full_connection() -> (XgEnd, Arc<LocalEnd>, Armed) {
+    let (timers, armed) = Timers::observed();
+    let forwarder = Forwarder::new(Arc::new(Nobody), timers, Budget::unlimited());
+    let circuit = forwarder.circuit_or_new("circuit", &"ctrl".into());
+    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
+    let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
+    let app = App::Sdk { outlet, conn_id: 1, holds_fin: true, owner };
+    let options = Options::default();
+    let host = LocalEnd::start(&forwarder, circuit, "out", Role::Terminator, &options, app);
+    let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
+    (dialer, host, armed)
+}
+
+fn pass(dialer: &mut XgEnd, host: &LocalEnd) {
+    while let Some(segment) = dialer.poll_transmit(Instant::now()) {
+        host.on_segment(segment);
+    }
+}
+
+/// Lets the held end of direction become due, as the clock would: how often it was asked.
+fn let_it_become_due(host: &LocalEnd, armed: &mut Armed) -> usize {
+    let mut asked = 0;
+    while let Ok((at, _)) = armed.try_recv() {
+        // The start of the circuit and the rest of the deadlines are minutes away.
+        if at < Instant::now() + Duration::from_secs(1) {
+            asked += 1;
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            host.on_timer(Instant::now());
+        }
+        assert!(asked < 100, "the clock is asked again and again");
+    }
+    asked
+}
+
+#[test]
+fn an_end_of_direction_that_cannot_be_written_asks_the_clock_once() {
+    let (mut dialer, host, mut armed) = behind_a_full_connection();
+    dialer.write("hello".into()).unwrap();
+    dialer.finish(Instant::now());
+    pass(&mut dialer, &host);
+    assert!(host.pull_app().is_some_and(|(message, _)| &message.body[..] == b"hello"));
+    assert!(host.pull_app().is_none(), "the end of direction waits for a close");
+    // From here on the connection takes nothing, however long that lasts.
+    assert_eq!(let_it_become_due(&host, &mut armed), 1);
+    host.on_timer(Instant::now());
+    assert_eq!(let_it_become_due(&host, &mut armed), 0);
+    // When it does again the end is told.
+    assert!(host.pull_app().is_some());
+    assert!(host.pull_app().is_none());
+    assert_eq!(let_it_become_due(&host, &mut armed), 0);
+}

@@ -42,6 +42,13 @@ impl Timers {
         Self { arm }
     }
 
+    /// A clock that only notes what it is asked for.
+    #[cfg(test)]
+    pub(super) fn observed() -> (Self, mpsc::UnboundedReceiver<(Instant, Weak<LocalEnd>)>) {
+        let (arm, armed) = mpsc::unbounded_channel();
+        (Self { arm }, armed)
+    }
+
     /// Has the end looked at when the time comes.
     pub(crate) fn arm(&self, at: Instant, end: Weak<LocalEnd>) {
         // After shutdown nobody waits any more.
