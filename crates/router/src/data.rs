@@ -168,6 +168,11 @@ impl DataHalf {
         self.forwarder.budget().used()
     }
 
+    #[cfg(test)]
+    pub(crate) fn edge(&self) -> &Arc<EdgeBinding> {
+        &self.edge
+    }
+
     /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
     async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
         let circuit = self.forwarder.circuit_or_new(&command.circuit, &command.controller);

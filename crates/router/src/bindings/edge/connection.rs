@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -31,6 +31,7 @@ use super::{
     CONNECTION_BUDGET, EdgeBinding,
     bind::Hosted,
     nudge::{Nudge, meaningless},
+    pause::Pause,
 };
 use crate::{
     forwarder::{ConnOwner, LocalEnd, Outlet, SdkCircuit},
@@ -54,8 +55,8 @@ pub(crate) struct SdkConnection {
     outlet: OnceLock<Arc<Outlet>>,
     session: watch::Sender<Option<Arc<Session>>>,
     conns: Mutex<Conns>,
-    /// Connection ids over their backlog; while there are any the channel is not read.
-    over: AtomicUsize,
+    /// While circuits do not take what the SDK sends the channel is not read.
+    pause: Pause,
     next_id: AtomicU32,
     requests: Arc<Semaphore>,
     request_bytes: Arc<Semaphore>,
@@ -111,7 +112,7 @@ impl SdkConnection {
             outlet: OnceLock::new(),
             session: watch::Sender::new(None),
             conns: Mutex::default(),
-            over: AtomicUsize::new(0),
+            pause: Pause::default(),
             next_id: AtomicU32::new(FIRST_ROUTER_CONN_ID),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             request_bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES)),
@@ -468,7 +469,7 @@ impl SdkConnection {
                     () = tokio::time::sleep(PAUSED_KEEPALIVE) => {}
                     _ = this.channel.closed() => return,
                 }
-                if this.over.load(Ordering::Acquire) == 0 {
+                if !this.pause.keep_alive_goes_on() {
                     return;
                 }
                 let _ = this.channel.try_send(meaningless());
@@ -484,10 +485,10 @@ impl ConnOwner for SdkConnection {
 
     fn backlog(&self, over: bool) {
         if over {
-            if self.over.fetch_add(1, Ordering::AcqRel) == 0 {
+            if self.pause.went_over() {
                 self.keep_alive_while_paused();
             }
-        } else if self.over.fetch_sub(1, Ordering::AcqRel) == 1
+        } else if self.pause.came_back()
             && let Some(outlet) = self.outlet.get()
         {
             outlet.resume_reading();
@@ -576,7 +577,7 @@ impl Handler for EdgeHandler {
 
 impl EdgeHandler {
     fn flow(&self) -> Flow {
-        if self.connection.over.load(Ordering::Acquire) > 0 { Flow::Pause } else { Flow::Continue }
+        if self.connection.pause.is_on() { Flow::Pause } else { Flow::Continue }
     }
 }
 

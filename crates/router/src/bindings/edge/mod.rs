@@ -13,6 +13,7 @@ mod connect;
 mod connection;
 mod dial;
 mod nudge;
+mod pause;
 #[cfg(test)]
 mod tests;
 

@@ -47,6 +47,7 @@ use crate::{
 };
 
 mod native;
+mod pause;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

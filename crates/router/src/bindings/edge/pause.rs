@@ -1,0 +1,95 @@
+//! An SDK that is not read for a while, because circuits do not take what it sends.
+//!
+//! Its data can only be held, never dropped: a connection id that has too much waiting stops the
+//! whole channel. Meanwhile the SDK is sent something now and then (protocol: sdk 11.4).
+
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+
+/// Whether the connections of a channel are read.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    /// Connection ids over their backlog. What two threads say of one id may come in the wrong
+    /// order: then it is below zero for a moment.
+    over: AtomicIsize,
+    /// Somebody keeps the SDK alive.
+    kept_alive: AtomicBool,
+}
+
+impl Pause {
+    /// A connection id went over its backlog. True if somebody must begin to keep the SDK alive.
+    #[must_use]
+    pub(super) fn went_over(&self) -> bool {
+        self.over.fetch_add(1, Ordering::AcqRel) >= 0
+            && !self.kept_alive.swap(true, Ordering::AcqRel)
+    }
+
+    /// A connection id came back. True if it was the last.
+    #[must_use]
+    pub(super) fn came_back(&self) -> bool {
+        self.over.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// True while nothing is to be read.
+    pub(super) fn is_on(&self) -> bool {
+        self.over.load(Ordering::Acquire) > 0
+    }
+
+    /// True if whoever keeps the SDK alive goes on; else the next pause begins it anew.
+    pub(super) fn keep_alive_goes_on(&self) -> bool {
+        if self.is_on() {
+            return true;
+        }
+        // A pause may begin at this moment: it either sees that nobody keeps the SDK alive, or is
+        // seen here.
+        self.kept_alive.swap(false, Ordering::AcqRel);
+        self.is_on() && !self.kept_alive.swap(true, Ordering::AcqRel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn the_last_to_come_back_ends_it_and_one_keeps_alive() {
+        let pause = Pause::default();
+        assert!(pause.went_over() && pause.is_on());
+        assert!(!pause.went_over());
+        assert!(!pause.came_back() && pause.is_on());
+        assert!(pause.came_back() && !pause.is_on());
+        assert!(!pause.went_over(), "the one that began goes on");
+        assert!(pause.keep_alive_goes_on());
+        assert!(pause.came_back());
+        assert!(!pause.keep_alive_goes_on());
+        assert!(pause.went_over(), "it has ended, so another one begins");
+    }
+
+    #[test]
+    fn word_in_the_wrong_order_changes_nothing() {
+        let pause = Pause::default();
+        assert!(!pause.came_back() && !pause.is_on());
+        assert!(!pause.went_over() && !pause.is_on());
+        assert!(pause.went_over() && pause.is_on());
+    }
+
+    #[test]
+    fn a_pause_that_begins_while_the_last_is_given_up_is_kept_alive_once() {
+        for _ in 0..2000 {
+            let (pause, alive) = (Pause::default(), AtomicU32::new(1));
+            assert!(pause.went_over() && pause.came_back());
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    if !pause.keep_alive_goes_on() {
+                        alive.fetch_sub(1, Ordering::AcqRel);
+                    }
+                });
+                if pause.went_over() {
+                    alive.fetch_add(1, Ordering::AcqRel);
+                }
+            });
+            assert_eq!(alive.load(Ordering::Acquire), 1);
+        }
+    }
+}
