@@ -76,11 +76,6 @@ impl Outlet {
         self.waker.wake();
     }
 
-    /// Lets the connection read again.
-    pub(crate) fn resume_reading(&self) {
-        self.waker.resume();
-    }
-
     /// The connection is gone: forgets what is listed and lists nothing more.
     pub(crate) fn close(&self) {
         let mut ready = self.ready.lock();

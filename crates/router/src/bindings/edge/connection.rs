@@ -56,7 +56,7 @@ pub(crate) struct SdkConnection {
     session: watch::Sender<Option<Arc<Session>>>,
     conns: Mutex<Conns>,
     /// While circuits do not take what the SDK sends the channel is not read.
-    pause: Pause,
+    pub(super) pause: Pause,
     next_id: AtomicU32,
     requests: Arc<Semaphore>,
     request_bytes: Arc<Semaphore>,
@@ -488,10 +488,8 @@ impl ConnOwner for SdkConnection {
             if self.pause.went_over() {
                 self.keep_alive_while_paused();
             }
-        } else if self.pause.came_back()
-            && let Some(outlet) = self.outlet.get()
-        {
-            outlet.resume_reading();
+        } else {
+            self.pause.came_back();
         }
     }
 }
@@ -515,7 +513,8 @@ impl Behaviour for SdkConnection {
             }
             let _ = self.outlet.set(outlet);
         }
-        Parts { handler: Box::new(EdgeHandler { connection: this }), outbox }
+        let handler = EdgeHandler { connection: this, waker: waker.clone() };
+        Parts { handler: Box::new(handler), outbox }
     }
 
     fn closed(&self, reason: &CloseReason) {
@@ -546,6 +545,7 @@ impl Behaviour for SdkConnection {
 /// Takes the messages of one connection of the channel.
 struct EdgeHandler {
     connection: Arc<SdkConnection>,
+    waker: UnderlayWaker,
 }
 
 impl Handler for EdgeHandler {
@@ -567,17 +567,11 @@ impl Handler for EdgeHandler {
             | content_type::UPDATE_TOKEN => connection.request(message),
             other => tracing::trace!(content_type = other, "ignored a message of an SDK"),
         }
-        self.flow()
+        connection.pause.flow(&self.waker)
     }
 
     fn on_resume(&mut self, _: &ChannelHandle) -> Flow {
-        self.flow()
-    }
-}
-
-impl EdgeHandler {
-    fn flow(&self) -> Flow {
-        if self.connection.pause.is_on() { Flow::Pause } else { Flow::Continue }
+        self.connection.pause.flow(&self.waker)
     }
 }
 

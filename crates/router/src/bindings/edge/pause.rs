@@ -5,6 +5,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
+use parking_lot::Mutex;
+use weft_channel::{Flow, UnderlayWaker};
+
 /// Whether the connections of a channel are read.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
@@ -13,6 +16,8 @@ pub(super) struct Pause {
     over: AtomicIsize,
     /// Somebody keeps the SDK alive.
     kept_alive: AtomicBool,
+    /// Connections to be read again.
+    waiting: Mutex<Vec<UnderlayWaker>>,
 }
 
 impl Pause {
@@ -23,10 +28,26 @@ impl Pause {
             && !self.kept_alive.swap(true, Ordering::AcqRel)
     }
 
-    /// A connection id came back. True if it was the last.
-    #[must_use]
-    pub(super) fn came_back(&self) -> bool {
-        self.over.fetch_sub(1, Ordering::AcqRel) == 1
+    /// A connection id came back. With the last all connections are read again.
+    pub(super) fn came_back(&self) {
+        if self.over.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let waiting = std::mem::take(&mut *self.waiting.lock());
+            waiting.iter().for_each(UnderlayWaker::resume);
+        }
+    }
+
+    /// Whether a connection goes on reading; if not it is resumed in time.
+    pub(super) fn flow(&self, connection: &UnderlayWaker) -> Flow {
+        if !self.is_on() {
+            return Flow::Continue;
+        }
+        let mut waiting = self.waiting.lock();
+        // The pause may just have ended: whoever ended it looks for those that wait after this.
+        if !self.is_on() {
+            return Flow::Continue;
+        }
+        waiting.push(connection.clone());
+        Flow::Pause
     }
 
     /// True while nothing is to be read.
@@ -57,19 +78,35 @@ mod tests {
         let pause = Pause::default();
         assert!(pause.went_over() && pause.is_on());
         assert!(!pause.went_over());
-        assert!(!pause.came_back() && pause.is_on());
-        assert!(pause.came_back() && !pause.is_on());
+        pause.came_back();
+        assert!(pause.is_on());
+        pause.came_back();
+        assert!(!pause.is_on());
         assert!(!pause.went_over(), "the one that began goes on");
         assert!(pause.keep_alive_goes_on());
-        assert!(pause.came_back());
+        pause.came_back();
         assert!(!pause.keep_alive_goes_on());
         assert!(pause.went_over(), "it has ended, so another one begins");
     }
 
     #[test]
+    fn connections_wait_while_it_is_on_and_no_longer() {
+        let (pause, connection) = (Pause::default(), UnderlayWaker::default());
+        assert_eq!(pause.flow(&connection), Flow::Continue);
+        let _ = pause.went_over();
+        assert_eq!(pause.flow(&connection), Flow::Pause);
+        assert_eq!(pause.waiting.lock().len(), 1);
+        pause.came_back();
+        assert!(pause.waiting.lock().is_empty());
+        assert_eq!(pause.flow(&connection), Flow::Continue);
+        assert!(pause.waiting.lock().is_empty());
+    }
+
+    #[test]
     fn word_in_the_wrong_order_changes_nothing() {
         let pause = Pause::default();
-        assert!(!pause.came_back() && !pause.is_on());
+        pause.came_back();
+        assert!(!pause.is_on());
         assert!(!pause.went_over() && !pause.is_on());
         assert!(pause.went_over() && pause.is_on());
     }
@@ -78,7 +115,8 @@ mod tests {
     fn a_pause_that_begins_while_the_last_is_given_up_is_kept_alive_once() {
         for _ in 0..2000 {
             let (pause, alive) = (Pause::default(), AtomicU32::new(1));
-            assert!(pause.went_over() && pause.came_back());
+            assert!(pause.went_over());
+            pause.came_back();
             std::thread::scope(|threads| {
                 threads.spawn(|| {
                     if !pause.keep_alive_goes_on() {

@@ -17,7 +17,8 @@ use tokio::{
     sync::broadcast,
 };
 use weft_channel::{
-    ChannelHandle, ChannelOptions, DialOptions, Inbox, InboxLimits, Listeners, dial, inbox,
+    ChannelHandle, ChannelOptions, DialOptions, GroupPolicy, Inbox, InboxLimits, Listeners, dial,
+    inbox,
 };
 use weft_config::{RouterConfig, XgressOptions, router::ForwarderConfig};
 use weft_identity::{
@@ -291,12 +292,17 @@ impl Router {
     }
 
     async fn sdk_called(&self, name: &str, token: &str) -> Sdk {
+        self.sdk_of(name, token, None).await
+    }
+
+    async fn sdk_of(&self, name: &str, token: &str, group: Option<GroupPolicy>) -> Sdk {
         let mut hello = Hello { token: name.to_owned(), ..Hello::default() };
         hello.headers.set_str(header::SESSION_TOKEN, token);
         let address = Address::new(weft_wire::Scheme::Tls, "localhost", self.address.port());
         let options = ChannelOptions::edge("sdk");
         let dialed = DialOptions {
             server_name: Some("localhost".to_owned()),
+            group,
             ..DialOptions::new(address, Arc::clone(&self.client), alpn::EDGE, hello, options)
         };
         let established = dial(dialed).await.unwrap();
