@@ -119,6 +119,7 @@ impl Site {
         let query = paths::query(head.uri.query());
         let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
         let caller = self.caller(peer, head, trace_id);
+        let own = HEADERS.iter().filter_map(|name| header(&head.headers, name));
         let call = Call {
             api,
             row,
@@ -126,7 +127,7 @@ impl Site {
             query,
             body: held.bytes.clone(),
             media,
-            headers: HEADERS.iter().filter_map(|name| header(&head.headers, name)).collect(),
+            headers: own.chain(authorizations(&head.headers)).collect(),
         };
         let reply = self.call(caller.clone(), call, (place, held)).await?;
         let mut answer = answer::done(reply)?;
@@ -191,8 +192,8 @@ async fn within<T: Send + 'static>(
 /// What a request shows of who sent it.
 fn credentials(own: &HeaderMap, origin: Origin) -> Credentials {
     let session = own.get(headers::SESSION).and_then(|value| value.to_str().ok());
-    let bearers =
-        own.get_all(AUTHORIZATION).iter().filter_map(|value| bearer(value.to_str().ok()?));
+    let bearers = own.get_all(AUTHORIZATION).iter();
+    let bearers = bearers.filter_map(|value| headers::bearer(value.to_str().ok()?));
     Credentials {
         session: session.map(str::to_owned),
         bearers: bearers.take(headers::MAX_BEARERS).map(str::to_owned).collect(),
@@ -200,10 +201,10 @@ fn credentials(own: &HeaderMap, origin: Origin) -> Credentials {
     }
 }
 
-/// The token of a value of `Authorization`.
-fn bearer(value: &str) -> Option<&str> {
-    let (scheme, token) = value.trim().split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+/// The first values of `Authorization`.
+fn authorizations(own: &HeaderMap) -> impl Iterator<Item = (String, String)> {
+    let values = own.get_all(AUTHORIZATION).iter().take(headers::MAX_BEARERS);
+    values.filter_map(|it| Some((headers::AUTHORIZATION.to_owned(), it.to_str().ok()?.to_owned())))
 }
 
 fn header(own: &HeaderMap, name: &str) -> Option<(String, String)> {

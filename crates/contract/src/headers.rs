@@ -48,3 +48,10 @@ pub const RAW_ENROLL_TYPES: &[&str] = &["application/pkcs7", PEM, TEXT];
 
 /// Request bodies above this many bytes are answered 413 (protocol: management-api 1).
 pub const MAX_BODY: usize = 1_048_576;
+
+/// The token in a value of [`AUTHORIZATION`].
+#[must_use]
+pub fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

@@ -16,6 +16,7 @@ pub(crate) mod client_services;
 pub(crate) mod current;
 pub(crate) mod enroll;
 pub(crate) mod external_id;
+pub(crate) mod external_token;
 pub(crate) mod fetch_policy;
 pub(crate) mod lockout;
 pub(crate) mod login;

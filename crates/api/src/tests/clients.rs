@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_client::{About, ClientApi, Credentials, ManagementClient, Tls};
 use weft_contract::resource::service::{KIND, ServiceBody, ServiceDetail};
+use weft_identity::token::TokenSigner;
 use weft_identity::{Certificate, KeyedChain, read_ca_store};
 
 use super::{Bed, CLIENT, LONG, MANAGEMENT, PASSWORD, USERNAME, csr, send};
@@ -155,6 +156,47 @@ async fn a_ticket_becomes_a_certificate_that_logs_in() {
     }
     let login = send(bed.request(Method::POST, "/authenticate?method=cert")).await;
     login.is_error(401, "INVALID_AUTH");
+}
+
+#[tokio::test]
+async fn a_token_of_a_signer_becomes_an_identity() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    // The session key of the controller serves as that of a provider.
+    let provider = bed.controller.settings().keys.session.clone();
+    let signer = json!({"name": "idp", "issuer": "https://idp.example", "audience": "weft",
+        "enabled": true, "certPem": provider.leaf().to_pem(), "enrollToCertEnabled": true});
+    let signer = admin.create("external-jwt-signers", signer).await;
+    let token = |name: &str| {
+        let claims = json!({"iss": "https://idp.example", "aud": "weft", "sub": name});
+        TokenSigner::new(&provider).unwrap().sign(&claims).unwrap()
+    };
+    let enroll = || bed.request(Method::POST, &format!("{CLIENT}/enroll/token"));
+    let (key, request) = csr("x");
+    // The one that holds may stand in any of the header's lines.
+    let seen = send(
+        enroll()
+            .header("authorization", "Bearer abc")
+            .header("authorization", format!("Bearer {}", token("anna")))
+            .json(&json!({"clientCsr": request})),
+    )
+    .await;
+    assert_eq!(seen.status, 200, "{seen:?}");
+    let chain = seen.data()["cert"].as_str().unwrap().to_owned();
+    let chain = Certificate::from_pem(chain.as_bytes()).unwrap();
+    let http = bed.client_of(&KeyedChain::new(chain, key).unwrap());
+    let login = send(http.post(bed.url("/authenticate?method=cert"))).await;
+    assert_eq!((login.status, &login.data()["identity"]["name"]), (200, &json!("anna")));
+
+    let bert = enroll().bearer_auth(token("bert"));
+    send(bert).await.is_error(409, "INVALID_ENROLLMENT_NOT_ALLOWED");
+    let other = enroll().bearer_auth(token("bert")).header("ziti-token-issuer-id", "other");
+    send(other).await.is_error(400, "INVALID_ENROLLMENT_TOKEN");
+    send(enroll()).await.is_error(400, "INVALID_ENROLLMENT_TOKEN");
+    let (_, request) = csr("x");
+    let named = enroll().bearer_auth(token("bert")).header("ziti-token-issuer-id", signer);
+    let named = named.header("content-type", "application/x-pem-file").body(request);
+    assert_eq!(send(named).await.status, 200);
 }
 
 #[tokio::test]

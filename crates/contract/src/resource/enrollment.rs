@@ -62,6 +62,10 @@ pub const CLIENT: &[Operation] = &[
         .query(&["token"])
         .answers(Response::Detail("enrollmentCerts"))
         .statuses(&[200, 400, 404, 429, 503]),
+    action("enrollToken", "/enroll/token", Access::Public)
+        .request(Request::Enrollment(EnrollTokenBody::FIELDS))
+        .answers(Response::Detail("enrollmentCerts"))
+        .statuses(&[200, 400, 404, 409, 410, 429, 503]),
     action("extendRouterEnrollment", "/enroll/extend/router", Access::Public)
         .takes::<ExtendRouterBody>()
         .answers(Response::Detail("enrollmentCerts"))

@@ -6,6 +6,7 @@
 //! works once.
 
 mod extend;
+mod external;
 mod proof;
 mod third_party;
 
@@ -14,15 +15,15 @@ use std::time::SystemTime;
 
 use futures::FutureExt as _;
 use weft_contract::resource::enrollment::{
-    EnrollBody, EnrollOttBody, EnrollOttCaBody, EnrollRouterBody, EnrollUpdbBody, EnrollmentCerts,
-    method,
+    EnrollBody, EnrollOttBody, EnrollOttCaBody, EnrollRouterBody, EnrollTokenBody, EnrollUpdbBody,
+    EnrollmentCerts, method,
 };
 use weft_contract::{Api, ErrorCode, Verb, headers};
 use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, SpiffeId, to_pem};
 use weft_model::entity::{
     Authenticator, Enrollment, EnrollmentMethod, Identity, Router, UpdbCredential,
 };
-use weft_model::{Base, Kind};
+use weft_model::{Base, Id, Kind};
 
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
@@ -39,6 +40,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Client, "enrollOttCa", enroll_ott_ca),
     (Api::Client, "enrollCa", enroll_ca),
     (Api::Client, "enrollUpdb", enroll_updb),
+    (Api::Client, "enrollToken", enroll_token),
 ];
 
 /// Operations around enrollment.
@@ -60,7 +62,10 @@ fn enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
         let wanted = call.query.get("method").filter(|word| !word.is_empty()).map(str::to_owned);
         match wanted.as_deref() {
             Some(method::CA) => return enroll_by_certificate(&controller, &caller, &call).await,
-            Some(method::TOKEN) => return Err(ErrorCode::InvalidEnrollmentNotAllowed.into()),
+            Some(method::TOKEN) => {
+                let csr = read(&call)?.client_csr;
+                return external::by_token(&controller, &caller, &call, csr).await;
+            }
             _ => {}
         }
         let sent = read(&call)?;
@@ -102,6 +107,19 @@ fn enroll_updb(controller: Controller, caller: Caller, call: Call) -> Answer {
         let token = call.query.get("token").unwrap_or_default().to_owned();
         let sent = Sent { password, ..Sent::default() };
         complete(&controller, &caller, &token, Some(method::UPDB), sent).await
+    }
+    .boxed()
+}
+
+fn enroll_token(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let csr = match call.media.as_deref() {
+            None | Some(headers::JSON) => {
+                call.decode_optional::<EnrollTokenBody>(Verb::Create)?.client_csr
+            }
+            Some(_) => read(&call)?.client_csr,
+        };
+        external::by_token(&controller, &caller, &call, csr).await
     }
     .boxed()
 }
@@ -208,6 +226,25 @@ fn issue(controller: &Controller, leaf: &Leaf) -> Result<(Certificate, String), 
     Ok((issued, chain))
 }
 
+/// A certificate of the network for an identity, with its chain in PEM.
+fn certificate(
+    controller: &Controller,
+    identity: &Id,
+    csr: &str,
+) -> Result<(Authenticator, String), Failure> {
+    let request = parse_csr(Some(csr))?;
+    let name = SpiffeId::identity(&controller.settings().keys.trust_domain, identity.as_str());
+    let now: SystemTime = system_time(controller.now());
+    let (issued, chain) = issue(controller, &Leaf::for_identity(&request, &name, now))?;
+    let authenticator = Authenticator {
+        base: Base::new(controller.ids().entity(), controller.now()),
+        identity_id: identity.clone(),
+        updb: None,
+        cert: Some(credential(&issued, &chain, true)),
+    };
+    Ok((authenticator, chain))
+}
+
 /// An identity gets a certificate of the network.
 async fn ott(
     controller: &Controller,
@@ -216,16 +253,8 @@ async fn ott(
     sent: Sent,
 ) -> Result<Reply, Failure> {
     let identity = enrollment.identity_id.clone().unwrap_or_default();
-    let request = parse_csr(sent.client_csr.as_deref())?;
-    let name = SpiffeId::identity(&controller.settings().keys.trust_domain, identity.as_str());
-    let now: SystemTime = system_time(controller.now());
-    let (issued, chain) = issue(controller, &Leaf::for_identity(&request, &name, now))?;
-    let authenticator = Authenticator {
-        base: Base::new(controller.ids().entity(), controller.now()),
-        identity_id: identity,
-        updb: None,
-        cert: Some(credential(&issued, &chain, true)),
-    };
+    let csr = sent.client_csr.unwrap_or_default();
+    let (authenticator, chain) = certificate(controller, &identity, &csr)?;
     controller
         .decide(caller, move |decision| {
             take(decision, &enrollment)?;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use weft_contract::envelope::Envelope;
-use weft_contract::{Body, Created, Empty, Meta, Operation, Pagination, Verb, body};
+use weft_contract::{Body, Created, Empty, Meta, Operation, Pagination, Verb, body, headers};
 
 use super::caller::Caller;
 use crate::failure::Failure;
@@ -70,6 +70,12 @@ impl Call {
     /// The value of a header, named in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The bearer tokens of the request, in order.
+    pub fn bearers(&self) -> impl Iterator<Item = &str> {
+        let values = self.headers.iter().filter(|(own, _)| own == headers::AUTHORIZATION);
+        values.filter_map(|(_, value)| headers::bearer(value))
     }
 
     /// Reads the body for a verb.

@@ -11,6 +11,7 @@ mod posture;
 mod posture_checks;
 mod races;
 mod role_usage;
+mod token_enrollment;
 
 use serde_json::{Value, json};
 

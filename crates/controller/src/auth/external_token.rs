@@ -1,0 +1,77 @@
+//! Tokens of external signers (protocol: auth 13.2, 13.4).
+//!
+//! A signer with a certificate has one key. Nothing fetches the key sets of others yet, so their
+//! tokens are refused.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use weft_identity::Certificate;
+use weft_identity::token::{self, Expect};
+use weft_model::entity::ExtJwtSigner;
+use weft_model::{Id, Snapshot, Timestamp};
+
+use crate::clock::system_time;
+
+/// What chooses the signer, before anything is verified.
+#[derive(Deserialize)]
+struct Issued {
+    #[serde(default)]
+    iss: Option<String>,
+}
+
+/// The claims of a token, and who signed it.
+pub(crate) struct External {
+    pub(crate) signer: Arc<ExtJwtSigner>,
+    claims: Value,
+}
+
+impl External {
+    /// The claim that a pointer names.
+    pub(crate) fn claim(&self, pointer: &str) -> Option<&Value> {
+        self.claims.pointer(pointer)
+    }
+
+    /// The claim that a pointer names, if it is a text that says something.
+    pub(crate) fn text(&self, pointer: &str) -> Option<&str> {
+        self.claim(pointer)?.as_str().filter(|text| !text.trim().is_empty())
+    }
+}
+
+/// Verifies a token of an enabled signer: the one named, or else the one that the token says it is
+/// of. Issuer and audience count either way. Says why it is refused.
+pub(crate) fn verify(
+    snapshot: &Snapshot,
+    named: Option<&str>,
+    token: &str,
+    now: Timestamp,
+) -> Result<External, String> {
+    let signer = match named {
+        Some(id) => snapshot.get::<ExtJwtSigner>(&Id::new(id)),
+        None => {
+            let (_, issued): (_, Issued) = token::peek(token).map_err(|it| it.to_string())?;
+            let issuer = issued.iss.ok_or("the token names no issuer")?;
+            snapshot.by_unique::<ExtJwtSigner>(ExtJwtSigner::ISSUER, &issuer)
+        }
+    };
+    let signer = signer.filter(|signer| signer.enabled).ok_or("no such signer is enabled")?;
+    let (Some(issuer), Some(audience)) = (&signer.issuer, &signer.audience) else {
+        return Err("the signer has no issuer or no audience".into());
+    };
+    let pem = signer.cert_pem.as_deref().ok_or(
+        "the signer has no certificate, and key sets (`jwksEndpoint`) are not fetched by this release",
+    )?;
+    let certificate = Certificate::from_pem(pem.as_bytes()).map_err(|it| it.to_string())?;
+    let certificate = certificate.first().ok_or("the signer has no certificate")?;
+    let key = certificate.public_key().map_err(|error| error.to_string())?;
+    let kid = signer.kid.as_deref().unwrap_or(certificate.fingerprint());
+    let expect = Expect {
+        now: system_time(now),
+        issuer: Some(issuer),
+        audience: &[audience],
+        require_expiry: false,
+    };
+    let claims = token::verify(token, |named| (named == kid).then(|| key.clone()), &expect);
+    Ok(External { signer: signer.clone(), claims: claims.map_err(|error| error.to_string())? })
+}
