@@ -12,7 +12,7 @@ use weft_model::{ApplyError, Base, Entity, Id, JsonMap, Revision, Snapshot, Time
 use weft_store::{OpenError, ReadError};
 
 use crate::auth::password::Hasher;
-use crate::auth::sessions::Sessions;
+use crate::auth::sessions::{Sessions, stands};
 use crate::auth::tickets::Tickets;
 use crate::domain::integrity::Integrity;
 use crate::domain::registry::Registry;
@@ -177,11 +177,10 @@ impl Controller {
         Ok(id)
     }
 
-    /// Ends sessions whose identity is gone: the last run may have ended between the two.
+    /// Ends sessions that rest on what is gone: the last run may have ended between the two.
     fn drop_orphaned_sessions(&self) {
         let snapshot = self.snapshot();
-        let known = |id: &Id| snapshot.get::<Identity>(id).is_some();
-        self.sessions().retain_identities(known);
+        self.sessions().retain(|session| stands(&snapshot, session));
     }
 }
 

@@ -197,6 +197,15 @@ impl Bed {
     }
 }
 
+/// Waits for what follows a change on its own: it has to be so in the end.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_so() {
+        assert!(tokio::time::Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+}
+
 /// Settings for a store, with a clock that stands at [`NOW`].
 pub(crate) fn bare_settings(store: Arc<dyn Store>) -> Settings {
     Settings {

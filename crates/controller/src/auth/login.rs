@@ -16,7 +16,7 @@ use weft_model::{Base, Id, Snapshot, Timestamp};
 
 use super::external_id;
 use super::password::{self, Hashed};
-use super::sessions::Told;
+use super::sessions::{Told, stands};
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::resources::identity_state::disable_in;
@@ -29,7 +29,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
     &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
 
 /// Id of the authenticator of who is known by a claim alone (protocol: auth 7.1).
-const VIRTUAL: &str = "internal";
+pub(crate) const VIRTUAL: &str = "internal";
 
 /// A first factor that was shown.
 struct Shown {
@@ -39,6 +39,8 @@ struct Shown {
     extend_requested: bool,
     improper_chain: bool,
     leaf: Option<Certificate>,
+    /// The third-party CA that vouches for the leaf.
+    ca: Option<Id>,
 }
 
 fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
@@ -53,6 +55,11 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
             None => return Err(Failure::field("method", "method in query is required", "")),
         };
         let session = open(&controller, &caller, &body, &shown);
+        // What was shown may have gone before there was a session that could end with it.
+        if !stands(&controller.snapshot(), &session) {
+            controller.sessions().end(std::slice::from_ref(&session.base.id));
+            return Err(refused());
+        }
         controller.sessions().kept().await?;
         let detail = super::current::shown(&controller, &session, true);
         let mut reply =
@@ -121,6 +128,7 @@ async fn by_password(controller: &Controller, body: &AuthenticateBody) -> Result
         extend_requested: false,
         improper_chain: false,
         leaf: None,
+        ca: None,
     })
 }
 
@@ -182,6 +190,7 @@ fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Shown, Fai
         extend_requested: cert.is_some_and(|cert| cert.is_extend_requested),
         improper_chain: vouched.is_improper,
         leaf: Some(leaf.clone()),
+        ca: vouched.ca.as_ref().map(|ca| ca.base.id.clone()),
     })
 }
 
@@ -260,6 +269,7 @@ fn open(
         sdk_info: body.sdk_info.as_ref().map(|_| sdk_info(&told)),
         env_info: body.env_info.as_ref().map(|_| env_info(&told)),
         certificates,
+        ca_id: shown.ca.clone(),
     };
     controller.sessions().put_told(&shown.identity.base.id, told);
     let is_complete = super::resolve::is_complete(&snapshot, &session);

@@ -8,6 +8,8 @@
 
 mod follow;
 mod routers;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +24,7 @@ use weft_model::entity::{ApiSession, PolicyType, Session, SessionCertificate};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
-pub(crate) use follow::follow_model;
+pub(crate) use follow::{follow_model, stands};
 pub use routers::LegacySession;
 
 use crate::{Durations, Failure};
@@ -361,20 +363,24 @@ impl Sessions {
 
     /// Ends the sessions of an identity.
     pub(crate) fn end_of_identity(&self, identity: &Id) {
-        let ids: Vec<Id> = {
-            let tables = self.0.tables.read();
-            tables.of_identity(identity).iter().map(|it| it.base.id.clone()).collect()
-        };
+        self.end_where(identity, |_| true);
+    }
+
+    /// Ends the sessions of an identity that a test picks.
+    fn end_where(&self, identity: &Id, pick: impl Fn(&ApiSession) -> bool) {
+        let sessions = self.of_identity(identity).into_iter();
+        let picked = sessions.filter(|session| pick(session));
+        let ids: Vec<Id> = picked.map(|session| session.base.id.clone()).collect();
         self.end(&ids);
     }
 
-    /// Ends the sessions of identities that are not known.
-    pub(crate) fn retain_identities(&self, known: impl Fn(&Id) -> bool) {
+    /// Ends the sessions that do not pass a test.
+    pub(crate) fn retain(&self, keep: impl Fn(&ApiSession) -> bool) {
         let ids: Vec<Id> = {
             let tables = self.0.tables.read();
             let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
-            let unknown = sessions.filter(|session| !known(&session.identity_id));
-            unknown.map(|session| session.base.id.clone()).collect()
+            let ended = sessions.filter(|session| !keep(session));
+            ended.map(|session| session.base.id.clone()).collect()
         };
         self.end(&ids);
     }

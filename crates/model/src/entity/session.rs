@@ -58,6 +58,8 @@ row! {
         14 => pub env_info: Option<EnvInfo>,
         /// Certificates that prove possession.
         15 => pub certificates: Vec<SessionCertificate>,
+        /// The third-party CA that vouched for the certificate of the login.
+        16 => pub ca_id: Option<Id>,
     }
 }
 

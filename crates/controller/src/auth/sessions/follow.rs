@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Weak;
 
-use weft_model::entity::{Authenticator, Identity, Service};
+use weft_model::entity::{ApiSession, Authenticator, Ca, Identity, Service};
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions};
+use crate::auth::login::VIRTUAL;
 use crate::{Controller, Core, Notice, Published};
 
-/// Ends sessions when the model says so: identities deleted or disabled, services deleted; and
-/// tells of certificates that came or went.
+/// Ends sessions when the model says so: identities deleted or disabled, authenticators or CAs
+/// that logins rest on deleted, services deleted; and tells of certificates that came or went.
 pub(crate) async fn follow_model(core: Weak<Core>) {
     let Some((_, mut subscription)) = core.upgrade().map(|core| core.writer.subscribe()) else {
         return;
@@ -40,8 +41,9 @@ pub(crate) async fn follow_model(core: Weak<Core>) {
 }
 
 fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
-    sessions.retain_identities(|id| {
-        snapshot.get::<Identity>(id).is_some_and(|identity| !identity.is_disabled(now))
+    sessions.retain(|session| {
+        let identity = snapshot.get::<Identity>(&session.identity_id);
+        identity.is_some_and(|identity| !identity.is_disabled(now)) && stands(snapshot, session)
     });
     sessions.remove_services_where(|it| snapshot.get::<Service>(&it.service_id).is_none());
     sessions.tell(SessionNotice::Resync);
@@ -90,11 +92,28 @@ fn follow(
         Change::Delete(Kind::Authenticator, id) => {
             let gone = before.get::<Authenticator>(id).map(|gone| &gone.identity_id);
             if let Some(identity) = gone.filter(|id| after.get::<Identity>(id).is_some()) {
+                sessions.end_where(identity, |session| session.authenticator_id == *id);
                 sessions.certificates_changed(identity);
             }
         }
+        Change::Delete(Kind::Ca, id) => {
+            sessions.retain(|session| session.ca_id.as_ref() != Some(id));
+        }
         _ => {}
     }
+}
+
+/// Whether what a login rests on is still there: its identity, the authenticator it was made
+/// with, and the CA that vouched for its certificate. Deleting an authenticator is how a
+/// certificate is revoked (protocol: auth 16).
+pub(crate) fn stands(snapshot: &Snapshot, session: &ApiSession) -> bool {
+    let authenticator = &session.authenticator_id;
+    let is_known =
+        *authenticator == VIRTUAL || snapshot.get::<Authenticator>(authenticator).is_some();
+    let ca = session.ca_id.as_ref();
+    is_known
+        && snapshot.get::<Identity>(&session.identity_id).is_some()
+        && ca.is_none_or(|ca| snapshot.get::<Ca>(ca).is_some())
 }
 
 impl Sessions {

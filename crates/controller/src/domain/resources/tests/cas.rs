@@ -7,7 +7,7 @@ use weft_identity::{Authority, AuthoritySpec, Certificate, CertificateRequest, L
 use super::{NONE, refusal, refuses, with};
 use crate::Content;
 use crate::clock::system_time;
-use crate::testing::{Bed, csr, to};
+use crate::testing::{Bed, csr, to, until};
 use crate::{Caller, Failure};
 
 pub(super) fn authority(bed: &Bed, name: &str) -> Authority {
@@ -186,4 +186,27 @@ async fn a_ca_takes_its_enrollments_along() {
     assert_eq!(read().await["enrollment"]["ottca"]["caId"], json!(id));
     bed.manage(&admin, "deleteCa", &[&id], NONE).await.unwrap();
     assert_eq!(read().await["enrollment"], json!({}));
+}
+
+#[tokio::test]
+async fn a_ca_takes_the_logins_that_rest_on_it_with_it() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let ours = authority(&bed, "ours");
+    let claim = json!({"index": 0, "location": "COMMON_NAME", "matcher": "ALL",
+        "matcherCriteria": "", "parser": "NONE", "parserCriteria": ""});
+    let claiming = with(&body("acme", &ours), "externalIdClaim", claim);
+    let claiming = with(&claiming, "identityRoles", json!([]));
+    let id = verified(&bed, &admin, &ours, claiming).await;
+    let known = json!({"name": "seven", "type": "Default", "isAdmin": false, "externalId": "7"});
+    bed.create(&admin, "createIdentity", known).await;
+    bed.clock.advance(Duration::from_secs(10));
+    let session = bed.login_with(&[leaf(&bed, &ours, "7")]).await.unwrap().data();
+    assert_eq!(session["authenticatorId"], "internal");
+    let token = session["token"].as_str().unwrap();
+    assert!(bed.restarted().await.with_token(token).login().is_some());
+    bed.manage(&admin, "deleteCa", &[&id], NONE).await.unwrap();
+    until("the login ends", || bed.with_token(token).login().is_none()).await;
+    let own = admin.login().unwrap();
+    assert!(bed.with_token(&own.session.token).login().is_some());
 }

@@ -1,0 +1,82 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weft_contract::Api;
+
+use crate::testing::{Bed, csr, to, until};
+use crate::{Caller, Origin};
+
+/// A client that logged in with its certificate, and the id of its session.
+async fn laptop(bed: &Bed, admin: &Caller) -> (Caller, String) {
+    let (_, chain) = bed.enroll(admin, "laptop").await;
+    let data = bed.login_with(&chain).await.unwrap().data();
+    let id = data["id"].as_str().unwrap().to_owned();
+    (bed.with_token(data["token"].as_str().unwrap()), id)
+}
+
+#[tokio::test]
+async fn a_deleted_authenticator_ends_the_sessions_made_with_it() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (identity, chain) = bed.enroll(&admin, "laptop").await;
+    let by_certificate = bed.login_with(&chain).await.unwrap().data();
+    let body = json!({"method": "updb", "identityId": identity, "username": "anna",
+        "password": "geheim!"});
+    let updb = bed.create(&admin, "createAuthenticator", body).await;
+    let by_password = bed.login("anna", "geheim!").await.unwrap();
+
+    let authenticator = by_certificate["authenticatorId"].as_str().unwrap();
+    bed.manage(&admin, "deleteAuthenticator", &[authenticator], Value::Null).await.unwrap();
+    let token = by_certificate["token"].as_str().unwrap();
+    until("the session of the certificate ends", || bed.with_token(token).login().is_none()).await;
+    let other = &by_password.login().unwrap().session.token;
+    assert!(bed.with_token(other).login().is_some(), "made with another authenticator");
+    let told = bed.controller.legacy_sessions();
+    let fingerprint = chain[0].fingerprint();
+    assert!(told.iter().all(|session| session.fingerprints.iter().all(|it| it != fingerprint)));
+
+    // One that is made anew ends what the old one began, too.
+    let body = json!({"expiresAt": "2026-01-03T00:00:00Z"});
+    bed.manage(&admin, "reEnrollAuthenticator", &[&updb], body).await.unwrap();
+    until("the session of the password ends", || bed.with_token(other).login().is_none()).await;
+}
+
+#[tokio::test]
+async fn config_types_of_a_session_count_once() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "kind", "schema": {}});
+    let kind = bed.create(&admin, "createConfigType", body).await;
+    let (_, chain) = bed.enroll(&admin, "laptop").await;
+    let login = |types: Value| {
+        let origin = Origin { certificates: chain.clone(), ..Origin::default() };
+        let call = to(Api::Client, "authenticate", &[])
+            .with_query("method", "cert")
+            .with_json(&json!({"configTypes": types}));
+        bed.controller.call(Caller::nobody(origin), call)
+    };
+    let repeated = format!("nope,{}", "kind,".repeat(2000));
+    let session = login(json!([repeated, kind, "kind"])).await.unwrap().data();
+    assert_eq!(session["configTypes"], json!([kind]));
+    let session = login(json!(["kind", "all", "kind"])).await.unwrap().data();
+    assert_eq!(session["configTypes"], json!(["all"]));
+}
+
+#[tokio::test]
+async fn a_session_has_so_many_certificates_and_the_oldest_goes() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (client, id) = laptop(&bed, &admin).await;
+    let login_leaf = bed.controller.sessions().by_id(&id).unwrap().certificates[0].clone();
+    let request = csr("x");
+    for _ in 0..20 {
+        bed.clock.advance(Duration::from_secs(1));
+        let body = json!({"csr": request});
+        bed.client(&client, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
+    }
+    let kept = bed.controller.sessions().by_id(&id).unwrap().certificates.clone();
+    assert_eq!(kept.len(), super::CERTIFICATES);
+    assert_eq!(kept[0], login_leaf, "the certificate of the login is not crowded out");
+    assert!(kept.iter().is_sorted_by_key(|certificate| certificate.created_at));
+    assert_eq!(kept.last().unwrap().created_at, bed.controller.now());
+}
