@@ -1,6 +1,6 @@
 //! Services (protocol: management-api 7.2; auth 17.6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::{
@@ -167,22 +167,32 @@ pub(crate) fn shown(
     }
 }
 
+/// Config types that are asked for by name; more are ignored.
+const MAX_CONFIG_TYPES: usize = 256;
+/// Names that are looked at for that, known or not.
+const MAX_CONFIG_WORDS: usize = 4096;
+
 /// Config types that a request or session asks for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WantedConfigs {
     all: bool,
-    types: Vec<Id>,
+    types: BTreeSet<Id>,
 }
 
 impl WantedConfigs {
     /// From ids and names; unknown ones are ignored, `all` is every type (protocol: auth 9.1).
+    /// Each counts once, and so does not grow with what a client repeats.
     pub(crate) fn of<'t>(view: View<'_>, texts: impl IntoIterator<Item = &'t str>) -> Self {
         let mut wanted = Self::default();
-        for text in texts.into_iter().flat_map(|text| text.split(',')).map(str::trim) {
+        let texts = texts.into_iter().flat_map(|text| text.split(',')).map(str::trim);
+        for text in texts.take(MAX_CONFIG_WORDS) {
             if text == ALL_CONFIG_TYPES {
-                wanted.all = true;
-            } else if let Some(found) = view.snapshot().by_id_or_name::<ConfigType>(text) {
-                wanted.types.push(found.base.id.clone());
+                return Self { all: true, types: BTreeSet::new() };
+            }
+            if wanted.types.len() < MAX_CONFIG_TYPES
+                && let Some(found) = view.snapshot().by_id_or_name::<ConfigType>(text)
+            {
+                wanted.types.insert(found.base.id.clone());
             }
         }
         wanted
@@ -196,7 +206,7 @@ impl WantedConfigs {
         let session = context.caller().login().map(|login| login.session.id.as_str());
         let types = session.and_then(|id| context.sessions().config_types(id)).unwrap_or_default();
         let all = types.iter().any(|id| *id == ALL_CONFIG_TYPES);
-        Self { all, types }
+        Self { all, types: types.into_iter().take(MAX_CONFIG_TYPES).collect() }
     }
 
     fn wants(&self, of: &Id) -> bool {
@@ -205,7 +215,10 @@ impl WantedConfigs {
 
     /// The ids, as a session keeps them; `all` stays a word.
     pub(crate) fn into_ids(self) -> Vec<Id> {
-        if self.all { vec![Id::new(ALL_CONFIG_TYPES)] } else { self.types }
+        match self.all {
+            true => vec![Id::new(ALL_CONFIG_TYPES)],
+            false => self.types.into_iter().collect(),
+        }
     }
 
     /// The config data that an identity sees of a service, by name of the config type: the
