@@ -14,6 +14,7 @@ use weft_model::entity::{Authenticator, CertCredential, Identity};
 use super::current::login_of;
 use super::login::{certificate, certificate_refused};
 use super::password::Hashed;
+use super::sessions::keep_certificate;
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::convert;
@@ -222,7 +223,7 @@ fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
         let kept = certificate(&controller, &given, now);
         controller.sessions().change(&login.session.id.as_str().into(), now, |session| {
             session.certificates.retain(|own| Some(&own.fingerprint) != old.as_ref());
-            session.certificates.push(kept);
+            keep_certificate(session, kept, now);
         });
         Reply::empty()
     }

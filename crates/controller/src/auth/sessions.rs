@@ -37,6 +37,8 @@ const TOLD: Space = Space(1);
 const SWEEP_BATCH: usize = 500;
 /// API sessions an identity may have; the oldest one ends when another begins.
 const PER_IDENTITY: usize = 256;
+/// Certificates a session may have; the oldest one goes when another is made.
+const CERTIFICATES: usize = 16;
 
 /// Sessions of this controller. Clones are the same sessions.
 #[derive(Clone)]
@@ -306,10 +308,7 @@ impl Sessions {
 
     /// Adds a certificate to a session.
     pub(crate) fn add_certificate(&self, id: &Id, certificate: SessionCertificate, now: Timestamp) {
-        self.change(id, now, |session| {
-            session.certificates.retain(|own| own.not_after > now);
-            session.certificates.push(certificate);
-        });
+        self.change(id, now, |session| keep_certificate(session, certificate, now));
     }
 
     /// Ends sessions, with the service sessions in them.
@@ -562,4 +561,21 @@ impl Sessions {
     fn forget(&self, identity: &Id) {
         self.0.store.live().put_note(TOLD, identity.as_str(), None);
     }
+}
+
+/// Puts a certificate to those of a session. The one of the login is not crowded out by others:
+/// nothing else may prove who is known by a claim.
+pub(crate) fn keep_certificate(
+    session: &mut ApiSession,
+    certificate: SessionCertificate,
+    now: Timestamp,
+) {
+    let begun = session.base.created_at;
+    let certificates = &mut session.certificates;
+    certificates.retain(|own| own.not_after > now);
+    while certificates.len() >= CERTIFICATES {
+        let made = certificates.iter().position(|own| own.created_at > begun);
+        certificates.remove(made.unwrap_or_default());
+    }
+    certificates.push(certificate);
 }
