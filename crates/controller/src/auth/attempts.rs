@@ -25,20 +25,9 @@ struct Wrong {
 }
 
 impl Attempts {
-    /// Whether another code is looked at now; else how long until one is.
-    pub(crate) fn allow(&self, identity: &Id, now: Timestamp) -> Result<(), Duration> {
-        let counts = self.0.lock();
-        let Some(wrong) = counts.get(identity).filter(|wrong| wrong.counts_at(now)) else {
-            return Ok(());
-        };
-        if wrong.count < ALLOWED {
-            return Ok(());
-        }
-        Err(wrong.since.plus(WINDOW).since(now).max(Duration::from_secs(1)))
-    }
-
-    /// Counts a wrong code.
-    pub(crate) fn wrong(&self, identity: &Id, now: Timestamp) {
+    /// Counts a code as wrong before it is looked at, so that codes sent at the same time count as
+    /// those sent one by one do; or says how long until another is looked at.
+    pub(crate) fn begin(&self, identity: &Id, now: Timestamp) -> Result<(), Duration> {
         let mut counts = self.0.lock();
         if counts.len() >= COUNTED && !counts.contains_key(identity) {
             counts.retain(|_, wrong| wrong.counts_at(now));
@@ -50,7 +39,18 @@ impl Attempts {
         if !wrong.counts_at(now) {
             *wrong = Wrong { count: 0, since: now };
         }
-        wrong.count = wrong.count.saturating_add(1);
+        if wrong.count >= ALLOWED {
+            return Err(wrong.since.plus(WINDOW).since(now).max(Duration::from_secs(1)));
+        }
+        wrong.count += 1;
+        Ok(())
+    }
+
+    /// A code that was counted was neither right nor wrong.
+    pub(crate) fn give_back(&self, identity: &Id) {
+        if let Some(wrong) = self.0.lock().get_mut(identity) {
+            wrong.count = wrong.count.saturating_sub(1);
+        }
     }
 
     /// Forgets the wrong codes before a right one.
@@ -74,14 +74,16 @@ mod tests {
         let attempts = Attempts::default();
         let (id, now) = (Id::new("a"), Timestamp::from_secs(1000));
         for _ in 0..ALLOWED {
-            assert_eq!(attempts.allow(&id, now), Ok(()));
-            attempts.wrong(&id, now);
+            assert_eq!(attempts.begin(&id, now), Ok(()));
         }
         let later = now.plus(Duration::from_secs(100));
-        assert_eq!(attempts.allow(&id, later), Err(Duration::from_secs(200)));
-        assert_eq!(attempts.allow(&Id::new("b"), later), Ok(()));
-        assert_eq!(attempts.allow(&id, now.plus(WINDOW)), Ok(()));
+        assert_eq!(attempts.begin(&id, later), Err(Duration::from_secs(200)));
+        assert_eq!(attempts.begin(&Id::new("b"), later), Ok(()));
+        attempts.give_back(&id);
+        assert_eq!(attempts.begin(&id, later), Ok(()), "one was not looked at");
+        assert!(attempts.begin(&id, later).is_err());
+        assert_eq!(attempts.begin(&id, now.plus(WINDOW)), Ok(()));
         attempts.right(&id);
-        assert_eq!(attempts.allow(&id, later), Ok(()));
+        assert_eq!(attempts.begin(&id, later), Ok(()));
     }
 }

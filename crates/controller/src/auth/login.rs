@@ -113,11 +113,7 @@ async fn by_password(controller: &Controller, body: &AuthenticateBody) -> Result
         return Err(refused());
     }
     if !is_right {
-        let limit = policy.updb.max_attempts;
-        if controller.lockouts().wrong(&authenticator.base.id, limit) {
-            let minutes = policy.updb.lockout_duration_minutes;
-            lock_out(controller, &identity.base.id, minutes.into()).await;
-        }
+        wrong_password(controller, &authenticator).await;
         return Err(refused());
     }
     controller.lockouts().right(&authenticator.base.id);
@@ -130,6 +126,16 @@ async fn by_password(controller: &Controller, body: &AuthenticateBody) -> Result
         leaf: None,
         ca: None,
     })
+}
+
+/// Counts a wrong password, at a login or in a change of it, as the policy of the identity says.
+pub(crate) async fn wrong_password(controller: &Controller, authenticator: &Authenticator) {
+    let snapshot = controller.snapshot();
+    let Some(identity) = snapshot.get::<Identity>(&authenticator.identity_id) else { return };
+    let policy = policy_of(&snapshot, identity).updb;
+    if controller.lockouts().wrong(&authenticator.base.id, policy.max_attempts) {
+        lock_out(controller, &identity.base.id, policy.lockout_duration_minutes.into()).await;
+    }
 }
 
 /// Too many wrong passwords: the identity is disabled as by an administrator.

@@ -71,7 +71,8 @@ enum Stage {
     Verified,
 }
 
-/// Checks a code and changes the second factor with it, in one decision. Wrong codes are counted.
+/// Checks a code and changes the second factor with it, in one decision. Wrong codes are counted,
+/// before they are known to be wrong.
 async fn with_code(
     controller: &Controller,
     caller: &Caller,
@@ -82,7 +83,7 @@ async fn with_code(
 ) -> Result<(), Failure> {
     let identity = Id::new(&login_of(caller)?.identity);
     let attempts = controller.attempts();
-    attempts.allow(&identity, controller.now()).map_err(|wait| {
+    attempts.begin(&identity, controller.now()).map_err(|wait| {
         Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong codes")
             .with_retry_after(wait)
     })?;
@@ -101,10 +102,8 @@ async fn with_code(
         .await;
     match &done {
         Ok(_) => attempts.right(&identity),
-        Err(failure) if failure.code() == ErrorCode::MfaInvalidToken => {
-            attempts.wrong(&identity, controller.now());
-        }
-        Err(_) => {}
+        Err(failure) if failure.code() == ErrorCode::MfaInvalidToken => {}
+        Err(_) => attempts.give_back(&identity),
     }
     done.map(drop)
 }

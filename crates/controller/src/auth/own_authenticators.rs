@@ -12,7 +12,7 @@ use weft_identity::{Certificate, CertificateRequest, Leaf, Usage, Verify, to_pem
 use weft_model::entity::{Authenticator, CertCredential, Identity};
 
 use super::current::login_of;
-use super::login::{certificate, certificate_refused};
+use super::login::{certificate, certificate_refused, wrong_password};
 use super::password::Hashed;
 use super::sessions::keep_certificate;
 use crate::clock::system_time;
@@ -92,10 +92,12 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
         let stored = Hashed { password: updb.password.clone(), salt: updb.salt.clone() };
         let given = body.current_password.as_ref().map(|it| it.expose()).unwrap_or_default();
         if !controller.hasher().verify(given, Some(&stored)).await? {
+            wrong_password(&controller, &current).await;
             let reason = "the current password is wrong";
             let code = ErrorCode::Unauthorized;
             return Err(Failure::coded_field(code, "currentPassword", reason, ""));
         }
+        controller.lockouts().right(&current.base.id);
         let password = match &body.password {
             Some(password) => Some(hash(&controller, password.expose()).await?),
             None => None,

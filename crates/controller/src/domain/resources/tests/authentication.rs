@@ -281,3 +281,34 @@ async fn revocations_are_named_by_what_they_revoke() {
     let found = bed.list(&admin, "listRevocations", "type = \"IDENTITY\"").await;
     assert_eq!(found[0]["id"], json!(own));
 }
+
+#[tokio::test]
+async fn wrong_current_passwords_lock_out_as_those_of_logins_do() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let auth_policy = bed.create(&admin, "createAuthPolicy", policy("strict")).await;
+    let body = json!({"primary": {"updb": {"minPasswordLength": 5, "requireMixedCase": false,
+        "requireSpecialChar": false}}, "secondary": {"requireTotp": false}});
+    bed.manage(&admin, "patchAuthPolicy", &[&auth_policy], body).await.unwrap();
+    let body = json!({"name": "anna", "type": "Default", "isAdmin": false,
+        "authPolicyId": auth_policy});
+    let identity = bed.create(&admin, "createIdentity", body).await;
+    let body = json!({"method": "updb", "identityId": identity, "username": "anna",
+        "password": "geheim"});
+    let authenticator = bed.create(&admin, "createAuthenticator", body).await;
+    let anna = bed.login("anna", "geheim").await.unwrap();
+    let operation = "patchCurrentIdentityAuthenticator";
+    let give = |current: &str| {
+        let body = json!({"currentPassword": current, "password": "geheimer"});
+        let (bed, anna, authenticator) = (&bed, &anna, authenticator.clone());
+        async move { bed.client(anna, operation, &[&authenticator], body).await }
+    };
+    // Two of three at a login, the third one here.
+    for _ in 0..2 {
+        bed.login("anna", "falsch").await.unwrap_err();
+    }
+    let failure = give("falsch").await.unwrap_err();
+    assert_eq!(failure.field_name(), Some("currentPassword"));
+    let failure = bed.login("anna", "geheim").await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::InvalidAuth, "locked out");
+}

@@ -210,3 +210,20 @@ async fn an_administrator_takes_a_lost_second_factor_away() {
     assert_eq!(failure.code(), ErrorCode::NotFound);
     assert_eq!(login(&bed).await.1["isMfaRequired"], false);
 }
+
+#[tokio::test]
+async fn codes_that_come_together_are_counted_one_by_one() {
+    let bed = Bed::new().await;
+    let me = bed.admin().await;
+    client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+    let mut guesses = Vec::new();
+    for guess in 0..40 {
+        let body = json!({"code": format!("{guess:06}")});
+        guesses.push(client(&bed, &me, "verifyMfa", body));
+    }
+    let answers = futures::future::join_all(guesses).await;
+    let looked_at = answers.iter().filter(|answer| {
+        answer.as_ref().is_err_and(|failure| failure.code() == ErrorCode::MfaInvalidToken)
+    });
+    assert_eq!(looked_at.count(), 5);
+}
