@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// The two APIs, as rows call them.
+const (
+	management = "management"
+	client     = "client"
+)
+
+// A ledger notes which operations succeeded, and which members of answers no model knows.
+type ledger struct {
+	done   map[string]bool
+	extras map[string]bool
+}
+
+func newLedger() *ledger {
+	return &ledger{done: map[string]bool{}, extras: map[string]bool{}}
+}
+
+func (l *ledger) succeeded(api, operation string) {
+	l.done[api+" "+strings.ToLower(operation)] = true
+}
+
+func (l *ledger) unknown(path string) {
+	l.extras[strings.TrimPrefix(path, ".")] = true
+}
+
+// never notes that an operation was answered as it always is here, with a status that the
+// clients do not know; nil when it was.
+func (l *ledger) never(api, operation string, err error, status int) error {
+	err = undocumented(err, status)
+	if err == nil {
+		l.succeeded(api, operation)
+	}
+	return err
+}
+
+// extra are the members that no model knows.
+func (l *ledger) extra() []string {
+	return slices.Sorted(maps.Keys(l.extras))
+}
+
+// happened fails unless an operation succeeded.
+func (l *ledger) happened(api, operation string) error {
+	if !l.done[api+" "+strings.ToLower(operation)] {
+		return errors.New("never succeeded")
+	}
+	return nil
+}
+
+// operations are those of a generated client: each method of each of its services is one.
+func operations(generated any) []string {
+	var names []string
+	services := reflect.TypeOf(generated).Elem()
+	for at := range services.NumField() {
+		service := services.Field(at).Type
+		if service.Kind() != reflect.Interface || service.Name() != "ClientService" {
+			continue
+		}
+		for at := range service.NumMethod() {
+			if name := service.Method(at).Name; name != "SetTransport" {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,122 @@
+// Command api-go tries the HTTP APIs of a controller with the API clients that are generated
+// from the original's descriptions (github.com/openziti/edge-api). Every answer is decoded by
+// their models and held to them, and compared with what was sent.
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/openziti/edge-api/rest_util"
+)
+
+// trials are the rows of the table, or several rows each.
+var trials = []struct {
+	name string
+	run  func(*report, *network)
+}{
+	{"services", tryServices},
+	{"config-types", tryConfigTypes},
+	{"configs", tryConfigs},
+	{"service-policies", tryServicePolicies},
+	{"edge-router-policies", tryEdgeRouterPolicies},
+	{"service-edge-router-policies", tryServiceEdgeRouterPolicies},
+	{"edge-routers", tryEdgeRouters},
+	{"routers", tryRouters},
+	{"terminators", tryTerminators},
+	{"identities", tryIdentities},
+	{"posture-checks", tryPostureChecks},
+	{"auth-policies", tryAuthPolicies},
+	{"authenticators", tryAuthenticators},
+	{"external-jwt-signers", tryExternalJWTSigners},
+	{"cas", tryCas},
+	{"lists", tryLists},
+	{"identity-operations", tryIdentityOperations},
+	{"enrollments", tryEnrollments},
+	{"information", tryInformation},
+	{"types", tryTypes},
+	{"role-attributes", tryRoleAttributes},
+	{"database", tryDatabase},
+	{"revocations", tryRevocations},
+	{"controller-settings", trySettings},
+	{"enrolling", tryEnrolling},
+	{"client", tryClientAPI},
+	{"mfa", tryMFA},
+	{"own-authenticators", tryOwnAuthenticators},
+	{"posture-data", tryPostureData},
+	{"api-sessions", tryAPISessions},
+}
+
+func main() {
+	address := flag.String("url", "", "the controller, https://host:port")
+	username := flag.String("username", "admin", "an administrator; WEFT_PASSWORD has the password")
+	only := flag.String("only", "", "trials to run, with commas between them")
+	all := flag.Bool("all", false, "print every check")
+	extra := flag.Bool("extra", false, "print the members of answers that the clients do not know")
+	flag.Parse()
+
+	calls := newLedger()
+	r := &report{out: os.Stdout, all: *all}
+	n, err := login(*address, *username, os.Getenv("WEFT_PASSWORD"), calls)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "api-go: %s: %s\n", *address, describe(err))
+		os.Exit(1)
+	}
+	for _, trial := range trials {
+		if *only == "" || strings.Contains(","+*only+",", ","+trial.name+",") {
+			guard(r, n, trial.name, trial.run)
+		}
+	}
+	r.begin("clean-up")
+	r.check("delete what the run made", n.remove)
+	if *only == "" {
+		tryCoverage(r, n)
+	}
+	held := r.summary()
+	if *extra {
+		fmt.Println("not known to the clients:", strings.Join(calls.extra(), " "))
+	}
+	if !held {
+		os.Exit(1)
+	}
+}
+
+// guard runs a trial; when what it leans on cannot be made, that is a failure of the trial.
+func guard(r *report, n *network, name string, run func(*report, *network)) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.begin(name + " (not tried)")
+			r.check("prepare", func() error { return fmt.Errorf("%v", fault) })
+		}
+	}()
+	run(r, n)
+}
+
+// login is the network for an administrator, who logs in the way the clients' own helper does.
+func login(address, username, password string, calls *ledger) (*network, error) {
+	c, err := reach(address, calls)
+	if err != nil {
+		return nil, err
+	}
+	updb := rest_util.NewAuthenticatorUpdb(username, password)
+	updb.RootCas = c.roots
+	session, err := updb.Authenticate(&url.URL{Scheme: "https", Host: c.url.Host})
+	if err != nil {
+		return nil, err
+	}
+	mark := make([]byte, 3)
+	if _, err := rand.Read(mark); err != nil {
+		return nil, err
+	}
+	return &network{
+		controller: c,
+		admin:      c.management(*session.Token),
+		nobody:     c.management(""),
+		prefix:     "gen" + hex.EncodeToString(mark),
+	}, nil
+}
