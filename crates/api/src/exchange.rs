@@ -2,7 +2,8 @@
 //!
 //! Checks come in the order of their price: the stated length of the body, the route, a place
 //! among the requests in flight, the body itself; only then is anything read from the model, by
-//! asking who calls (protocol: management-api 1; auth 10).
+//! asking who calls (protocol: management-api 1; auth 10). Where whole networks are taken, it is
+//! asked before the body is read: large ones are only taken from who may change them.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -12,9 +13,9 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use weft_contract::resource::change::MAX_DOCUMENT;
-use weft_contract::{Api, ErrorCode, Operation, Request as Takes, headers, paths as apis};
+use weft_contract::{Api, ErrorCode, Load, Operation, Request as Takes, headers, paths as apis};
 use weft_controller::auth::resolve::Credentials;
-use weft_controller::{Call, Caller, Failure, Origin, Reply};
+use weft_controller::{Call, Caller, Failure, Origin, Query, Reply};
 
 use crate::answer::{self, Answer};
 use crate::body::Held;
@@ -98,7 +99,7 @@ impl Site {
     async fn run(&self, peer: &Peer, head: &Parts, body: &mut Incoming) -> Result<Answer, Refused> {
         let path = paths::normal(head.uri.path());
         let (api, rest) = apis::dispatch(&path, &self.apis).ok_or(ErrorCode::NotFound)?;
-        let most = self.largest_body(api, peer, head);
+        let most = if api == Api::Weft { MAX_DOCUMENT } else { headers::MAX_BODY };
         body::check_length(&head.headers, most)?;
         if api == Api::Health {
             let query = paths::query(head.uri.query());
@@ -113,12 +114,15 @@ impl Site {
                 allow: missing.methods().map(str::to_owned),
             })?;
         let place = self.place(peer.remote.ip())?;
-        let held = body::read(body, most, self.options.read_timeout, &self.shared.bodies).await?;
+        let query = paths::query(head.uri.query());
+        let caller = || self.caller(peer, head, &query);
+        let known = (row.load == Load::Document).then(caller);
+        let allowance = Allowance::of(known.as_ref(), self.options.read_timeout);
+        body::check_length(&head.headers, allowance.bytes)?;
+        let held = body::read(body, allowance.bytes, allowance.time, &self.shared.bodies).await?;
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
-        let query = paths::query(head.uri.query());
-        let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
-        let caller = self.caller(peer, head, trace_id);
+        let caller = known.unwrap_or_else(caller);
         let own = HEADERS.iter().filter_map(|name| header(&head.headers, name));
         let call = Call {
             api,
@@ -135,19 +139,11 @@ impl Site {
         Ok(answer)
     }
 
-    fn caller(&self, peer: &Peer, head: &Parts, trace_id: Option<String>) -> Caller {
+    fn caller(&self, peer: &Peer, head: &Parts, query: &Query) -> Caller {
+        let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
         let (remote, certificates) = (Some(peer.remote), peer.certificates.clone());
         let origin = Origin { remote, certificates, trace_id };
         self.shared.controller.resolve(credentials(&head.headers, origin))
-    }
-
-    /// How large a body may be. Whole networks are large, and only taken from who is logged in.
-    fn largest_body(&self, api: Api, peer: &Peer, head: &Parts) -> usize {
-        let is_known = || {
-            let caller = self.caller(peer, head, None);
-            caller.login().is_some_and(|login| login.complete)
-        };
-        if api == Api::Weft && is_known() { MAX_DOCUMENT } else { headers::MAX_BODY }
     }
 
     fn place(&self, peer: IpAddr) -> Result<Place, ErrorCode> {
@@ -168,6 +164,25 @@ impl Site {
             controller.call(caller, call).await
         };
         within(self.shared.limits.handler_timeout, operation, work).await
+    }
+}
+
+/// How large a body may be, and how long it may take to come.
+struct Allowance {
+    bytes: usize,
+    time: Duration,
+}
+
+impl Allowance {
+    /// For somebody whom it was worth asking for, if it was.
+    fn of(known: Option<&Caller>, usual: Duration) -> Self {
+        match known {
+            Some(caller) if caller.may_change_networks() => {
+                let times = u32::try_from(MAX_DOCUMENT / headers::MAX_BODY).unwrap_or(1);
+                Self { bytes: MAX_DOCUMENT, time: usual.saturating_mul(times) }
+            }
+            _ => Self { bytes: headers::MAX_BODY, time: usual },
+        }
     }
 }
 

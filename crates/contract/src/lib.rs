@@ -39,7 +39,7 @@ pub use error::{Cause, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use filter::filter_text;
 pub use json::{JsonMap, TagValue, Tags};
 pub use kind::Kind;
-pub use operation::{Access, Method, Operation, Request, Response};
+pub use operation::{Access, Load, Method, Operation, Request, Response};
 pub use paths::Api;
 pub use permission::{Action, Permission, Subject};
 pub use timestamp::Timestamp;

@@ -79,6 +79,16 @@ pub enum Response {
     Raw(&'static str),
 }
 
+/// How much an operation may be given and may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// What nearly every operation gets along with: a body of [`MAX_BODY`](crate::headers::MAX_BODY).
+    Usual,
+    /// A whole network, from who may change one: a body of
+    /// [`MAX_DOCUMENT`](crate::resource::change::MAX_DOCUMENT).
+    Document,
+}
+
 /// One operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
@@ -100,6 +110,8 @@ pub struct Operation {
     pub response: Response,
     /// The statuses it declares; the first is success.
     pub statuses: &'static [u16],
+    /// How much it may be given.
+    pub load: Load,
 }
 
 /// Why a path could not be made.
@@ -205,6 +217,12 @@ impl Operation {
         Self { request, ..self }
     }
 
+    /// The same row for whole networks.
+    #[must_use]
+    pub const fn takes_documents(self) -> Self {
+        Self { load: Load::Document, ..self }
+    }
+
     /// The same row with another answer.
     #[must_use]
     pub const fn answers(self, response: Response) -> Self {
@@ -237,6 +255,7 @@ const fn row(id: &'static str, method: Method, path: &'static str, access: Acces
         request: Request::None,
         response: Response::Empty,
         statuses: CHANGE_STATUSES,
+        load: Load::Usual,
     }
 }
 

@@ -1,11 +1,15 @@
 //! weft's own API over HTTP: a network as a document, there and back.
 
+use std::time::Instant;
+
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use weft_contract::headers::MAX_BODY;
 use weft_contract::resource::change::MAX_DOCUMENT;
 
-use super::{Bed, send};
+use super::{Bed, LONG, MANAGEMENT, PASSWORD, Session, section, send};
+use crate::Limits;
 
 const WEFT: &str = "/weft/v1";
 
@@ -58,25 +62,72 @@ async fn a_network_goes_there_and_back() {
     admin.get(&format!("{WEFT}/nothing")).await.is_error(404, "NOT_FOUND");
 }
 
+/// Logs somebody in who has these permissions.
+async fn somebody<'b>(bed: &'b Bed, name: &str, permissions: &[&str]) -> Session<'b> {
+    let admin = bed.admin().await;
+    let body = json!({"name": name, "type": "User", "isAdmin": false, "permissions": permissions});
+    let id = admin.create("identities", body).await;
+    let login = json!({"method": "updb", "identityId": id, "username": name, "password": PASSWORD});
+    admin.create("authenticators", login).await;
+    let seen = bed.login_answer(MANAGEMENT, name, PASSWORD).await;
+    bed.session(seen.header("zt-session").unwrap())
+}
+
 #[tokio::test]
-async fn large_documents_are_taken_from_those_who_are_logged_in_alone() {
+async fn large_documents_are_taken_from_those_who_may_change_something() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let path = format!("{WEFT}/plan");
     let large = services(300, 10_000);
     assert!(large.to_string().len() > 2 * MAX_BODY);
-    let planned = admin.call(Method::POST, &path, &large).await;
-    assert_eq!((planned.status, &planned.data()["created"]), (200, &json!(300)));
+    let small = services(1, 10);
+    send(bed.request(Method::POST, &path).json(&small)).await.is_error(401, "UNAUTHORIZED");
     send(bed.request(Method::POST, &path).json(&large))
         .await
         .is_error(413, "REQUEST_ENTITY_TOO_LARGE");
-    let small = services(1, 10);
-    send(bed.request(Method::POST, &path).json(&small)).await.is_error(401, "UNAUTHORIZED");
+    for (name, permissions, is_taken) in [
+        ("plain", &[][..], false),
+        ("reader", &["admin_readonly", "service.read", "ops.update"], false),
+        ("keeper", &["service"], true),
+        ("maker", &["service.create"], true),
+    ] {
+        let session = somebody(&bed, name, permissions).await;
+        let seen = session.call(Method::POST, &path, &large).await;
+        if is_taken {
+            assert_eq!((seen.status, &seen.data()["created"]), (200, &json!(300)), "{name}");
+        } else {
+            seen.is_error(413, "REQUEST_ENTITY_TOO_LARGE");
+            let seen = session.call(Method::POST, &path, &small).await;
+            seen.is_error(401, "UNAUTHORIZED");
+        }
+    }
+    let planned = admin.call(Method::POST, &path, &large).await;
+    assert_eq!((planned.status, &planned.data()["created"]), (200, &json!(300)));
+
     let too_large = "x".repeat(MAX_DOCUMENT + 1);
     let request = bed.request(Method::POST, &path).header("zt-session", &admin.token);
     send(request.body(too_large)).await.is_error(413, "REQUEST_ENTITY_TOO_LARGE");
-    // Everywhere else everybody is held to the usual.
-    let request = bed.request(Method::POST, "/edge/management/v1/services");
-    let request = request.header("zt-session", &admin.token).json(&large);
-    send(request).await.is_error(413, "REQUEST_ENTITY_TOO_LARGE");
+    // Whatever takes no document is held to the usual, whoever asks.
+    for (method, path) in
+        [(Method::POST, "/edge/management/v1/services"), (Method::GET, "/weft/v1/network")]
+    {
+        let request = bed.request(method, path).header("zt-session", &admin.token).json(&large);
+        send(request).await.is_error(413, "REQUEST_ENTITY_TOO_LARGE");
+    }
+}
+
+#[tokio::test]
+async fn a_large_document_waits_for_a_place_before_anybody_is_asked() {
+    let bed = Bed::with(section(), Limits { requests_per_source: 1, ..Limits::default() }).await;
+    // A request whose body does not come holds the only place.
+    let mut stream = bed.connect(&[b"http/1.1"]).await;
+    let head =
+        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let deadline = Instant::now() + LONG;
+    while bed.get("/version").await.status != 429 {
+        assert!(Instant::now() < deadline);
+    }
+    let request = bed.request(Method::POST, &format!("{WEFT}/plan"));
+    send(request.json(&services(300, 10_000))).await.is_error(429, "SERVER_TOO_MANY_REQUESTS");
 }

@@ -20,7 +20,7 @@ use crate::operation::{Access, Operation, Response, action, detail as get};
 pub const MAX_PAGE: i64 = 5000;
 /// The most entities of one document.
 pub const MAX_ENTITIES: usize = 50_000;
-/// The largest document, in bytes; only who is logged in may send one.
+/// The largest document, in bytes; only who may change a network may send one.
 pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 /// The most changes that a plan tells member by member; of the others it tells the name.
 pub const MAX_DETAILED: usize = 2000;
@@ -44,10 +44,12 @@ pub const OPERATIONS: &[Operation] = &[
         .statuses(&[200, 400, 401, 429, 503]),
     action("planChange", "/plan", AUTH)
         .takes::<ChangeBody>()
+        .takes_documents()
         .answers(Response::Detail("changePlan"))
         .statuses(STATUSES),
     action("applyChange", "/apply", AUTH)
         .takes::<ChangeBody>()
+        .takes_documents()
         .answers(Response::Detail("changePlan"))
         .statuses(STATUSES),
 ];

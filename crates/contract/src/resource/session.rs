@@ -5,8 +5,8 @@ use crate::entity::{EntityRef, Links, detail};
 use crate::json::{Password, Username};
 use crate::kind::{Column, Kind};
 use crate::operation::{
-    Access, CREATE_STATUSES, Method, Operation, Request, Response, create, delete, detail as get,
-    list,
+    Access, CREATE_STATUSES, Load, Method, Operation, Request, Response, create, delete,
+    detail as get, list,
 };
 use crate::permission::{Action, Subject};
 use crate::resource::identity::{EnvInfo, SdkInfo};
@@ -37,6 +37,7 @@ pub const SHARED: &[Operation] = &[
         request: Request::OptionalJson(<AuthenticateBody as crate::body::Body>::FIELDS),
         response: Response::Detail("currentApiSessionDetail"),
         statuses: &[200, 400, 401, 429],
+        load: Load::Usual,
     },
     get("getCurrentAPISession", "/current-api-session", Access::Partial, "currentApiSessionDetail")
         .statuses(&[200, 401]),

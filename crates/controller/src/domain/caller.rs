@@ -126,6 +126,19 @@ impl Caller {
         self.is_admin() || self.login().is_some_and(granted)
     }
 
+    /// Whether it may make, change or delete anything of what a network is made of.
+    pub fn may_change_networks(&self) -> bool {
+        let changes = |own: &Permission| match *own {
+            Permission::AdminReadOnly => false,
+            Permission::All(subject) => subject.actions().contains(&Action::Create),
+            Permission::One(subject, action) => {
+                action != Action::Read && subject.actions().contains(&Action::Create)
+            }
+        };
+        let granted = |login: &Login| login.complete && login.permissions.iter().any(changes);
+        self.is_admin() || self.login().is_some_and(granted)
+    }
+
     /// The leaf certificate it showed.
     pub fn leaf(&self) -> Option<&Certificate> {
         self.origin.certificates.first()
