@@ -3,7 +3,7 @@
 //! Every member is optional and null is the same as absent, so a member that is `Some` was sent:
 //! that is all a patch needs to know (protocol: management-api 2.4). What a verb requires is said
 //! by the [`Field`] rows of the type, which also feed the commands and the API description.
-//! Unknown members are ignored (protocol: management-api 1.2).
+//! Unknown members are ignored (protocol: management-api 1.2), and names count in any case.
 //!
 //! ```
 //! use weft_contract::body::{self, Verb};
@@ -17,14 +17,19 @@
 //! assert_eq!(refused.to_string(), "encryptionRequired: encryptionRequired in body is required");
 //! ```
 
+mod members;
+
 use std::collections::BTreeMap;
 
-use serde::de::{DeserializeOwned, IgnoredAny, Visitor};
-use serde::{Deserializer, Serialize};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::{Cause, ErrorCode};
 use crate::json::{JsonMap, Password, Tags, Username};
 use crate::timestamp::Timestamp;
+
+#[doc(hidden)]
+pub use members::Members;
 
 /// What a body is sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,35 +272,8 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// Reads a struct out of an object alone. Derived readers take an array too, member by member:
-/// nobody means that.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct ObjectOnly<D>(pub D);
-
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
-    type Error = D::Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_any(visitor)
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _name: &'static str,
-        _fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_map(visitor)
-    }
-
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
-        unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
-    }
-}
-
-/// Has a struct that derives its reader and writer with `remote = "Self"` read from objects alone.
+/// Has a struct that derives its reader and writer with `remote = "Self"` read from objects alone,
+/// with the names of its members in any case.
 macro_rules! object_only {
     ($name:ident) => {
         impl serde::Serialize for $name {
@@ -306,7 +284,7 @@ macro_rules! object_only {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                $name::deserialize($crate::body::ObjectOnly(from))
+                $name::deserialize($crate::body::Members(from))
             }
         }
     };
