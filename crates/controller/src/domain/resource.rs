@@ -112,6 +112,11 @@ pub trait Resource: Readable {
         id: &'a Id,
     ) -> BoxFuture<'a, Result<Self::Prepared, Failure>>;
 
+    /// Whether who asks may touch this entity at all, beyond what the gate says.
+    fn guard(_decision: &Decision<'_>, _current: &Self::Record) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Takes over what a replace cannot change.
     fn keep(_current: &Self::Record, _fresh: &mut Self::Record) {}
 
@@ -208,6 +213,7 @@ async fn change<R: Resource>(
             if current.base().is_system && R::SYSTEM_IS_FIXED {
                 return Err(ErrorCode::EntityCanNotBeUpdated.into());
             }
+            R::guard(decision, &current)?;
             let mut record = match verb {
                 Verb::Patch => (*current).clone(),
                 _ => {
@@ -247,6 +253,7 @@ pub(crate) fn delete<R: Resource>(controller: Controller, caller: Caller, call: 
         controller
             .decide(&caller, move |decision| {
                 let record = Arc::clone(require::<R>(decision.view(), &id)?);
+                R::guard(decision, &record)?;
                 let may_go = R::Record::KIND == weft_model::Kind::Terminator;
                 if record.base().is_system && R::SYSTEM_IS_FIXED && !may_go {
                     return Err(ErrorCode::EntityCanNotBeDeleted.into());

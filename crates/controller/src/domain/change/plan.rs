@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use serde_json::{Map, Value};
-use weft_contract::{ErrorCode, Operation, Verb, defaults};
+use weft_contract::{ErrorCode, Kind as ContractKind, Operation, Verb, defaults};
 use weft_model::entity::Identity;
 use weft_model::{Change, ChangeSet, Entity, Id, Kind, Snapshot, Timestamp};
 
@@ -219,12 +219,14 @@ impl<'a> Work<'a> {
     async fn put(&mut self, at: usize) -> Result<Outcome, Failure> {
         let Some(entry) = self.document.entries.get(at) else { return Ok(Outcome::Done) };
         let (section, kind) = (entry.section(), entry.section().kind());
+        let existing = self.working.table(section.model()).by_name(&entry.name).cloned();
+        let existing = existing.filter(|entity| section.holds(entity));
+        let row = if existing.is_some() { kind.replace() } else { kind.create() };
+        self.let_in(kind, row)?;
         let reader = Reader { snapshot: &self.working, document: self.document };
         let said = reader.read(entry.section, &entry.members);
         let mut said = said.map_err(|(field, reason)| Failure::field(&field, reason, ""))?;
         defaults::fill(kind, &mut said.body);
-        let existing = self.working.table(section.model()).by_name(&entry.name).cloned();
-        let existing = existing.filter(|entity| section.holds(entity));
         let wrong = |(field, reason): (&str, &str)| Failure::field(field, reason, "");
         let (verb, id) = match &existing {
             Some(entity) => {
@@ -240,10 +242,6 @@ impl<'a> Work<'a> {
         };
         let phase = if said.is_partial { Phase::Partial } else { Phase::Whole };
         let ready = self.ready(at, phase, verb, id, said.body).await?;
-        let row = match verb {
-            Verb::Create => kind.create(),
-            _ => kind.replace(),
-        };
         let mut has_changed =
             self.decide(row, section.model(), &ready.id, |decision| ready.step.decide(decision))?;
         if section.model() == Kind::Identity {
@@ -319,10 +317,29 @@ impl<'a> Work<'a> {
         if !self.working.contains(section.model(), id) {
             return Ok(());
         }
-        self.decide(section.kind().delete(), section.model(), id, |decision| {
+        let row = section.kind().delete();
+        self.let_in(section.kind(), row)?;
+        self.decide(row, section.model(), id, |decision| {
             section.delete(decision, id).map(|()| true)
         })?;
         Ok(())
+    }
+
+    /// Lets in who may change an entity, and who may read it: he is told that it is so already, or
+    /// that he may not change it. To anybody else nothing is told, not even that it is there.
+    fn let_in(
+        &self,
+        kind: &ContractKind,
+        change: Option<&'static Operation>,
+    ) -> Result<(), Failure> {
+        let passes = |row: Option<&'static Operation>| {
+            row.map_or(Ok(()), |row| gate::pass(self.caller, row))
+        };
+        let refused = match (passes(kind.detail()), passes(change)) {
+            (Err(_), Err(refused)) => refused,
+            _ => return Ok(()),
+        };
+        passes(kind.create()).and(Err(refused))
     }
 
     /// Decides one thing on the working snapshot and carries it out there. Says whether anything

@@ -174,6 +174,7 @@ impl<R: Resource> Section for In<R> {
     fn delete(&self, decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
         let record = decision.tip().get::<R::Record>(id).cloned();
         let Some(record) = record.filter(|record| R::belongs(record)) else { return Ok(()) };
+        R::guard(decision, &record)?;
         R::on_delete(decision, &record)?;
         decision.delete(R::Record::KIND, id)
     }
@@ -214,6 +215,7 @@ impl<R: Resource> Put<R> {
         if current.base().is_system && R::SYSTEM_IS_FIXED {
             return Err(ErrorCode::EntityCanNotBeUpdated.into());
         }
+        R::guard(decision, &current)?;
         R::validate(decision, Some(&current), &mut fresh, &self.prepared)?;
         fresh.base_mut().updated_at = decision.now();
         decision.put_checked(fresh)?;

@@ -344,13 +344,7 @@ async fn a_plan_is_decided_again_on_another_tip() {
 async fn every_entity_needs_its_own_permission() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    let body = json!({"name": "clerk", "type": "Default", "isAdmin": false,
-        "permissions": ["service"]});
-    let clerk = bed.create(&admin, "createIdentity", body).await;
-    let body = json!({"identityId": clerk, "method": "updb", "username": "clerk",
-        "password": "geheimnis"});
-    bed.create(&admin, "createAuthenticator", body).await;
-    let clerk = bed.login("clerk", "geheimnis").await.unwrap();
+    let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
     let applied = apply(&bed, &clerk, json!({"services": [{"name": "web"}]})).await.unwrap();
     assert_eq!(applied.created, 1);
     let policy = json!({"service-policies": [{"name": "p", "type": "Dial"}]});
@@ -363,6 +357,54 @@ async fn every_entity_needs_its_own_permission() {
     assert!(bed.controller.call(clerk, call).await.is_ok());
     let nobody = Caller::nobody(crate::Origin::default());
     assert!(plan(&bed, &nobody, json!({})).await.is_err());
+}
+
+/// Somebody with these permissions.
+async fn somebody(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> Caller {
+    let body = json!({"name": name, "type": "Default", "isAdmin": false,
+        "permissions": permissions});
+    let id = bed.create(admin, "createIdentity", body).await;
+    let body = json!({"identityId": id, "method": "updb", "username": name,
+        "password": "geheimnis"});
+    bed.create(admin, "createAuthenticator", body).await;
+    bed.login(name, "geheimnis").await.unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_told_to_who_may_neither_read_nor_change() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let plain = somebody(&bed, &admin, "plain", &["identity"]).await;
+    let reader = somebody(&bed, &admin, "reader", &["service.read"]).await;
+    let web = small()["services"][0].clone();
+    let mut told = Vec::new();
+    for (network, prune) in [
+        // As it is, otherwise, not there, wrong, and in the way of others.
+        (json!({"services": [web]}), false),
+        (json!({"services": [{"name": "web"}]}), false),
+        (json!({"services": [{"name": "nothing"}]}), false),
+        (json!({"services": [{"name": "web", "configs": ["nope"]}]}), false),
+        (json!({"services": [{"name": "nothing", "roleAttributes": ["#"]}]}), false),
+    ] {
+        let body = json!({"network": network, "prune": prune});
+        let failure = ask(&bed, &plain, "planChange", body).await.unwrap_err();
+        assert_eq!(failure.code(), ErrorCode::Unauthorized, "{network}");
+        told.push(failure.to_string());
+    }
+    told.dedup();
+    assert_eq!(told.len(), 1, "{told:?}");
+    let prune = json!({"network": {"edge-routers": [], "services": []}, "prune": true});
+    let failure = ask(&bed, &plain, "planChange", prune).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::Unauthorized);
+
+    let planned = plan(&bed, &reader, json!({"services": [web]})).await.unwrap();
+    assert_eq!((planned.unchanged, planned.changes.len()), (1, 0));
+    for network in [json!({"services": [{"name": "web"}]}), json!({"services": [{"name": "new"}]})]
+    {
+        let failure = plan(&bed, &reader, network).await.unwrap_err();
+        assert_eq!(failure.code(), ErrorCode::Unauthorized);
+    }
 }
 
 #[tokio::test]

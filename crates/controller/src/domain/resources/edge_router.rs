@@ -18,6 +18,7 @@ use weft_model::filter::{Index, Table, Type, Value};
 use weft_model::{Base, Id, Kind, Roles, Semantic};
 
 use super::config_type::check_configs;
+use super::identity_state::guard;
 use super::router::{from_listeners, keep_certificate, listeners};
 use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
@@ -261,6 +262,7 @@ pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Resu
         }),
     };
     if let Some(mut identity) = identity {
+        guard(decision, &identity)?;
         identity.name = router.name.clone();
         identity.app_data = router.app_data.clone();
         identity.base.updated_at = now;
@@ -281,6 +283,9 @@ pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Resu
 
 /// Deletes them.
 pub(crate) fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
+    if let Some(identity) = decision.tip().get::<Identity>(id) {
+        guard(decision, identity)?;
+    }
     decision.delete_if_there(Kind::EdgeRouterPolicy, id)?;
     decision.delete_if_there(Kind::Identity, id)
 }

@@ -182,8 +182,8 @@ impl Resource for Enrollments {
         check_outstanding(decision, after)
     }
 
-    fn on_delete(decision: &mut Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
-        guard(decision, record)
+    fn guard(decision: &Decision<'_>, current: &Enrollment) -> Result<(), Failure> {
+        guard(decision, current)
     }
 }
 

@@ -31,10 +31,6 @@ pub(crate) struct Identities;
 
 /// What is ready before an identity is decided.
 pub(crate) struct Prepared {
-    /// May do what only an administrator may.
-    by_admin: bool,
-    /// Which of those members the body has.
-    privileged: Option<&'static str>,
     /// The enrollment that a new identity asks for.
     enrollment: Option<Enrollment>,
     verb: Verb,
@@ -136,19 +132,21 @@ impl Resource for Identities {
             if verb == Verb::Replace && !caller.is_admin() {
                 return Err(Failure::unauthorized("only administrators may replace identities"));
             }
-            let privileged = match body {
-                _ if body.permissions.is_some() => Some("permissions"),
-                _ if verb == Verb::Patch && body.is_admin.is_some() => Some("isAdmin"),
-                _ if body.is_admin == Some(true) => Some("isAdmin"),
-                _ => None,
-            };
+            if let Some(field) = privileged(body, verb).filter(|_| !caller.is_admin()) {
+                let reason = format!("only administrators may set {field} of an identity");
+                return Err(Failure::unauthorized(reason));
+            }
             let enrollment = match (&body.enrollment, verb) {
                 (Some(wanted), Verb::Create) => enrollment(controller, wanted, id)?,
                 _ => None,
             };
-            Ok(Prepared { by_admin: caller.is_admin(), privileged, enrollment, verb })
+            Ok(Prepared { enrollment, verb })
         }
         .boxed()
+    }
+
+    fn guard(decision: &Decision<'_>, current: &Identity) -> Result<(), Failure> {
+        super::identity_state::guard(decision, current)
     }
 
     fn keep(current: &Identity, fresh: &mut Identity) {
@@ -224,16 +222,6 @@ impl Resource for Identities {
         after: &mut Identity,
         prepared: &Prepared,
     ) -> Result<(), Failure> {
-        if !prepared.by_admin {
-            if let Some(field) = prepared.privileged {
-                return Err(Failure::unauthorized(format!(
-                    "only administrators may set {field} of an identity"
-                )));
-            }
-            if before.is_some_and(|before| before.is_admin || before.is_default_admin) {
-                return Err(Failure::unauthorized("only administrators may change administrators"));
-            }
-        }
         match before {
             Some(before) if before.identity_type == IdentityType::Router => {
                 if before.name != after.name {
@@ -278,12 +266,22 @@ impl Resource for Identities {
                 "the identity of a router is deleted with the router",
             ));
         }
-        if record.is_admin && !decision.caller().is_admin() {
-            return Err(Failure::unauthorized("only administrators may delete administrators"));
-        }
         // Its tokens are refused from now on, though nobody is left to ask for it.
         decision.put(super::identity_state::revocation(decision, &record.base.id));
         Ok(())
+    }
+}
+
+/// The member of a body that only administrators may send, if it has one (protocol: management-api
+/// 4). A new identity to which nothing is granted is like any other.
+fn privileged(body: &IdentityBody, verb: Verb) -> Option<&'static str> {
+    let is_new = verb == Verb::Create;
+    let grants = body.permissions.as_ref().is_some_and(|it| !is_new || !it.is_empty());
+    let raises = body.is_admin.is_some_and(|is_admin| is_admin || verb == Verb::Patch);
+    match (grants, raises) {
+        (true, _) => Some("permissions"),
+        (_, true) => Some("isAdmin"),
+        _ => None,
     }
 }
 

@@ -10,6 +10,7 @@ use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType, Identity, Service};
 
 use super::identity::Identities;
+use super::identity_state::guard;
 use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
@@ -75,6 +76,7 @@ fn change(
         controller
             .decide(&caller, move |decision| {
                 let current = require::<Identities>(decision.view(), &id)?;
+                guard(decision, current)?;
                 let mut identity = (**current).clone();
                 for pair in &pairs {
                     apply(decision, &mut identity, pair)?;

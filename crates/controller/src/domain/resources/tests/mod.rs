@@ -1,6 +1,7 @@
 //! Each resource by example: what it stores and shows, what it refuses and which field it names,
 //! and that a refusal changes nothing.
 
+mod administrators;
 mod authentication;
 mod cas;
 mod controller_settings;
