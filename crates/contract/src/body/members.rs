@@ -44,7 +44,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Members<D> {
 }
 
 /// The name of the member that a key means; the key itself if it means none.
-fn meant<'k>(names: Names, key: &'k str) -> Result<&'static str, &'k str> {
+fn meant(names: Names, key: &str) -> Result<&'static str, &str> {
     let exactly = || names.iter().find(|name| **name == key);
     let roughly = || names.iter().find(|name| name.eq_ignore_ascii_case(key));
     exactly().or_else(roughly).copied().ok_or(key)
