@@ -50,6 +50,8 @@ pub struct DataOptions {
     pub xgress: XgressOptions,
     /// Reports, idle circuits, dialing.
     pub forwarder: ForwarderConfig,
+    /// How long an end of direction for an old native SDK waits for the close that may follow it.
+    pub fin_hold: Duration,
     /// Whether the router hosts services itself.
     pub tunnel: bool,
     /// SDK connections are read and written here.
@@ -91,6 +93,7 @@ impl DataHalf {
                 version: options.version.clone(),
                 end: end.clone(),
                 circuit_timeout: options.xgress.get_circuit_timeout,
+                fin_hold: options.fin_hold,
                 data_runtime: options.data_runtime.clone(),
                 control_runtime: options.control_runtime.clone(),
             },

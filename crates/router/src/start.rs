@@ -20,6 +20,7 @@ use crate::{
     controllers::Controllers,
     data::{DataHalf, DataOptions},
     enroll,
+    forwarder::FIN_HOLD,
 };
 
 /// The release of the original that weft stands for. Peers compare it to know what they may say
@@ -295,6 +296,7 @@ fn data_options(config: &RouterConfig, id: &str, runtimes: &Runtimes) -> DataOpt
         version: version(),
         xgress: xgress.unwrap_or_default(),
         forwarder: config.forwarder.clone(),
+        fin_hold: FIN_HOLD,
         tunnel: config.listeners.iter().any(|one| matches!(one, Listener::Tunnel(_))),
         data_runtime: runtimes.data.clone(),
         control_runtime: runtimes.control.clone(),

@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 
 use weft_xgress::{Delivery, End, PayloadHeaders};
 
-/// How long an end of direction waits.
-const HOLD: Duration = Duration::from_millis(20);
+/// How long an end of direction waits for a close behind it.
+pub(crate) const FIN_HOLD: Duration = Duration::from_millis(20);
 
 /// The end of direction of one end, where that waits.
 #[derive(Debug)]
 pub(super) struct HeldFin {
-    holds: bool,
+    hold: Option<Duration>,
     held: Option<(PayloadHeaders, Instant)>,
 }
 
 impl HeldFin {
-    /// Holds ends of direction back if `holds`; else passes everything on.
-    pub(super) fn new(holds: bool) -> Self {
-        Self { holds, held: None }
+    /// Holds ends of direction back for so long; without a time passes everything on.
+    pub(super) fn new(hold: Option<Duration>) -> Self {
+        Self { hold, held: None }
     }
 
     /// What the SDK gets next.
@@ -37,13 +37,13 @@ impl HeldFin {
             self.held = Some((headers, until));
             return None;
         }
-        match end.read()? {
-            Delivery::Fin { .. } if self.holds && end.closed().is_some() => end.read(),
-            Delivery::Fin { headers } if self.holds => {
-                self.held = Some((headers, now + HOLD));
+        match (end.read()?, self.hold) {
+            (Delivery::Fin { .. }, Some(_)) if end.closed().is_some() => end.read(),
+            (Delivery::Fin { headers }, Some(hold)) => {
+                self.held = Some((headers, now + hold));
                 None
             }
-            delivery => Some(delivery),
+            (delivery, _) => Some(delivery),
         }
     }
 
@@ -90,7 +90,7 @@ mod tests {
     fn data_is_not_held_and_an_end_waits_its_time() {
         let now = Instant::now();
         let (_dialer, mut host) = ended(now);
-        let mut fin = HeldFin::new(true);
+        let mut fin = HeldFin::new(Some(FIN_HOLD));
         assert!(matches!(fin.read(&mut host, now), Some(Delivery::Data { .. })));
         assert_eq!(fin.read(&mut host, now), None);
         assert_eq!(fin.read(&mut host, now), None);
@@ -104,7 +104,7 @@ mod tests {
         let now = Instant::now();
         for held in [false, true] {
             let (mut dialer, mut host) = ended(now);
-            let mut fin = HeldFin::new(true);
+            let mut fin = HeldFin::new(Some(FIN_HOLD));
             assert!(matches!(fin.read(&mut host, now), Some(Delivery::Data { .. })));
             if held {
                 assert_eq!(fin.read(&mut host, now), None);
@@ -122,7 +122,7 @@ mod tests {
         let (mut dialer, mut host) = ended(now);
         dialer.abort();
         pass(&mut dialer, &mut host, now);
-        let mut fin = HeldFin::new(false);
+        let mut fin = HeldFin::new(None);
         assert!(matches!(fin.read(&mut host, now), Some(Delivery::Data { .. })));
         assert!(matches!(fin.read(&mut host, now), Some(Delivery::Fin { .. })));
         assert!(matches!(fin.read(&mut host, now), Some(Delivery::Closed(_))));

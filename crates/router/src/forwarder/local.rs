@@ -12,7 +12,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Weak},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -56,8 +56,8 @@ pub(crate) enum App {
         outlet: Arc<Outlet>,
         /// The name of the connection.
         conn_id: u32,
-        /// An end of direction waits a moment for the close that may follow it.
-        holds_fin: bool,
+        /// How long an end of direction waits for the close that may follow it.
+        fin_hold: Option<Duration>,
         /// Told when the connection is over, and when it stops or starts being over its backlog.
         owner: Weak<dyn ConnOwner>,
     },
@@ -160,7 +160,10 @@ impl LocalEnd {
         app: App,
     ) -> Arc<Self> {
         let end = End::new(role, options, forwarder.budget(), Instant::now());
-        let fin = HeldFin::new(matches!(app, App::Sdk { holds_fin: true, .. }));
+        let fin = HeldFin::new(match app {
+            App::Sdk { fin_hold, .. } => fin_hold,
+            App::Socket { .. } => None,
+        });
         let local = Arc::new_cyclic(|this| Self {
             circuit,
             address: address.into(),

@@ -28,6 +28,7 @@ use weft_limits::Budget;
 use weft_xgress::CloseReason;
 
 pub(crate) use circuit::{Circuit, Hop};
+pub(crate) use fin::FIN_HOLD;
 pub(crate) use local::{App, ConnOwner, LocalEnd};
 pub(crate) use outlet::Outlet;
 pub(crate) use report::ReportIntervals;

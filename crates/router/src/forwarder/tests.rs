@@ -62,7 +62,7 @@ fn behind_a_full_connection() -> (XgEnd, Arc<LocalEnd>, Armed) {
     let circuit = forwarder.circuit_or_new("circuit", &"ctrl".into());
     let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
-    let app = App::Sdk { outlet, conn_id: 1, holds_fin: true, owner };
+    let app = App::Sdk { outlet, conn_id: 1, fin_hold: Some(FIN_HOLD), owner };
     let options = Options::default();
     let host = LocalEnd::start(&forwarder, circuit, "out", Role::Terminator, &options, app);
     let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());

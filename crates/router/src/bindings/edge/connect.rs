@@ -106,7 +106,7 @@ impl SdkConnection {
             let end = SdkCircuit::start(forwarder, known, address, role, conn_id, outlet, owner);
             Conn::Sdk(end)
         } else {
-            let app = App::Sdk { outlet, conn_id, holds_fin: self.is_old_native(), owner };
+            let app = App::Sdk { outlet, conn_id, fin_hold: self.fin_hold(), owner };
             let options = &self.binding.options.end;
             let role = Role::Initiator;
             Conn::Local(LocalEnd::start(forwarder, known, &circuit.address, role, options, app))

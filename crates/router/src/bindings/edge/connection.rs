@@ -225,9 +225,9 @@ impl SdkConnection {
         Some(entry.what)
     }
 
-    /// Behind the channel is a native SDK with the faults of old ones.
-    pub(super) fn is_old_native(&self) -> bool {
-        self.nudge.is_some()
+    /// How long ends of direction wait for a close, for native SDKs with the faults of old ones.
+    pub(super) fn fin_hold(&self) -> Option<Duration> {
+        self.nudge.as_ref().map(|_| self.binding.options.fin_hold)
     }
 
     /// A message is about to be written, to an SDK that needs that to be counted.

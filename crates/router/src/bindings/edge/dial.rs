@@ -120,7 +120,7 @@ impl EdgeBinding {
             let role = End::Terminator;
             Conn::Sdk(SdkCircuit::start(forwarder, circuit, address, role, conn_id, outlet, owner))
         } else {
-            let app = App::Sdk { outlet, conn_id, holds_fin: connection.is_old_native(), owner };
+            let app = App::Sdk { outlet, conn_id, fin_hold: connection.fin_hold(), owner };
             let (role, options) = (Role::Terminator, &self.options.end);
             let end = LocalEnd::start(forwarder, circuit, address, role, options, app);
             // Its timer begins: a circuit that is never started ends by itself.

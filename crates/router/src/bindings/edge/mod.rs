@@ -55,6 +55,8 @@ pub(crate) struct EdgeOptions {
     pub(crate) end: Options,
     /// How long a circuit may take to be made.
     pub(crate) circuit_timeout: Duration,
+    /// How long an end of direction for an old native SDK waits for the close that may follow it.
+    pub(crate) fin_hold: Duration,
     /// Connections of all SDKs together are read and written here.
     pub(crate) data_runtime: tokio::runtime::Handle,
     /// Requests of SDKs are worked on here.

@@ -1,7 +1,7 @@
 //! SDK connections over loopback TLS, with a controller made of a table and SDKs made by hand.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU32, Ordering},
@@ -40,6 +40,7 @@ use weft_xgress::{AckList, Delivery, End as XgEnd, Options, Role, Segment};
 
 use crate::{
     data::{DataHalf, DataOptions},
+    forwarder::FIN_HOLD,
     seam::{
         Access, AccessEvent, Circuit, CircuitRequest, Control, ControllerId, Data as _, Egress,
         End, Forward, ForwardKind, Grant, HostedService, Refusal, RouteCommand, Session,
@@ -253,6 +254,10 @@ fn forwarder_config() -> ForwarderConfig {
 }
 
 async fn router() -> Router {
+    router_with(FIN_HOLD).await
+}
+
+async fn router_with(fin_hold: Duration) -> Router {
     let authority = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now()).unwrap();
     let judge = ClientAuth::Require;
     let tls = ServerTls { alpn: &[], client_auth: judge };
@@ -266,6 +271,7 @@ async fn router() -> Router {
         version: VersionInfo::from_header("v2.1.0|x|2026-01-01|linux|amd64").unwrap(),
         xgress: XgressOptions::default(),
         forwarder: forwarder_config(),
+        fin_hold,
         tunnel: false,
         data_runtime: runtime.clone(),
         control_runtime: runtime,
@@ -770,18 +776,21 @@ async fn many_short_connections_on_one_channel_all_end() {
         });
     }
     let mut got: HashMap<u32, usize> = HashMap::new();
-    let mut closed = 0;
-    while closed < COUNT {
+    let mut closed = HashSet::new();
+    while closed.len() < COUNT as usize {
         let message = tokio::time::timeout(PATIENCE, dialer.inbox.recv()).await;
         let Ok(Some(message)) = message else {
-            panic!("{closed} of {COUNT} ended, {} with data", got.len());
+            panic!("{} of {COUNT} ended, {} with data", closed.len(), got.len());
         };
         if message.content_type == content_type::STATE_CLOSED {
-            closed += 1;
+            let id = StateClosed::from_message(&message).unwrap().conn_id;
+            assert!(closed.insert(id), "{id} is closed twice");
         } else {
             let data = Data::from_message(&message).unwrap();
+            assert!(!closed.contains(&data.conn_id), "{} is closed", data.conn_id);
             *got.entry(data.conn_id).or_default() += data.data.len();
         }
     }
-    assert!(got.values().all(|bytes| *bytes == 4145 + 7), "{got:?}");
+    let wanted: HashMap<u32, usize> = (0..COUNT).map(|conn_id| (conn_id, 4145 + 7)).collect();
+    assert_eq!(got, wanted);
 }
