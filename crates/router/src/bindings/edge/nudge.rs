@@ -54,6 +54,8 @@ pub(crate) struct Nudge {
 struct Count {
     small: u32,
     last: Option<Instant>,
+    /// The task is at work on a burst; it sees by itself what more is written.
+    nudging: bool,
 }
 
 impl Nudge {
@@ -72,19 +74,29 @@ impl Nudge {
 
     /// So many small messages are being written.
     pub(crate) fn wrote(&self, small: u32, now: Instant) {
+        if small == 0 {
+            return;
+        }
         let mut count = self.count.lock();
         if count.last.is_none_or(|last| now.saturating_duration_since(last) > CLOSE) {
             count.small = 0;
         }
         count.last = Some(now);
         count.small = count.small.saturating_add(small);
-        if count.small >= BURST {
+        if count.small >= BURST && !std::mem::replace(&mut count.nudging, true) {
             self.burst.notify_one();
         }
     }
 
     fn take(&self) -> u32 {
         std::mem::take(&mut self.count.lock().small)
+    }
+
+    /// Whether the work on a burst is done: no other has begun meanwhile.
+    fn is_over(&self) -> bool {
+        let mut count = self.count.lock();
+        count.nudging = count.small >= BURST;
+        !count.nudging
     }
 
     /// Nudges the SDK after each burst, until the channel closes.
@@ -95,7 +107,14 @@ impl Nudge {
                 _ = channel.closed() => return,
             }
             let mut burst = Burst::default();
-            while let Some(pause) = burst.pause() {
+            loop {
+                let Some(pause) = burst.pause() else {
+                    if self.is_over() {
+                        break;
+                    }
+                    burst = Burst::default();
+                    continue;
+                };
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     _ = channel.closed() => return,
@@ -145,6 +164,8 @@ impl Burst {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     fn ticks(burst: &mut Burst) -> Vec<Duration> {
@@ -175,6 +196,37 @@ mod tests {
             burst.tick(u32::MAX);
         }
         assert!(ticks(&mut burst).len() < 2 * MAX_NUDGES as usize);
+    }
+
+    /// Whether the task would begin to nudge now.
+    fn begins(nudge: &Nudge) -> bool {
+        nudge.burst.notified().now_or_never().is_some()
+    }
+
+    #[test]
+    fn a_burst_that_goes_on_is_nudged_once() {
+        let (nudge, now) = (Nudge::default(), Instant::now());
+        nudge.wrote(BURST, now);
+        assert!(begins(&nudge));
+        nudge.wrote(BURST, now);
+        assert!(!begins(&nudge), "it is nudged already");
+        assert_eq!(nudge.take(), 2 * BURST);
+        nudge.wrote(BURST, now);
+        assert!(!nudge.is_over(), "what came at the last moment is seen");
+        assert_eq!(nudge.take(), BURST);
+        assert!(nudge.is_over() && !begins(&nudge));
+        nudge.wrote(BURST, now);
+        assert!(begins(&nudge));
+    }
+
+    #[test]
+    fn messages_that_do_not_count_do_not_join_others() {
+        let (nudge, now) = (Nudge::default(), Instant::now());
+        nudge.wrote(BURST - 1, now);
+        nudge.wrote(0, now + CLOSE);
+        nudge.wrote(1, now + 2 * CLOSE);
+        assert!(!begins(&nudge));
+        assert_eq!(nudge.take(), 1);
     }
 
     #[tokio::test]
