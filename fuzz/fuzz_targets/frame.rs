@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use weft_wire::frame::{Decoder, encode};
 use weft_wire::{FrameError, FrameLimits, Message};
 
-const LIMITS: FrameLimits = FrameLimits { headers: 4096, body: 65536 };
+const LIMITS: FrameLimits = FrameLimits::new(4096, 65536);
 
 fn decode(bytes: &[u8], piece: usize) -> (Vec<Message>, Option<FrameError>) {
     let mut decoder = Decoder::new(LIMITS);

@@ -11,7 +11,7 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
     let mut framed = weft_wire::frame::MAGIC.to_vec();
     framed.extend_from_slice(&(1100 + i32::from(kind % 4)).to_le_bytes());
     framed.extend_from_slice(&bytes);
-    let limits = FrameLimits { headers: 4096, body: 65536 };
+    let limits = FrameLimits::new(4096, 65536);
     let Ok(Some(mut message)) = Decoder::new(limits).decode(&mut &framed[..]) else { return };
     let payload = Payload::from_message(&message).ok();
     let ack = Ack::from_message(&message).ok();

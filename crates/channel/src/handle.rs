@@ -273,8 +273,9 @@ impl Shared {
 
     fn check_size(&self, message: &Message) -> Result<(), SendError> {
         let limits = self.options.sends;
+        let body = limits.body_of(message.content_type);
         for (length, limit) in
-            [(message.headers.wire_len(), limits.headers), (message.body.len(), limits.body)]
+            [(message.headers.wire_len(), limits.headers), (message.body.len(), body)]
         {
             let limit = limit as usize;
             if length > limit {

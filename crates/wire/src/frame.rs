@@ -10,6 +10,7 @@
 //! head and headers into the caller's buffer and leaves the body where it is, so that writers can
 //! gather.
 
+use crate::edge_ctrl::content_type;
 use crate::error::FrameError;
 use crate::headers::Headers;
 use crate::message::Message;
@@ -31,16 +32,38 @@ pub struct FrameLimits {
     pub headers: u32,
     /// Most bytes of body.
     pub body: u32,
+    /// Content types whose bodies may be longer, and how long.
+    pub longer: &'static [(i32, u32)],
 }
 
 impl FrameLimits {
     /// Limits of a hello: what current peers accept (protocol: channel 7.1).
-    pub const HELLO: Self = Self { headers: 16384, body: 4192 };
+    pub const HELLO: Self = Self::new(16384, 4192);
     /// Limits of everything after the hello (protocol: channel 4).
-    pub const MESSAGES: Self = Self { headers: 1024 * 1024, body: 64 * 1024 * 1024 };
-    /// Limits of what a controller sends to its routers: the data model of a network with a
-    /// million identities takes some 100 MiB.
-    pub const MODEL: Self = Self { headers: 1024 * 1024, body: 512 * 1024 * 1024 };
+    pub const MESSAGES: Self = Self::new(1024 * 1024, 64 * 1024 * 1024);
+    /// Most bytes of the whole data model: that of a network with a million identities takes some
+    /// 100 MiB.
+    pub const MODEL_BODY: u32 = 512 * 1024 * 1024;
+    /// Limits of what a controller sends to its routers. Only what carries the whole data model may
+    /// be long.
+    pub const MODEL: Self = Self {
+        longer: &[
+            (content_type::DATA_STATE, Self::MODEL_BODY),
+            (content_type::VALIDATE_DATA_STATE_REQUEST, Self::MODEL_BODY),
+        ],
+        ..Self::MESSAGES
+    };
+
+    /// The same limits for every content type.
+    pub const fn new(headers: u32, body: u32) -> Self {
+        Self { headers, body, longer: &[] }
+    }
+
+    /// Most bytes of body of this content type.
+    pub fn body_of(&self, content_type: i32) -> u32 {
+        let longer = self.longer.iter().find(|(of, _)| *of == content_type);
+        longer.map_or(self.body, |(_, limit)| *limit)
+    }
 }
 
 impl Default for FrameLimits {
@@ -157,12 +180,13 @@ impl Decoder {
             let limit = self.limits.headers;
             return self.fail(FrameError::HeadersTooLong { length: headers, limit });
         }
-        if body > self.limits.body {
-            let limit = self.limits.body;
+        let content_type = word(4).cast_signed();
+        let limit = self.limits.body_of(content_type);
+        if body > limit {
             return self.fail(FrameError::BodyTooLong { length: body, limit });
         }
         let head = Head {
-            content_type: word(4).cast_signed(),
+            content_type,
             sequence: word(8).cast_signed(),
             headers: headers as usize,
             body: body as usize,

@@ -84,7 +84,7 @@ async fn a_malformed_frame_closes_its_connection_and_no_other() {
 
 #[tokio::test]
 async fn frames_over_the_limit_close_the_connection_and_are_not_sent() {
-    let limits = FrameLimits { headers: 100, body: 1000 };
+    let limits = FrameLimits::new(100, 1000);
     let channel = ChannelOptions {
         heartbeat: None,
         frames: limits,

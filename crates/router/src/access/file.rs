@@ -14,7 +14,7 @@ use weft_wire::{FrameLimits, ProtoBody as _, edge_ctrl::data_model::DataState};
 use super::model::Model;
 
 /// Largest state that is read, unpacked: what fits into one message.
-const MAX_STATE: u64 = FrameLimits::MODEL.body as u64;
+const MAX_STATE: u64 = FrameLimits::MODEL_BODY as u64;
 
 /// Reads a model; none if there is no file.
 pub(crate) fn load(path: &Path) -> io::Result<Option<Model>> {

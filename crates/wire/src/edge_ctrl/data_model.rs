@@ -55,15 +55,16 @@ pub const TARGET_ROUTER: &str = "router";
 /// Cache of a router's [`DataState`] file that holds terminator ids.
 pub const TERMINATOR_ID_CACHE: &str = "TerminatorIds";
 
-/// The model grows with the network: only the frame limit holds.
-const FRAME: usize = crate::FrameLimits::MODEL.body as usize;
+/// The model grows with the network: only the frame limits hold.
+const WHOLE: usize = crate::FrameLimits::MODEL_BODY as usize;
+const PART: usize = crate::FrameLimits::MODEL.body as usize;
 
 proto_bodies! {
-    DataState => content_type::DATA_STATE, FRAME;
-    ChangeSet => content_type::DATA_STATE_CHANGE_SET, FRAME;
+    DataState => content_type::DATA_STATE, WHOLE;
+    ChangeSet => content_type::DATA_STATE_CHANGE_SET, PART;
     SubscribeToDataModelRequest => content_type::SUBSCRIBE_TO_DATA_MODEL;
-    ValidateRequest => content_type::VALIDATE_DATA_STATE_REQUEST, FRAME;
-    ValidateResponse => content_type::VALIDATE_DATA_STATE_RESPONSE, FRAME;
+    ValidateRequest => content_type::VALIDATE_DATA_STATE_REQUEST, WHOLE;
+    ValidateResponse => content_type::VALIDATE_DATA_STATE_RESPONSE, PART;
 }
 
 impl DataState {

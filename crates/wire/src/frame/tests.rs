@@ -79,6 +79,29 @@ fn lengths_are_checked_before_the_content_arrives() {
 }
 
 #[test]
+fn only_the_whole_model_may_be_long() {
+    let announce = |content_type: i32, length: u32| {
+        let mut head = encode(&Message::new(content_type, ""));
+        head[16..20].copy_from_slice(&length.to_le_bytes());
+        decode_all(&head, HEAD_LEN, FrameLimits::MODEL)
+    };
+    let (long, usual) = (FrameLimits::MODEL_BODY, FrameLimits::MESSAGES.body);
+    for (content_type, limit) in [
+        (content_type::DATA_STATE, long),
+        (content_type::VALIDATE_DATA_STATE_REQUEST, long),
+        (content_type::DATA_STATE_CHANGE_SET, usual),
+        (content_type::API_SESSION_ADDED, usual),
+        (1005, usual),
+        (-1, usual),
+    ] {
+        assert_eq!(announce(content_type, limit), Ok(Vec::new()), "{content_type}");
+        let length = limit + 1;
+        let refused = Err(FrameError::BodyTooLong { length, limit });
+        assert_eq!(announce(content_type, length), refused, "{content_type}");
+    }
+}
+
+#[test]
 fn headers_that_do_not_fill_their_section_are_refused() {
     let mut bytes = encode(&Message::new(9, ""));
     bytes[12] = 7;
@@ -128,6 +151,6 @@ proptest! {
         let _ = decode_all(&bytes, chunk, FrameLimits::MESSAGES);
         let mut framed = MAGIC.to_vec();
         framed.extend_from_slice(&bytes);
-        let _ = decode_all(&framed, chunk, FrameLimits { headers: 200, body: 200 });
+        let _ = decode_all(&framed, chunk, FrameLimits::new(200, 200));
     }
 }
