@@ -20,6 +20,7 @@ mod judge;
 mod keys;
 mod live;
 mod model;
+mod queue;
 mod sessions;
 mod subscription;
 mod token;
@@ -28,10 +29,7 @@ mod worker;
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -45,9 +43,10 @@ use parking_lot::{Mutex, RwLock};
 use rustls_pki_types::CertificateDer;
 use tokio::{
     runtime,
-    sync::{Notify, broadcast, mpsc, watch},
+    sync::{Notify, broadcast, watch},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use weft_channel::UnderlayWaker;
 use weft_config::RouterConfig;
 use weft_identity::{LiveIdentity, Verify};
 use weft_wire::Message;
@@ -56,6 +55,7 @@ use binding::FirstParty;
 use keys::Keys;
 use live::LiveSessions;
 use model::Model;
+use queue::Queue;
 use sessions::Sessions;
 use subscription::Subscription;
 
@@ -64,8 +64,6 @@ use crate::{
     seam::{self, Access, AccessEvent, Grant, HostedService, Refusal, Session, Use},
 };
 
-/// Most messages of controllers that wait for the worker.
-const QUEUE: usize = 1000;
 /// Most events that a reader may be behind.
 const EVENTS: usize = 4096;
 /// How long a service session that ended is remembered, to refuse late binds.
@@ -111,9 +109,6 @@ impl AccessOptions {
 #[derive(Clone)]
 pub(crate) struct AccessHalf(Arc<Inner>);
 
-/// A message and who sent it.
-type Said = (Arc<Controller>, Message);
-
 /// What its parts share.
 struct Inner {
     options: AccessOptions,
@@ -137,10 +132,7 @@ struct Inner {
     arrivals: watch::Sender<u64>,
     timeline: watch::Sender<String>,
     online: watch::Sender<bool>,
-    queue: mpsc::Sender<Said>,
-    unread: Mutex<Option<mpsc::Receiver<Said>>>,
-    /// The queue was full: what controllers said is lost.
-    lost: AtomicBool,
+    queue: Queue,
     /// The subscription should be looked at.
     look: Notify,
     /// Position of the model that is in the file.
@@ -155,7 +147,6 @@ impl AccessHalf {
         controllers: Arc<Controllers>,
     ) -> Self {
         let model = load(&options);
-        let (queue, unread) = mpsc::channel(QUEUE);
         let inner = Inner {
             keys: ArcSwap::from_pointee(Keys::of(&model)),
             first_party: ArcSwap::from_pointee(FirstParty::default()),
@@ -169,9 +160,7 @@ impl AccessHalf {
             arrivals: watch::Sender::new(0),
             timeline: watch::Sender::new(model.timeline.clone()),
             online: watch::Sender::new(false),
-            queue,
-            unread: Mutex::new(Some(unread)),
-            lost: AtomicBool::new(false),
+            queue: Queue::new(),
             look: Notify::new(),
             saved: Mutex::new((model.timeline.clone(), model.index)),
             model: RwLock::new(model),
@@ -188,29 +177,46 @@ impl AccessHalf {
         access
     }
 
-    /// Begins to work.
+    /// Begins to work. To be called once.
     pub(crate) fn begin(
         &self,
         runtime: &runtime::Handle,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) {
-        let Some(queue) = self.0.unread.lock().take() else { return };
         let (inner, stop) = (self.0.clone(), stop.clone());
         let work = async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = worker::run(inner, queue) => {}
+                () = worker::run(inner) => {}
             }
         };
         tasks.spawn_on(work, runtime);
     }
 
-    /// A controller said something about the model or about sessions.
-    pub(crate) fn deliver(&self, from: &Arc<Controller>, message: Message) {
-        if self.0.queue.try_send((from.clone(), message)).is_err() {
-            self.0.lost.store(true, Ordering::Release);
-        }
+    /// A controller said something about the model or about sessions. Without room for it it comes
+    /// back, and the connection that brought it is resumed when there is some.
+    pub(crate) fn deliver(
+        &self,
+        from: &Arc<Controller>,
+        message: Message,
+        connection: &UnderlayWaker,
+    ) -> Result<(), Message> {
+        let bytes = message.wire_len();
+        let pushed = self.0.queue.push((from.clone(), message), bytes, connection);
+        pushed.map_err(|(_, message)| message)
+    }
+
+    /// How many messages of controllers wait for the worker.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.queue.waiting()
+    }
+
+    /// Keeps the worker from taking sessions for as long as the answer is held.
+    #[cfg(test)]
+    pub(crate) fn hold_up(&self) -> impl Sized {
+        self.0.sessions.lock()
     }
 
     /// A controller is connected; these certificates it showed.

@@ -17,8 +17,6 @@ const RENEW_AFTER: Duration = Duration::from_secs(200);
 #[derive(Debug, Default)]
 pub(crate) struct Subscription {
     current: Option<Current>,
-    /// The model must be taken anew.
-    resync: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -51,12 +49,6 @@ impl Subscription {
         id.is_none_or(|id| id.is_empty() || id == current.id)
     }
 
-    /// The model is to be taken anew.
-    pub(crate) fn want_everything(&mut self) {
-        self.resync = true;
-        self.current = None;
-    }
-
     /// Something is missing: begin a new subscription where the model is.
     pub(crate) fn begin_anew(&mut self) {
         self.current = None;
@@ -82,7 +74,7 @@ impl Subscription {
         let renew = match &self.current {
             Some(current) if !alive && current.controller != *best => false,
             Some(current) if now < current.renew_at => return None,
-            Some(current) => current.controller == *best && !self.resync,
+            Some(current) => current.controller == *best,
             None => false,
         };
         let id = match &self.current {
@@ -91,7 +83,7 @@ impl Subscription {
         };
         let (timeline, index) = position;
         let request = SubscribeToDataModelRequest {
-            current_index: if self.resync { 0 } else { index },
+            current_index: index,
             subscription_duration_seconds: DURATION.as_secs() as u32,
             renew,
             timeline_id: timeline.to_owned(),
@@ -99,14 +91,12 @@ impl Subscription {
         };
         let renew_at = now + RENEW_AFTER;
         self.current = Some(Current { controller: best.clone(), id, renew_at });
-        self.resync = false;
         Some(ToSend { controller: best.clone(), request })
     }
 
     /// The request was not sent.
-    pub(crate) fn not_sent(&mut self, sent: &ToSend) {
+    pub(crate) fn not_sent(&mut self) {
         self.current = None;
-        self.resync |= sent.request.current_index == 0;
     }
 }
 
@@ -146,18 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn resync_asks_for_everything_once() {
+    fn begins_anew_where_the_model_is() {
         let mut subscription = Subscription::default();
         let now = Instant::now();
         check(&mut subscription, "a", true, 7, now, "s1").unwrap();
-        subscription.want_everything();
-        let best: ControllerId = "a".into();
-        let sent = subscription.check(Some(&best), true, ("t", 7), now, || "s2".into()).unwrap();
-        assert_eq!((sent.request.current_index, sent.request.renew), (0, false));
-        subscription.not_sent(&sent);
-        assert_eq!(check(&mut subscription, "a", true, 7, now, "s3").unwrap().current_index, 0);
         subscription.begin_anew();
-        assert_eq!(check(&mut subscription, "a", true, 7, now, "s4").unwrap().current_index, 7);
+        let anew = check(&mut subscription, "a", true, 8, now, "s2").unwrap();
+        assert_eq!((anew.current_index, anew.renew), (8, false));
+        subscription.not_sent();
+        assert_eq!(check(&mut subscription, "a", true, 8, now, "s3").unwrap().current_index, 8);
     }
 
     #[test]

@@ -3,14 +3,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
-use tokio::{
-    sync::mpsc,
-    time::{MissedTickBehavior, interval},
-};
+use tokio::time::{MissedTickBehavior, interval};
 use weft_channel::Lane;
 use weft_wire::{
     Message, ProtoBody, WireError,
@@ -22,7 +19,7 @@ use weft_wire::{
 };
 
 use super::{
-    Inner, Said,
+    Inner,
     compare::compare,
     decide, judge,
     keys::Keys,
@@ -42,16 +39,13 @@ const LOOK: Duration = Duration::from_secs(30);
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// Works for ever.
-pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::Receiver<Said>) {
+pub(crate) async fn run(inner: Arc<Inner>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut times = Times::default();
     loop {
         tokio::select! {
-            input = queue.recv() => match input {
-                Some((from, message)) => inner.on_message(&from, &message),
-                None => return,
-            },
+            (from, message) = inner.queue.pop() => inner.on_message(&from, &message),
             () = inner.look.notified() => inner.check_subscription(),
             _ = ticks.tick() => inner.on_tick(&mut times).await,
         }
@@ -84,14 +78,6 @@ fn due(last: &mut Instant, every: Duration, now: Instant) -> bool {
 impl Inner {
     async fn on_tick(self: &Arc<Self>, times: &mut Times) {
         let now = Instant::now();
-        if self.lost.swap(false, Ordering::AcqRel) {
-            tracing::warn!(
-                "controllers said more than could be taken: the data model is taken anew"
-            );
-            self.subscription.lock().want_everything();
-            self.controllers.all().iter().for_each(|one| ask_sessions(one, "messages were lost"));
-            self.check_subscription();
-        }
         for late in self.sessions.lock().overdue(now) {
             if let Some(controller) = self.controllers.get(&late) {
                 ask_sessions(&controller, "the sessions did not come completely");
@@ -220,7 +206,7 @@ impl Inner {
                 let message = to_send.request.to_message();
                 let sent = controller.is_some_and(|one| one.channel.try_send(message).is_ok());
                 if !sent {
-                    subscription.not_sent(&to_send);
+                    subscription.not_sent();
                 }
             }
         }

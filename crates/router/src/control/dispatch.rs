@@ -1,8 +1,8 @@
 //! Messages of a controller, to whoever deals with them.
 //!
 //! This runs on the task that reads the connection, so nothing here waits. What has an order among
-//! its kind (the data model, sessions, lists of controllers) is queued in order; what takes time
-//! gets a task of its own, within bounds.
+//! its kind (the data model, sessions, lists of controllers) is queued in order, and the connection
+//! is not read while there is no room; what takes time gets a task of its own, within bounds.
 
 use std::sync::Arc;
 
@@ -21,28 +21,44 @@ use super::{Core, inspect, options::EdgeAddresses, routes, terminators, validati
 use crate::controllers::Controller;
 
 /// Takes the messages of one controller.
+#[derive(Clone)]
 pub(crate) struct FromController {
     pub(crate) core: Arc<Core>,
     pub(crate) controller: Arc<Controller>,
 }
 
 impl Behaviour for FromController {
-    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
-        let handler =
-            FromController { core: self.core.clone(), controller: self.controller.clone() };
+    fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        let handler = Connection { from: self.clone(), waker: waker.clone(), held: None };
         Parts { handler: Box::new(handler), outbox: None }
     }
 }
 
-impl Handler for FromController {
+/// One connection to a controller. It is not read while there is no room for what it brought.
+struct Connection {
+    from: FromController,
+    waker: UnderlayWaker,
+    /// The message that found no room.
+    held: Option<Message>,
+}
+
+impl Handler for Connection {
     fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
-        self.dispatch(message);
-        Flow::Continue
+        self.held = self.from.dispatch(message, &self.waker).err();
+        if self.held.is_some() { Flow::Pause } else { Flow::Continue }
+    }
+
+    fn on_resume(&mut self, channel: &ChannelHandle) -> Flow {
+        match self.held.take() {
+            Some(message) => self.on_message(message, channel),
+            None => Flow::Continue,
+        }
     }
 }
 
 impl FromController {
-    fn dispatch(&self, message: Message) {
+    /// Gives the message to whoever deals with it; it comes back if there is no room for it.
+    fn dispatch(&self, message: Message, connection: &UnderlayWaker) -> Result<(), Message> {
         let (core, from) = (&self.core, &self.controller);
         match message.content_type {
             ctrl::content_type::ROUTE => routes::on_route(core, from, message),
@@ -66,7 +82,9 @@ impl FromController {
             | edge_ctrl::content_type::DATA_STATE
             | edge_ctrl::content_type::DATA_STATE_CHANGE_SET
             | edge_ctrl::content_type::VALIDATE_DATA_STATE_REQUEST
-            | edge_ctrl::content_type::CURRENT_INDEX => core.access.deliver(from, message),
+            | edge_ctrl::content_type::CURRENT_INDEX => {
+                return core.access.deliver(from, message, connection);
+            }
             edge_ctrl::content_type::CREATE_TERMINATOR_V2_RESPONSE => {
                 let decoded = CreateTerminatorV2Response::from_message(&message);
                 self.on_answer(decoded.map(terminators::Answer::from), &message);
@@ -84,6 +102,7 @@ impl FromController {
                 tracing::debug!(controller = %from.id, content_type = other, "message ignored")
             }
         }
+        Ok(())
     }
 
     fn on_answer(

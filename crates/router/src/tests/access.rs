@@ -8,16 +8,18 @@ use std::{
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use serde_json::{Value, json};
+use weft_channel::Lane;
 use weft_identity::{KeyedChain, Purpose, San, SpiffeId};
 use weft_wire::{
     ProtoBody,
     edge_ctrl::{
         ApiSessionAdded, ApiSessionRemoved, ApiSessionUpdated, SessionRemoved, SyncState,
+        content_type,
         data_model::{PolicyType, RelatedEntityType, Revocation, revocation_type},
     },
 };
 
-use super::support::{Network, api_session, events, soon};
+use super::support::{LONG, Network, api_session, events, soon, until};
 use crate::{
     access::AccessHalf,
     seam::{Access, AccessEvent, Session, Use},
@@ -73,6 +75,36 @@ async fn next(events: &mut BoxStream<'static, AccessEvent>) -> AccessEvent {
     soon(events.next()).await.unwrap()
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_controller_that_says_much_is_read_later_and_nothing_is_lost() {
+    const COUNT: usize = 3000;
+    let mut network = Network::new().await;
+    let access = network.router.access.clone();
+    network.peer.give_model(vec![], 10).await;
+    network.router.online().await;
+    let client = network.pki.leaf("alice", &[], Purpose::Client);
+    let fingerprint = client.leaf().fingerprint().to_owned();
+    let channel = network.peer.channel.clone();
+    // The worker is at work while all this comes.
+    let busy = access.hold_up();
+    let saying = tokio::spawn(async move {
+        for n in 0..COUNT {
+            let api_sessions = vec![api_session(&format!("s{n}"), "alice", &fingerprint)];
+            let added = ApiSessionAdded { is_full_state: false, api_sessions }.to_message();
+            channel.send_timeout(Lane::Default, added, LONG).await.unwrap();
+        }
+    });
+    until(|| access.waiting() == 1000).await;
+    drop(busy);
+    soon(saying).await.unwrap();
+    for n in (0..COUNT).rev().step_by(60) {
+        let session = access.authenticate(format!("token-s{n}").into(), chain(&client));
+        assert_eq!(soon(session).await.unwrap().id, format!("s{n}"));
+    }
+    assert!(!network.peer.has(content_type::REQUEST_CLIENT_RE_SYNC));
+    network.router.control.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn opaque_sessions_are_announced_used_and_ended() {
     let mut network = Network::new().await;
@@ -102,7 +134,7 @@ async fn opaque_sessions_are_announced_used_and_ended() {
         api_sessions: vec![api_session("s1", "alice", stranger.leaf().fingerprint())],
     };
     network.peer.send(updated.to_synced_message()).await;
-    super::support::until(|| {
+    until(|| {
         use futures::FutureExt;
         access
             .authenticate("token-s1".into(), chain(&stranger))

@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// Longer than anything here should take.
-const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
