@@ -143,10 +143,13 @@ impl Inner {
     }
 
     fn on_change(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
-        let change = ChangeSet::from_message(message)?;
-        if !self.accepts(from, message, change.is_synthetic) {
+        // What is not for this router is not read: it may be long.
+        let wanted = self.accepts(from, message, true)
+            && self.accepts(from, message, ChangeSet::is_outside_the_chain(message)?);
+        if !wanted {
             return Ok(());
         }
+        let change = ChangeSet::from_message(message)?;
         let fit = self.model.read().fits(&change);
         match fit {
             Fit::Next => {

@@ -2,9 +2,10 @@
 
 use futures::StreamExt;
 use weft_wire::{
-    ProtoBody,
+    Message, ProtoBody,
     edge_ctrl::data_model::{
-        DataState, PolicyType, SubscribeToDataModelRequest, ValidateRequest, ValidateResponse,
+        ChangeSet, DataState, PolicyType, SubscribeToDataModelRequest, ValidateRequest,
+        ValidateResponse, for_subscription,
     },
 };
 
@@ -40,6 +41,23 @@ async fn a_full_state_then_changes_then_a_gap() {
     network.peer.change(&again.subscription_id, 12, 14, Vec::new()).await;
     network.peer.change(&again.subscription_id, 14, 15, Vec::new()).await;
     until(|| access.index() == 15).await;
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_for_another_subscription_are_not_read() {
+    let mut network = Network::new().await;
+    let id = network.peer.give_model(Vec::new(), 10).await;
+    network.router.online().await;
+    let access = network.router.access.clone();
+    // What does not follow its encoding would end the connection.
+    let unreadable = Message::new(ChangeSet::CONTENT_TYPE, &[0xff; 9][..]);
+    network.peer.send(for_subscription(unreadable.clone(), "another subscription")).await;
+    network.peer.change(&id, 10, 11, Vec::new()).await;
+    until(|| access.index() == 11).await;
+    assert!(!network.peer.channel.is_closed());
+    network.peer.send(for_subscription(unreadable, &id)).await;
+    soon(network.peer.channel.closed()).await;
     network.router.control.shutdown().await;
 }
 

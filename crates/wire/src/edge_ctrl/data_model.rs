@@ -67,6 +67,13 @@ proto_bodies! {
     ValidateResponse => content_type::VALIDATE_DATA_STATE_RESPONSE, PART;
 }
 
+/// The part of a [`ChangeSet`] that says whether to read the rest.
+#[derive(Clone, PartialEq, prost::Message)]
+struct ChangeSetHead {
+    #[prost(bool, tag = "2")]
+    is_synthetic: bool,
+}
+
 impl DataState {
     /// The body of a state whose events are made one after the other, so that a large one is never
     /// held in memory but for its bytes.
@@ -93,6 +100,18 @@ impl ChangeSet {
     /// The message for a subscription; an empty id is left out.
     pub fn to_message_for(&self, subscription_id: &str) -> Message {
         for_subscription(self.to_message(), subscription_id)
+    }
+
+    /// Whether the changes of a message are outside the chain of indexes, without reading what they
+    /// are.
+    pub fn is_outside_the_chain(message: &Message) -> Result<bool, WireError> {
+        message.expect(Self::CONTENT_TYPE)?;
+        let head = ChangeSetHead::decode(message.body.as_ref());
+        let malformed = |problem: prost::DecodeError| WireError::Body {
+            content_type: Self::CONTENT_TYPE,
+            problem: problem.to_string(),
+        };
+        Ok(head.map_err(malformed)?.is_synthetic)
     }
 
     /// Changes outside the chain of indexes.

@@ -238,6 +238,7 @@ proptest! {
             previous_index: index.wrapping_sub(1),
         };
         round_trip(&changes)?;
+        prop_assert_eq!(ChangeSet::is_outside_the_chain(&changes.to_message()), Ok(synthetic));
         let data = caches.into_iter().map(|(name, value)| (name, value.into())).collect();
         let caches = [(TERMINATOR_ID_CACHE.to_owned(), Cache { data })].into();
         let state = DataState { events, end_index: index, timeline_id, caches };
@@ -270,6 +271,8 @@ proptest! {
     ) {
         let _ = DataState::from_body(&body);
         let _ = ChangeSet::from_body(&body);
+        let message = Message::new(ChangeSet::CONTENT_TYPE, body.clone());
+        let _ = ChangeSet::is_outside_the_chain(&message);
         let _ = SubscribeToDataModelRequest::from_body(&body);
         let _ = ValidateRequest::from_body(&body);
         let _ = ValidateResponse::from_body(&body);
