@@ -46,6 +46,10 @@ const CONTROLLER: Table = &[
 const ROUTER: Table = &[
     ("plugins", "there are no plugins"),
     ("ctrl.ha", "removed"),
+    ("ctrl.options.outQueueSize", "what waits is bounded in bytes"),
+    ("ctrl.options.maxQueuedConnects", "the router dials its controllers"),
+    ("ctrl.options.maxOutstandingConnects", "the router dials its controllers"),
+    ("listeners.*.options.outQueueSize", "what waits is bounded in bytes"),
     ("transport.westworld3", "the transport does not exist"),
     ("transport.ws", "the section is called `wss`"),
     ("transport.protocol", "protocols are chosen by the listeners"),

@@ -39,6 +39,17 @@ const BUDGET_SHARE: u64 = 4;
 /// Used where the memory of the machine is not known.
 const FALLBACK_MEMORY: u64 = 4 << 30;
 
+/// What is asked of SDKs at one listener before they are let in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EdgeLimits {
+    /// Of its socket.
+    pub listener: ListenerLimits,
+    /// Of the hello.
+    pub hello: AcceptOptions,
+    /// How long one may then take nothing of what is to be written to it; `None` for ever.
+    pub write_timeout: Option<Duration>,
+}
+
 /// How the data half behaves.
 #[derive(Clone, Debug)]
 pub struct DataOptions {
@@ -139,14 +150,16 @@ impl DataHalf {
         &self,
         listeners: &Listeners,
         bind: &str,
+        limits: EdgeLimits,
         tls: TlsSource,
     ) -> Result<SocketAddr, RegisterError> {
-        let gate = EdgeGate(Arc::clone(&self.edge));
-        let acceptor = Arc::new(ChannelAcceptor::new(gate, AcceptOptions::default()));
+        let write_timeout = limits.write_timeout;
+        let gate = EdgeGate { binding: Arc::clone(&self.edge), write_timeout };
+        let acceptor = Arc::new(ChannelAcceptor::new(gate, limits.hello));
         // Go SDKs offer no protocol at all.
         let protocols = [alpn::EDGE, ""];
-        let limits = ListenerLimits::default();
-        let registration = listeners.listen(bind, limits, &protocols, tls, acceptor).await?;
+        let listening = listeners.listen(bind, limits.listener, &protocols, tls, acceptor);
+        let registration = listening.await?;
         let address = registration.local_addr();
         self.listening.lock().push(registration);
         Ok(address)

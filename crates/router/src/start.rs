@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{runtime, sync::watch};
-use weft_channel::{Listeners, RegisterError, TlsSource};
+use weft_channel::{AcceptOptions, ListenerLimits, Listeners, RegisterError, TlsSource};
 use weft_config::{
     AddressKind, RouterConfig,
     router::{EdgeListener, Listener, TunnelMode},
@@ -18,7 +18,7 @@ use crate::{
     access::{AccessHalf, AccessOptions},
     control::{ControlHalf, ControlOptions, EdgeAddresses, Parts},
     controllers::Controllers,
-    data::{DataHalf, DataOptions},
+    data::{DataHalf, DataOptions, EdgeLimits},
     enroll,
     forwarder::FIN_HOLD,
 };
@@ -42,6 +42,9 @@ pub(crate) fn version() -> VersionInfo {
         .to_owned(),
     }
 }
+
+/// Most time for a TLS handshake, whatever the file says: as much as a hello may be given.
+const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// Where a router does its work. Payloads move on one runtime; controllers, judgements and reports
 /// have another, so that neither delays a payload.
@@ -183,7 +186,8 @@ impl Router {
                 .map_err(StartError::Advertise)?;
             let bind = listener.address.host_port().to_string();
             // Connections are accepted on the runtime that reads them.
-            let bound = self.data.listen_edge(&sockets, &bind, tls.clone()).await?;
+            let limits = edge_limits(config, listener);
+            let bound = self.data.listen_edge(&sockets, &bind, limits, tls.clone()).await?;
             let address = |host: &str, port: u16| {
                 let port = if port == 0 { bound.port() } else { port };
                 Address::new(Scheme::Tls, host, port)
@@ -289,6 +293,23 @@ fn edge_listeners(config: &RouterConfig) -> impl Iterator<Item = &EdgeListener> 
     })
 }
 
+/// What the file says of handshakes and hellos (protocol: channel 3, 7.1, 15.4). How many may be
+/// under way at once it can only raise: with the few that the original allows, as many strangers
+/// who say nothing would keep everybody else out.
+fn edge_limits(config: &RouterConfig, listener: &EdgeListener) -> EdgeLimits {
+    let (channel, usual) = (&listener.channel, ListenerLimits::default());
+    let at_once = channel.max_outstanding_connects.saturating_add(channel.max_queued_connects);
+    EdgeLimits {
+        listener: ListenerLimits {
+            pending: usual.pending.max(at_once),
+            handshake_timeout: config.tls_handshake_timeout.min(MAX_HANDSHAKE),
+            ..usual
+        },
+        hello: AcceptOptions { hello_timeout: channel.connect_timeout, ..AcceptOptions::default() },
+        write_timeout: channel.write_timeout,
+    }
+}
+
 fn data_options(config: &RouterConfig, id: &str, runtimes: &Runtimes) -> DataOptions {
     let xgress = edge_listeners(config).next().map(|edge| edge.options.clone());
     DataOptions {
@@ -358,4 +379,46 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
         warn(true, key, why);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits_of(options: &str, more: &str) -> EdgeLimits {
+        let text = format!(
+            "v: 3\nidentity: {{cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n\
+             edge: {{}}\nlisteners: [{{binding: edge, address: 'tls:0.0.0.0:3022', \
+             options: {{advertise: 'localhost:3022'{options}}}}}]\n{more}"
+        );
+        let path = std::path::Path::new("router.yaml");
+        let none = |_: &str| None;
+        let config = RouterConfig::from_str(&text, path, &none).unwrap().config;
+        edge_limits(&config, edge_listeners(&config).next().unwrap())
+    }
+
+    #[test]
+    fn the_file_sets_the_deadlines_of_strangers() {
+        let five = Duration::from_secs(5);
+        let usual = limits_of("", "");
+        assert_eq!((usual.listener.handshake_timeout, usual.hello.hello_timeout), (five, five));
+        assert_eq!(usual.listener.pending, ListenerLimits::default().pending);
+
+        let set = limits_of(", connectTimeoutMs: 700", "tls: {handshakeTimeout: 2s}");
+        assert_eq!(set.listener.handshake_timeout, Duration::from_secs(2));
+        assert_eq!(set.hello.hello_timeout, Duration::from_millis(700));
+        assert_eq!(set.write_timeout, None);
+        let set =
+            limits_of(", connectTimeout: 9s, writeTimeout: 1m", "tls: {handshakeTimeout: 24h}");
+        assert_eq!(set.write_timeout, Some(Duration::from_secs(60)));
+        assert_eq!(set.listener.handshake_timeout, MAX_HANDSHAKE);
+        assert_eq!(set.hello.hello_timeout, Duration::from_secs(9));
+    }
+
+    #[test]
+    fn the_file_can_only_raise_how_many_strangers_wait() {
+        let pending = |options: &str| limits_of(options, "").listener.pending;
+        assert_eq!(pending(", maxOutstandingConnects: 1"), 512);
+        assert_eq!(pending(", maxOutstandingConnects: 1000, maxQueuedConnects: 500"), 1500);
+    }
 }

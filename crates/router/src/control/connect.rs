@@ -183,6 +183,7 @@ fn dial_options(core: &Core, address: &Address) -> DialOptions {
     said.write(&mut hello.headers);
     let channel = ChannelOptions {
         heartbeat: Some(options.heartbeat),
+        write_timeout: options.write_timeout,
         frames: FrameLimits::MODEL,
         runtime: Some(core.runtime.clone()),
         ..ChannelOptions::control(format!("ctrl {address}"))

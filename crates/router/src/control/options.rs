@@ -22,6 +22,8 @@ pub(crate) struct ControlOptions {
     pub(crate) bind: Option<IpAddr>,
     /// Limit of a dial, hello included.
     pub(crate) connect_timeout: Duration,
+    /// How long a controller may take nothing of what is to be written to it; `None` for ever.
+    pub(crate) write_timeout: Option<Duration>,
     /// Limit of a request where nothing else is said.
     pub(crate) request_timeout: Duration,
     /// Heartbeats to controllers.
@@ -73,6 +75,7 @@ impl ControlOptions {
             endpoints_file: ctrl.endpoints_file.clone(),
             bind: ctrl.bind.as_ref().and_then(|bind| bind.parse().ok()),
             connect_timeout: ctrl.options.connect_timeout,
+            write_timeout: ctrl.options.write_timeout,
             request_timeout: ctrl.default_request_timeout,
             heartbeat: HeartbeatOptions {
                 send_interval: heartbeats.send_interval,

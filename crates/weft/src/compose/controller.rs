@@ -30,6 +30,9 @@ const RELOAD: Duration = Duration::from_secs(1);
 /// How long requests that are worked on may take once the controller is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// Most time for a TLS handshake, whatever the file says.
+const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
+
 /// A controller without sockets: what `init` needs.
 pub(crate) struct Core {
     config: ControllerConfig,
@@ -64,6 +67,11 @@ impl Core {
         self.store.live().flush().await.map_err(|error| Failure::new(chain(&error)))
     }
 
+    /// How long a TLS handshake may take at any socket.
+    fn handshake_timeout(&self) -> Duration {
+        self.config.tls.handshake_timeout.min(MAX_HANDSHAKE)
+    }
+
     /// Opens the sockets.
     pub(crate) async fn serve(self) -> Result<RunningController, Failure> {
         warn_not_acted_upon(&self.config);
@@ -74,7 +82,8 @@ impl Core {
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
         let listeners = Arc::new(Listeners::new());
-        let setup = Setup::new(controller, Arc::clone(&self.identity), Arc::clone(&listeners));
+        let mut setup = Setup::new(controller, Arc::clone(&self.identity), Arc::clone(&listeners));
+        setup.limits.handshake_timeout = self.handshake_timeout();
         let api = ApiServer::start(&self.config.web, setup)
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
@@ -127,8 +136,10 @@ async fn listen(
     let Some(listener) = &core.config.ctrl.listener else { return Ok(None) };
     let bind = listener.host_port().to_string();
     let tls = ControlPlane::tls(&core.identity)?;
+    let handshake_timeout = core.handshake_timeout();
+    let limits = ListenerLimits { handshake_timeout, ..ListenerLimits::default() };
     let registration = control
-        .listen(listeners, &bind, ListenerLimits::default(), tls)
+        .listen(listeners, &bind, limits, tls)
         .await
         .map_err(|error| Failure::new(chain(&error)).during("ctrl.listener"))?;
     tracing::info!(local = %registration.local_addr(), "control plane listens");

@@ -207,7 +207,11 @@ impl EdgeBinding {
 }
 
 /// Lets SDKs in.
-pub(crate) struct EdgeGate(pub(crate) Arc<EdgeBinding>);
+pub(crate) struct EdgeGate {
+    pub(crate) binding: Arc<EdgeBinding>,
+    /// How long an SDK may take nothing of what is to be written to it.
+    pub(crate) write_timeout: Option<Duration>,
+}
 
 impl HelloGate for EdgeGate {
     async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
@@ -217,13 +221,14 @@ impl HelloGate for EdgeGate {
         if peer.certificates.is_empty() {
             return Err(Refusal::close("the SDK presents no certificate"));
         }
-        let binding = &self.0;
+        let binding = &self.binding;
         Ok(Admission {
             listener_id: binding.options.router_id.clone(),
             identity: Vec::new(),
             headers: binding.hello_headers(),
             channel: ChannelOptions {
                 runtime: Some(binding.options.data_runtime.clone()),
+                write_timeout: self.write_timeout,
                 ..ChannelOptions::edge(format!("sdk {}", peer.remote))
             },
             group: Some(GroupPolicy::edge_listener()),
@@ -232,8 +237,8 @@ impl HelloGate for EdgeGate {
 
     async fn established(&self, established: Established) {
         let token = established.peer().headers.get_bytes(header::SESSION_TOKEN);
-        let connection = SdkConnection::new(Arc::clone(&self.0), established.handle());
-        self.0.connections.lock().push(Arc::downgrade(&connection));
+        let connection = SdkConnection::new(Arc::clone(&self.binding), established.handle());
+        self.binding.connections.lock().push(Arc::downgrade(&connection));
         established.start(Arc::clone(&connection) as Arc<dyn Behaviour>);
         connection.authenticate(token.unwrap_or_default());
     }

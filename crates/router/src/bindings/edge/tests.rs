@@ -39,7 +39,7 @@ use weft_wire::{
 use weft_xgress::{AckList, Delivery, End as XgEnd, Options, Role, Segment};
 
 use crate::{
-    data::{DataHalf, DataOptions},
+    data::{DataHalf, DataOptions, EdgeLimits},
     forwarder::FIN_HOLD,
     seam::{
         Access, AccessEvent, Circuit, CircuitRequest, Control, ControllerId, Data as _, Egress,
@@ -282,7 +282,8 @@ async fn router_with(fin_hold: Duration) -> Router {
     table.data.set(Arc::downgrade(&data)).unwrap();
     let listeners = Listeners::new();
     let source = Arc::new(move || Some(Arc::clone(&server)));
-    let address = data.listen_edge(&listeners, "127.0.0.1:0", source).await.unwrap();
+    let limits = EdgeLimits::default();
+    let address = data.listen_edge(&listeners, "127.0.0.1:0", limits, source).await.unwrap();
     Router { data, table, events, address, client: Arc::new(client), _listeners: listeners }
 }
 
