@@ -2,12 +2,16 @@
 //! 7.3, 8).
 //!
 //! Schemas are read as draft 7. `idn-hostname` is only "not empty": addresses in configs are also
-//! IP addresses, CIDRs and wildcards. References to other documents are never fetched.
+//! IP addresses, CIDRs and wildcards. References to other documents are never fetched, and patterns
+//! know neither look-around nor back-references, so that matching takes time linear in the text.
 
-use jsonschema::{Draft, Validator};
+use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
 use crate::failure::Failure;
+
+/// Largest compiled pattern, bytes.
+const MAX_PATTERN: usize = 1 << 20;
 
 /// A compiled schema.
 #[derive(Debug)]
@@ -24,6 +28,7 @@ impl Schema {
         let any = Value::Bool(true);
         jsonschema::options()
             .with_draft(Draft::Draft7)
+            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN))
             .should_validate_formats(true)
             .with_format("idn-hostname", |text: &str| !text.is_empty())
             .build(if is_empty { &any } else { schema })
@@ -33,7 +38,7 @@ impl Schema {
 
     /// Checks config data; the failure names the first place that is wrong, in `data`.
     pub fn check(&self, data: &Value) -> Result<(), Failure> {
-        let Some(error) = self.0.iter_errors(data).next() else { return Ok(()) };
+        let Err(error) = self.0.validate(data) else { return Ok(()) };
         let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
         let field = if path.is_empty() { "(root)".to_owned() } else { path };
         let mut value = error.instance().to_string();
@@ -93,6 +98,18 @@ mod tests {
         assert!(schema.check(&missing).is_err());
         let unknown = json!({"protocol": "tcp", "address": "x", "port": 80, "extra": 1});
         assert!(schema.check(&unknown).is_err());
+    }
+
+    #[test]
+    fn no_pattern_takes_more_than_linear_time() {
+        for costly in [r"^(a+)+\1$", r"^(?=(a+)+$)b", r"^((a{1,500}){1,500}){1,500}$"] {
+            let schema = json!({"type": "object", "properties": {"x": {"pattern": costly}}});
+            assert!(Schema::compile(&schema).is_err(), "{costly}");
+        }
+        let schema = json!({"type": "object", "properties": {"x": {"pattern": "^(a|a)*(a|a)*b$"}}});
+        let schema = Schema::compile(&schema).unwrap();
+        schema.check(&json!({"x": "a".repeat(100_000)})).unwrap_err();
+        schema.check(&json!({"x": format!("{}b", "a".repeat(100_000))})).unwrap();
     }
 
     #[test]

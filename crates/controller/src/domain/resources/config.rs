@@ -26,10 +26,12 @@ use crate::failure::Failure;
 /// The resource.
 pub(crate) struct Configs;
 
-/// The schema of the config's type, compiled before the operation is decided.
+/// What the schema of the config's type says of the data, found before the operation is decided:
+/// large data takes longer than others should wait for.
 pub(crate) struct Prepared {
     of: JsonMap,
-    schema: Option<Schema>,
+    /// Nothing, if the body has no data.
+    outcome: Option<Result<(), Failure>>,
 }
 
 static SYMBOLS: Table<Context, Config> = symbols!("configs", Config {
@@ -85,9 +87,14 @@ impl Resource for Configs {
                 .map_or_else(String::new, |config| config.config_type_id.to_string()),
         };
         let of = view.get::<ConfigType>(&type_id).map(|t| t.schema.clone()).unwrap_or_default();
+        let data = body.data.clone().map(kept);
         async move {
-            let schema = Schema::compile(&of.to_value()).ok();
-            Ok(Prepared { of, schema })
+            let work = move || {
+                let outcome = data.map(|data| check(&of, &data));
+                Prepared { of, outcome }
+            };
+            let done = tokio::task::spawn_blocking(work).await;
+            done.map_err(|error| Failure::unhandled(format!("the check failed: {error}")))
         }
         .boxed()
     }
@@ -109,9 +116,7 @@ impl Resource for Configs {
             record.config_type_id = convert::id_field("type", id)?;
         }
         if let Some(data) = &body.data {
-            let mut data = data.clone();
-            data.values_mut().for_each(narrow_numbers);
-            record.data = data.into();
+            record.data = kept(data.clone());
         }
         if let Some(tags) = &body.tags {
             record.base.tags = convert::from_tags(tags);
@@ -129,15 +134,26 @@ impl Resource for Configs {
         if before.is_some_and(|before| before.data == after.data) {
             return Ok(());
         }
-        let data = after.data.to_value();
-        match &prepared.schema {
-            Some(schema) if prepared.of == of_type.schema => schema.check(&data),
-            // The type was changed since: compile anew, which gives the same on every run.
-            _ => Schema::compile(&of_type.schema.to_value())
-                .map_err(|reason| Failure::field("type", reason, of_type.name.to_string()))?
-                .check(&data),
+        match &prepared.outcome {
+            Some(outcome) if prepared.of == of_type.schema => outcome.clone(),
+            // The type was changed since: check anew, which gives the same on every run.
+            _ => check(&of_type.schema, &after.data),
         }
     }
+}
+
+/// Data as it is kept.
+fn kept(mut data: weft_contract::JsonMap) -> JsonMap {
+    data.values_mut().for_each(narrow_numbers);
+    data.into()
+}
+
+/// Checks data against the schema of a type.
+fn check(schema: &JsonMap, data: &JsonMap) -> Result<(), Failure> {
+    let schema = schema.to_value();
+    Schema::compile(&schema)
+        .map_err(|reason| Failure::field("type", reason, schema.to_string()))?
+        .check(&data.to_value())
 }
 
 /// The configs of a config type.
