@@ -25,10 +25,14 @@ struct Wrong {
 enum Mend {
     /// A router's tunneler gets what belongs to it.
     Tunneler(Id),
+    /// What a tunneler that is not there had goes.
+    Orphan(Kind, Id),
     /// What belongs to nobody goes.
     Delete(Kind, Id),
-    /// An entity is put as it is to be.
-    Put(Box<Entity>),
+    /// What every network has is made.
+    Seed(Box<Entity>),
+    /// The sets of an entity are put in order.
+    Sets(Kind, Id),
 }
 
 impl Controller {
@@ -58,15 +62,24 @@ impl Controller {
 }
 
 impl Mend {
+    /// Decides on what is there now: since the fault was seen, it may have been changed or mended.
     fn apply(&self, decision: &mut Decision<'_>) -> Result<(), Failure> {
         match self {
             Self::Tunneler(id) => match decision.tip().get::<Router>(id) {
                 Some(router) if router.is_tunneler_enabled => put_tunneler(decision, router),
                 _ => Ok(()),
             },
-            Self::Delete(kind, id) => decision.delete_if_there(*kind, id),
-            Self::Put(entity) => {
+            Self::Orphan(_, id) if has_tunneler(decision.tip(), id) => Ok(()),
+            Self::Orphan(kind, id) | Self::Delete(kind, id) => decision.delete_if_there(*kind, id),
+            Self::Seed(entity) if decision.tip().contains(entity.kind(), entity.id()) => Ok(()),
+            Self::Seed(entity) => {
                 decision.put(Entity::clone(entity));
+                Ok(())
+            }
+            Self::Sets(kind, id) => {
+                if let Some(mended) = in_order(decision.tip(), *kind, id) {
+                    decision.put(mended);
+                }
                 Ok(())
             }
         }
@@ -78,7 +91,7 @@ fn seeds_of_every_network(snapshot: &Snapshot, now: weft_model::Timestamp, wrong
     if !snapshot.contains(Kind::AuthPolicy, &Id::new(AuthPolicy::DEFAULT_ID)) {
         wrong.push(Wrong {
             description: "the default authentication policy is missing".to_owned(),
-            mend: Mend::Put(Box::new(AuthPolicy::default_policy(now).into())),
+            mend: Mend::Seed(Box::new(AuthPolicy::default_policy(now).into())),
         });
     }
     for seed in seeds::CONFIG_TYPES {
@@ -95,7 +108,7 @@ fn seeds_of_every_network(snapshot: &Snapshot, now: weft_model::Timestamp, wrong
         };
         wrong.push(Wrong {
             description: format!("the built-in config type {} is missing", seed.name),
-            mend: Mend::Put(Box::new(restored.into())),
+            mend: Mend::Seed(Box::new(restored.into())),
         });
     }
 }
@@ -120,26 +133,28 @@ fn tunnelers(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
             });
         }
     }
-    let has_tunneler =
-        |id: &Id| snapshot.get::<Router>(id).is_some_and(|router| router.is_tunneler_enabled);
     let orphan = |kind: Kind, id: &Id, name: &str| Wrong {
         description: format!(
             "{kind} {id} ({name}) belongs to the tunneler of a router that has none"
         ),
-        mend: Mend::Delete(kind, id.clone()),
+        mend: Mend::Orphan(kind, id.clone()),
     };
     for identity in snapshot.list::<Identity>() {
         let id = &identity.base.id;
-        if identity.identity_type == IdentityType::Router && !has_tunneler(id) {
+        if identity.identity_type == IdentityType::Router && !has_tunneler(snapshot, id) {
             wrong.push(orphan(Kind::Identity, id, &identity.name));
         }
     }
     for policy in snapshot.list::<EdgeRouterPolicy>() {
         let id = &policy.base.id;
-        if policy.base.is_system && !has_tunneler(id) {
+        if policy.base.is_system && !has_tunneler(snapshot, id) {
             wrong.push(orphan(Kind::EdgeRouterPolicy, id, &policy.name));
         }
     }
+}
+
+fn has_tunneler(snapshot: &Snapshot, id: &Id) -> bool {
+    snapshot.get::<Router>(id).is_some_and(|router| router.is_tunneler_enabled)
 }
 
 /// An enrollment enrolls an identity or a router.
@@ -156,33 +171,42 @@ fn enrollments(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
 
 /// Attributes and configs are kept sorted and once each: policies and lists rely on it.
 fn sets(snapshot: &Snapshot, wrong: &mut Vec<Wrong>) {
-    let mut unsorted = |kind: Kind, id: &Id, mended: Entity| {
-        wrong.push(Wrong {
-            description: format!("attributes or configs of {kind} {id} are not sorted and unique"),
-            mend: Mend::Put(Box::new(mended)),
-        });
-    };
-    for it in snapshot.list::<Identity>().filter(|it| !is_set(&it.role_attributes)) {
-        let role_attributes = set(&it.role_attributes);
-        unsorted(
-            Kind::Identity,
-            &it.base.id,
-            Identity { role_attributes, ..(**it).clone() }.into(),
-        );
-    }
-    for it in snapshot.list::<Service>() {
-        if !is_set(&it.role_attributes) || !is_set(&it.configs) {
-            let (role_attributes, configs) = (set(&it.role_attributes), set(&it.configs));
-            let mended = Service { role_attributes, configs, ..(**it).clone() };
-            unsorted(Kind::Service, &it.base.id, mended.into());
+    for kind in [Kind::Identity, Kind::Service, Kind::Router] {
+        for entity in snapshot.table(kind).iter() {
+            let id = entity.id();
+            if in_order(snapshot, kind, id).is_some() {
+                wrong.push(Wrong {
+                    description: format!(
+                        "attributes or configs of {kind} {id} are not sorted and unique"
+                    ),
+                    mend: Mend::Sets(kind, id.clone()),
+                });
+            }
         }
     }
-    for it in snapshot.list::<Router>() {
-        if !is_set(&it.role_attributes) || !is_set(&it.configs) {
-            let (role_attributes, configs) = (set(&it.role_attributes), set(&it.configs));
-            let mended = Router { role_attributes, configs, ..(**it).clone() };
-            unsorted(Kind::Router, &it.base.id, mended.into());
+}
+
+/// The entity with its sets in order, if they are not.
+fn in_order(snapshot: &Snapshot, kind: Kind, id: &Id) -> Option<Entity> {
+    match kind {
+        Kind::Identity => {
+            let it = snapshot.get::<Identity>(id).filter(|it| !is_set(&it.role_attributes))?;
+            let role_attributes = set(&it.role_attributes);
+            Some(Identity { role_attributes, ..(**it).clone() }.into())
         }
+        Kind::Service => {
+            let it = snapshot.get::<Service>(id)?;
+            let (role_attributes, configs) = (set(&it.role_attributes), set(&it.configs));
+            let is_wrong = !is_set(&it.role_attributes) || !is_set(&it.configs);
+            is_wrong.then(|| Service { role_attributes, configs, ..(**it).clone() }.into())
+        }
+        Kind::Router => {
+            let it = snapshot.get::<Router>(id)?;
+            let (role_attributes, configs) = (set(&it.role_attributes), set(&it.configs));
+            let is_wrong = !is_set(&it.role_attributes) || !is_set(&it.configs);
+            is_wrong.then(|| Router { role_attributes, configs, ..(**it).clone() }.into())
+        }
+        _ => None,
     }
 }
 
@@ -195,4 +219,59 @@ fn set<T: Ord + Clone>(values: &[T]) -> Vec<T> {
     values.sort_unstable();
     values.dedup();
     values
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_model::{Change, Timestamp};
+
+    use super::*;
+    use crate::domain::caller::Caller;
+
+    const NOW: Timestamp = Timestamp(1_000);
+
+    fn service(id: &str, name: &str, attributes: &[&str]) -> Change {
+        let role_attributes = attributes.iter().map(|it| (*it).into()).collect();
+        let base = Base::new(Id::new(id), NOW);
+        Change::Put(
+            Service { base, name: name.into(), role_attributes, ..Service::default() }.into(),
+        )
+    }
+
+    /// What happened to a network since a fault was seen there, and what mending does after that.
+    fn mended(before: Vec<Change>, since: Vec<Change>) -> Vec<Change> {
+        let caller = Caller::system();
+        let mut network = Snapshot::empty(weft_model::Timeline::default());
+        let advance = |network: &mut Snapshot, changes: Vec<Change>| {
+            let mut set = Decision::new(network, &caller, NOW).finish();
+            set.changes = changes;
+            network.advance(&set).unwrap();
+        };
+        advance(&mut network, before);
+        let mut wrong = Vec::new();
+        seeds_of_every_network(&network, NOW, &mut wrong);
+        sets(&network, &mut wrong);
+        advance(&mut network, since);
+        let mut decision = Decision::new(&network, &caller, NOW);
+        for Wrong { mend, .. } in wrong {
+            mend.apply(&mut decision).unwrap();
+        }
+        decision.finish().changes
+    }
+
+    #[test]
+    fn what_was_changed_since_the_fault_was_seen_stays() {
+        let broken = || vec![service("a", "old", &["b", "a"]), service("b", "gone", &["b", "a"])];
+        let seeds = || mended(Vec::new(), Vec::new());
+        assert!(!seeds().is_empty());
+        let since = vec![
+            service("a", "new", &["c", "b", "a"]),
+            Change::Delete(Kind::Service, Id::new("b")),
+        ];
+        let since = since.into_iter().chain(seeds()).collect();
+        assert_eq!(mended(broken(), since), [service("a", "new", &["a", "b", "c"])]);
+        let since = vec![service("a", "old", &["a"]), service("b", "gone", &[])];
+        let since = since.into_iter().chain(seeds()).collect();
+        assert_eq!(mended(broken(), since), []);
+    }
 }
