@@ -208,15 +208,55 @@ impl Name<'_> {
 
 /// The name, or the first of it with six digits behind that nobody has.
 fn free_name(snapshot: &Snapshot, name: &str) -> Result<String, Failure> {
-    let is_free = |name: &String| snapshot.by_name::<Identity>(name).is_none();
-    let numbered = (1..=MAX_TRIES).map(|number| format!("{name}{number:06}"));
-    let mut names = std::iter::once(name.to_owned()).chain(numbered);
-    names.find(is_free).ok_or_else(|| Failure::field("name", "name must be unique", name))
+    let is_free = |name: &str| snapshot.by_name::<Identity>(name).is_none();
+    if is_free(name) {
+        return Ok(name.to_owned());
+    }
+    let numbered = |number: u32| format!("{name}{number:06}");
+    let number = free_number(|number| is_free(&numbered(number)));
+    number.map(numbered).ok_or_else(|| Failure::field("name", "name must be unique", name))
+}
+
+/// A number that is free, looked for in steps that double and then halve: of many devices with one
+/// name the last is named as quickly as the first. Numbers given out in order come back in order.
+fn free_number(is_free: impl Fn(u32) -> bool) -> Option<u32> {
+    let mut taken = 0;
+    let mut free = 1;
+    while !is_free(free) {
+        if free == MAX_TRIES {
+            return None;
+        }
+        (taken, free) = (free, (free * 2).min(MAX_TRIES));
+    }
+    while free - taken > 1 {
+        let middle = taken + (free - taken) / 2;
+        if is_free(middle) {
+            free = middle;
+        } else {
+            taken = middle;
+        }
+    }
+    Some(free)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_come_in_order_and_quickly() {
+        for taken in [0, 1, 2, 3, 7, 8, 9, 1000, 999_998] {
+            let asked = std::cell::Cell::new(0);
+            let found = free_number(|number| {
+                asked.set(asked.get() + 1);
+                number > taken
+            });
+            assert_eq!(found, Some(taken + 1));
+            assert!(asked.get() <= 42, "{taken}: {}", asked.get());
+        }
+        assert_eq!(free_number(|_| false), None);
+        assert_eq!(free_number(|number| number == 2 || number == 6), Some(2));
+    }
 
     #[test]
     fn names_are_made_of_their_symbols() {
