@@ -54,6 +54,7 @@ const TRIES: u32 = 8;
 
 fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
+        may_change_something(&caller)?;
         let body: ChangeBody = call.decode(Verb::Create)?;
         let plan = on_its_own(async move {
             let document = Document::read(&body)?;
@@ -69,11 +70,20 @@ fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
 
 fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
+        may_change_something(&caller)?;
         let body: ChangeBody = call.decode(Verb::Create)?;
         let applied = on_its_own(async move { apply(&controller, &caller, &body).await }).await?;
         Reply::detail(&applied)
     }
     .boxed()
+}
+
+/// What a document needs is asked entity by entity; who was granted nothing is not heard at all.
+fn may_change_something(caller: &Caller) -> Result<(), Failure> {
+    if caller.is_admin() || caller.login().is_some_and(|login| !login.permissions.is_empty()) {
+        return Ok(());
+    }
+    Err(Failure::unauthorized("changing the network needs permissions"))
 }
 
 /// Runs work that may take long away from the threads that answer others.

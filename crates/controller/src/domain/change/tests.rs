@@ -408,6 +408,26 @@ async fn nothing_is_told_to_who_may_neither_read_nor_change() {
 }
 
 #[tokio::test]
+async fn nobody_learns_from_a_plan_what_they_may_not_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, json!({"services": [{"name": "web"}]})).await.unwrap();
+    for (name, permissions) in [("plain", json!([])), ("clerk", json!(["config"]))] {
+        let body = json!({"name": name, "type": "Default", "isAdmin": false,
+            "permissions": permissions});
+        let id = bed.create(&admin, "createIdentity", body).await;
+        let body = json!({"identityId": id, "method": "updb", "username": name,
+            "password": "geheimnis"});
+        bed.create(&admin, "createAuthenticator", body).await;
+        let caller = bed.login(name, "geheimnis").await.unwrap();
+        for services in [json!([{"name": "web"}]), json!([{"name": "web", "configs": ["none"]}])] {
+            let failure = plan(&bed, &caller, json!({"services": services})).await.unwrap_err();
+            assert_eq!(failure.code(), ErrorCode::Unauthorized);
+        }
+    }
+}
+
+#[tokio::test]
 async fn identities_of_routers_are_changed_and_neither_made_nor_deleted() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
