@@ -8,7 +8,7 @@ use weft_contract::Timestamp as TimeWord;
 use weft_contract::entity::{
     DialBind as DialBindWord, Precedence as PrecedenceWord, Semantic as SemanticWord,
 };
-use weft_contract::json::{JsonMap as ContractMap, TagValue, Tags};
+use weft_contract::json::{JsonMap as ContractMap, TagValue, Tags, Username, WrongLength};
 use weft_contract::{Base as ContractBase, Cause, EntityRef, ErrorCode, NamedRole};
 use weft_model::entity::{Base, PolicyType, Precedence, Record};
 use weft_model::role::{self, Roles, Semantic};
@@ -111,6 +111,12 @@ pub(crate) fn from_semantic(semantic: SemanticWord) -> Semantic {
 /// Policy type in the words of the API.
 pub(crate) fn policy_type(policy_type: PolicyType) -> DialBindWord {
     DialBindWord::parse(policy_type.as_str()).unwrap_or_default()
+}
+
+/// A login name that whoever is to use it can log in with.
+pub(crate) fn username(field: &str, name: &str) -> Result<Arc<str>, Failure> {
+    let wrong = |reason: WrongLength| Failure::field(field, reason.to_string(), name);
+    Ok(Username::try_from(name.to_owned()).map_err(wrong)?.as_str().into())
 }
 
 /// An id in a body: not empty, not too long, no control characters.

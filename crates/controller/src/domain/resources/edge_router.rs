@@ -19,7 +19,7 @@ use weft_model::{Base, Id, Kind, Roles, Semantic};
 
 use super::config_type::check_configs;
 use super::identity_state::guard;
-use super::router::{from_listeners, keep_certificate, listeners};
+use super::router::{from_listeners, keep_certificate, listeners, may_enroll};
 use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
@@ -77,6 +77,7 @@ impl Readable for EdgeRouters {
             true => None,
             false => outstanding(context.view(), &record.base.id),
         };
+        let ticket = enrollment.filter(|_| may_enroll(context));
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         EdgeRouterDetail {
             base: detail_base::<Self>(&record.base),
@@ -89,8 +90,8 @@ impl Readable for EdgeRouters {
             disabled: record.disabled,
             enrollment_created_at: enrollment.map(|it| convert::time(it.base.created_at)),
             enrollment_expires_at: enrollment.map(|it| convert::time(it.expires_at)),
-            enrollment_jwt: enrollment.map(|it| context.jwt(it)),
-            enrollment_token: enrollment.map(|it| it.token.to_string()),
+            enrollment_jwt: ticket.map(|it| context.jwt(it)),
+            enrollment_token: ticket.map(|it| it.token.to_string()),
             fingerprint: record.fingerprint.as_deref().map(str::to_owned),
             hostname: common.hostname,
             interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default(),

@@ -99,15 +99,15 @@ impl Readable for Enrollments {
     }
 }
 
-/// Enrollments of administrators are for administrators: who holds one becomes the identity
-/// (protocol: management-api 4).
+/// Enrollments of administrators, and of who was granted permissions by one, are for
+/// administrators: who holds one becomes the identity (protocol: management-api 4).
 pub(crate) fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -> bool {
-    caller.is_admin() || !is_of_admin(view, record.identity_id.as_ref())
+    caller.is_admin() || !is_of_privileged(view, record.identity_id.as_ref())
 }
 
-fn is_of_admin(view: View<'_>, identity: Option<&Id>) -> bool {
+fn is_of_privileged(view: View<'_>, identity: Option<&Id>) -> bool {
     let identity = identity.and_then(|id| view.get::<Identity>(id.as_str()));
-    identity.is_some_and(|identity| identity.is_admin || identity.is_default_admin)
+    identity.is_some_and(|it| it.is_admin || it.is_default_admin || !it.permissions.is_empty())
 }
 
 impl Resource for Enrollments {
@@ -158,7 +158,7 @@ impl Resource for Enrollments {
             }
             EnrollmentMethod::Updb => {
                 let username = set(&body.username).ok_or_else(|| required("username"))?;
-                record.username = Some(username.as_str().into());
+                record.username = Some(convert::username("username", &username)?);
             }
             _ => {}
         }

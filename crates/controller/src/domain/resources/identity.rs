@@ -10,7 +10,9 @@ use weft_contract::resource::identity::{
     self as contract, IdentityAuthenticators, IdentityBody, IdentityCert, IdentityDetail,
     IdentityEnrollment, IdentityEnrollments, IdentityPassword, IdentityType as TypeWord,
 };
-use weft_contract::{EntityRef, ErrorCode, Kind as ContractKind, Permission, Verb};
+use weft_contract::{
+    Action, EntityRef, ErrorCode, Kind as ContractKind, Permission, Subject, Verb,
+};
 use weft_model::entity::{
     AuthPolicy, Authenticator, Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Mfa,
 };
@@ -301,7 +303,7 @@ fn enrollment(
             ..controller.new_enrollment(EnrollmentMethod::Ottca)
         },
         (_, _, Some(username)) => Enrollment {
-            username: Some(username.as_str().into()),
+            username: Some(convert::username("enrollment.updb", &username)?),
             ..controller.new_enrollment(EnrollmentMethod::Updb)
         },
         _ => return Ok(None),
@@ -340,9 +342,12 @@ fn authenticators(view: View<'_>, identity: &str) -> IdentityAuthenticators {
 }
 
 /// Its outstanding enrollments. Who may not read enrollments of an administrator does not see
-/// them here either (protocol: management-api 4).
+/// them here either; who may read no enrollments does not see the tickets (protocol:
+/// management-api 4).
 fn enrollments(context: &Context, identity: &str) -> IdentityEnrollments {
     let mut found = IdentityEnrollments::default();
+    let has_tickets = context.caller().may(Subject::Enrollment, Action::Read);
+    let ticket = |text: String| if has_tickets { text } else { String::new() };
     for enrollment in context.view().referring::<Enrollment>(0, identity) {
         if !super::enrollment::is_visible(context.caller(), context.view(), enrollment) {
             continue;
@@ -352,8 +357,8 @@ fn enrollments(context: &Context, identity: &str) -> IdentityEnrollments {
             ca_id: enrollment.ca_id.as_ref().map(Id::to_string),
             expires_at: convert::time(enrollment.expires_at),
             id: enrollment.base.id.to_string(),
-            jwt: context.jwt(enrollment),
-            token: enrollment.token.to_string(),
+            jwt: ticket(context.jwt(enrollment)),
+            token: ticket(enrollment.token.to_string()),
         };
         match enrollment.method {
             EnrollmentMethod::Ott => found.ott = Some(shown),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::resource::router::{self as contract, RouterBody, RouterDetail};
-use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
+use weft_contract::{Action, Api, ErrorCode, Kind as ContractKind, Subject, Verb};
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, CtrlListener, Enrollment, EnrollmentMethod, Router};
 use weft_model::filter::{Table, Type, Value};
@@ -53,6 +53,7 @@ impl Readable for Routers {
             true => None,
             false => outstanding(context.view(), &record.base.id),
         };
+        let ticket = enrollment.filter(|_| may_enroll(context));
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         RouterDetail {
             base: detail_base::<Self>(&record.base),
@@ -62,8 +63,8 @@ impl Readable for Routers {
             disabled: record.disabled,
             enrollment_created_at: enrollment.map(|it| convert::time(it.base.created_at)),
             enrollment_expires_at: enrollment.map(|it| convert::time(it.expires_at)),
-            enrollment_jwt: enrollment.map(|it| context.jwt(it)),
-            enrollment_token: enrollment.map(|it| it.token.to_string()),
+            enrollment_jwt: ticket.map(|it| context.jwt(it)),
+            enrollment_token: ticket.map(|it| it.token.to_string()),
             fingerprint: record.fingerprint.as_deref().map(str::to_owned),
             interfaces: facts.as_ref().map(|it| it.interfaces.clone()).unwrap_or_default(),
             is_online: facts.is_some(),
@@ -91,6 +92,11 @@ pub(super) fn from_listeners(
         (address.clone(), CtrlListener { groups: groups.clone() })
     };
     listeners.map(kept).collect()
+}
+
+/// Whether the caller may have what enrolls a router: who only reads could become the router.
+pub(super) fn may_enroll(context: &Context) -> bool {
+    context.caller().may(Subject::Router, Action::Update)
 }
 
 /// Takes over what a router proves itself by; no body says it.

@@ -254,3 +254,20 @@ async fn the_key_of_tickets_is_published_and_proved() {
     assert!(answer["caPool"].as_str().unwrap().contains("BEGIN CERTIFICATE"));
     assert_eq!(answer["signature"].as_str().unwrap().len(), 88, "64 bytes in base64");
 }
+
+#[tokio::test]
+async fn nobody_is_given_a_name_that_cannot_log_in() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    for name in ["bob".to_owned(), "b".repeat(101)] {
+        let body = json!({"name": "bob", "type": "Default", "isAdmin": false,
+            "enrollment": {"updb": name}});
+        super::refuses(&bed, &admin, "createIdentity", "", vec![(body, "enrollment.updb")]).await;
+        let body = json!({"name": "bob", "type": "Default", "isAdmin": false});
+        let id = bed.create(&admin, "createIdentity", body).await;
+        let body = json!({"method": "updb", "identityId": id, "username": name,
+            "expiresAt": "2026-02-02T00:00:00Z"});
+        super::refuses(&bed, &admin, "createEnrollment", "", vec![(body, "username")]).await;
+        bed.manage(&admin, "deleteIdentity", &[&id], NONE).await.unwrap();
+    }
+}

@@ -4,6 +4,7 @@
 mod administrators;
 mod authentication;
 mod cas;
+mod clerks;
 mod controller_settings;
 mod enrollment;
 mod every_body;

@@ -1,0 +1,106 @@
+//! Who was granted permissions and is no administrator: what stays shut all the same (protocol:
+//! management-api 4).
+
+use serde_json::{Value, json};
+use weft_contract::ErrorCode;
+
+use super::{NONE, refusal};
+use crate::Caller;
+use crate::testing::Bed;
+
+/// Somebody with these permissions, who has logged in.
+async fn clerk(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> (String, Caller) {
+    let body =
+        json!({"name": name, "type": "Default", "isAdmin": false, "permissions": permissions});
+    let id = bed.create(admin, "createIdentity", body).await;
+    let body =
+        json!({"identityId": id, "method": "updb", "username": name, "password": "geheimnis"});
+    bed.create(admin, "createAuthenticator", body).await;
+    (id, bed.login(name, "geheimnis").await.unwrap())
+}
+
+async fn ticket(bed: &Bed, caller: &Caller, identity: &str) -> Value {
+    let identity = bed.manage(caller, "detailIdentity", &[identity], NONE).await.unwrap();
+    identity["enrollment"]["ott"].clone()
+}
+
+#[tokio::test]
+async fn tickets_of_identities_are_for_those_who_may_read_enrollments() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (_, reader) = clerk(&bed, &admin, "reader", &["identity.read"]).await;
+    let (_, giver) = clerk(&bed, &admin, "giver", &["identity.read", "enrollment"]).await;
+    let (_, auditor) = clerk(&bed, &admin, "auditor", &["admin_readonly"]).await;
+    let new = |name: &str, permissions: Value| {
+        json!({"name": name, "type": "Default", "isAdmin": false, "permissions": permissions,
+            "enrollment": {"ott": true}})
+    };
+    let plain = bed.create(&admin, "createIdentity", new("plain", json!([]))).await;
+    let known = ticket(&bed, &admin, &plain).await;
+    assert_ne!(known["token"], "");
+    assert_eq!(ticket(&bed, &giver, &plain).await, known);
+    let seen = ticket(&bed, &reader, &plain).await;
+    assert_eq!((&seen["token"], &seen["jwt"]), (&json!(""), &json!("")));
+    assert_eq!(seen["expiresAt"], known["expiresAt"]);
+    // Who takes the ticket of an identity has its permissions.
+    let body = new("privileged", json!(["service"]));
+    let privileged = bed.create(&admin, "createIdentity", body).await;
+    let known = ticket(&bed, &admin, &privileged).await;
+    assert_ne!(known["token"], "");
+    for clerk in [&giver, &auditor] {
+        assert_eq!(ticket(&bed, clerk, &privileged).await, NONE);
+        let list = bed.manage(clerk, "listEnrollments", &[], NONE).await.unwrap();
+        assert!(!list.to_string().contains(known["token"].as_str().unwrap()));
+    }
+    let id = known["id"].as_str().unwrap();
+    let expires = json!({"expiresAt": "2026-02-02T00:00:00Z"});
+    let failure = refusal(&bed, &giver, "refreshEnrollment", id, expires).await;
+    assert_eq!(failure.code(), ErrorCode::Unauthorized);
+}
+
+#[tokio::test]
+async fn tickets_of_routers_are_for_those_who_may_change_routers() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (_, keeper) = clerk(&bed, &admin, "keeper", &["router"]).await;
+    let (_, reader) = clerk(&bed, &admin, "reader", &["router.read"]).await;
+    let (_, auditor) = clerk(&bed, &admin, "auditor", &["admin_readonly"]).await;
+    for (create, detail) in
+        [("createEdgeRouter", "detailEdgeRouter"), ("createTransitRouter", "detailTransitRouter")]
+    {
+        let router = bed.create(&admin, create, json!({"name": create})).await;
+        let show =
+            async |caller: &Caller| bed.manage(caller, detail, &[&router], NONE).await.unwrap();
+        let known = show(&keeper).await;
+        assert!(known["enrollmentToken"].is_string() && known["enrollmentJwt"].is_string());
+        for caller in [&reader, &auditor] {
+            let seen = show(caller).await;
+            assert_eq!((&seen["enrollmentToken"], &seen["enrollmentJwt"]), (&NONE, &NONE));
+            assert_eq!(seen["enrollmentExpiresAt"], known["enrollmentExpiresAt"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_but_administrators_says_what_an_administrator_reaches() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (own, clerk) = clerk(&bed, &admin, "clerk", &["identity", "config", "service"]).await;
+    let service = bed
+        .create(&admin, "createService", json!({"name": "web", "encryptionRequired": false}))
+        .await;
+    let types = bed.manage(&admin, "listConfigTypes", &[], NONE).await.unwrap();
+    let types = types.as_array().unwrap();
+    let host = types.iter().find(|it| it["name"] == "host.v1").unwrap()["id"].clone();
+    let body = json!({"name": "c", "configTypeId": host,
+        "data": {"protocol": "tcp", "address": "localhost", "port": 80}});
+    let config = bed.create(&admin, "createConfig", body).await;
+    let pairs = json!([{"serviceId": service, "configId": config}]);
+    let chief = admin.identity().unwrap().to_owned();
+    for operation in ["associateIdentitysServiceConfigs", "disassociateIdentitysServiceConfigs"] {
+        let failure = refusal(&bed, &clerk, operation, &chief, pairs.clone()).await;
+        assert_eq!(failure.code(), ErrorCode::Unauthorized);
+        bed.manage(&clerk, operation, &[&own], pairs.clone()).await.unwrap();
+        bed.manage(&admin, operation, &[&chief], pairs.clone()).await.unwrap();
+    }
+}
