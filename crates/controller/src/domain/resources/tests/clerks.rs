@@ -80,27 +80,3 @@ async fn tickets_of_routers_are_for_those_who_may_change_routers() {
         }
     }
 }
-
-#[tokio::test]
-async fn nobody_but_administrators_says_what_an_administrator_reaches() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let (own, clerk) = clerk(&bed, &admin, "clerk", &["identity", "config", "service"]).await;
-    let service = bed
-        .create(&admin, "createService", json!({"name": "web", "encryptionRequired": false}))
-        .await;
-    let types = bed.manage(&admin, "listConfigTypes", &[], NONE).await.unwrap();
-    let types = types.as_array().unwrap();
-    let host = types.iter().find(|it| it["name"] == "host.v1").unwrap()["id"].clone();
-    let body = json!({"name": "c", "configTypeId": host,
-        "data": {"protocol": "tcp", "address": "localhost", "port": 80}});
-    let config = bed.create(&admin, "createConfig", body).await;
-    let pairs = json!([{"serviceId": service, "configId": config}]);
-    let chief = admin.identity().unwrap().to_owned();
-    for operation in ["associateIdentitysServiceConfigs", "disassociateIdentitysServiceConfigs"] {
-        let failure = refusal(&bed, &clerk, operation, &chief, pairs.clone()).await;
-        assert_eq!(failure.code(), ErrorCode::Unauthorized);
-        bed.manage(&clerk, operation, &[&own], pairs.clone()).await.unwrap();
-        bed.manage(&admin, operation, &[&chief], pairs.clone()).await.unwrap();
-    }
-}
