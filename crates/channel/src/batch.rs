@@ -2,7 +2,6 @@
 
 use crate::handle::Shared;
 use crate::heartbeat::now_ns;
-use bytes::Bytes;
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -52,16 +51,8 @@ pub struct Batch {
 #[derive(Debug)]
 enum Segment {
     Arena(Range<usize>),
-    Body(Bytes),
-}
-
-impl Segment {
-    fn len(&self) -> usize {
-        match self {
-            Self::Arena(range) => range.len(),
-            Self::Body(body) => body.len(),
-        }
-    }
+    /// The body of a frame, by its place.
+    Body(usize),
 }
 
 impl Batch {
@@ -102,7 +93,7 @@ impl Batch {
         self.extend_arena(start);
         if !inline {
             self.bytes += message.body.len();
-            self.segments.push(Segment::Body(message.body.clone()));
+            self.segments.push(Segment::Body(self.frames.len()));
         }
         let sequence = message.sequence;
         self.frames.push(message);
@@ -159,14 +150,14 @@ impl Batch {
         let mut skip = self.taken;
         let mut slices = SmallVec::new();
         for segment in &self.segments {
-            if skip >= segment.len() {
-                skip -= segment.len();
-                continue;
-            }
             let bytes = match segment {
                 Segment::Arena(range) => self.arena.get(range.clone()).unwrap_or_default(),
-                Segment::Body(body) => body,
+                Segment::Body(at) => self.frames.get(*at).map_or(&[][..], |frame| &frame.body),
             };
+            if skip >= bytes.len() {
+                skip -= bytes.len();
+                continue;
+            }
             slices.push(IoSlice::new(bytes.get(skip..).unwrap_or_default()));
             skip = 0;
         }

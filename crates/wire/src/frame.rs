@@ -25,6 +25,9 @@ pub const HEAD_LEN: usize = 20;
 /// bytes arrive, so that an announcement alone costs nothing.
 const EAGER: usize = 256 * 1024;
 
+/// Room for one more header of 4 bytes, which a message that travels on often gets.
+const SPARE: usize = 12;
+
 /// How large a frame may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameLimits {
@@ -193,7 +196,7 @@ impl Decoder {
         };
         self.state = State::Content {
             head,
-            headers: Vec::with_capacity(head.headers.min(EAGER)),
+            headers: Vec::with_capacity(head.headers.min(EAGER) + SPARE),
             body: Vec::with_capacity(head.body.min(EAGER)),
         };
         Ok(())
