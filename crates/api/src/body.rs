@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use weft_contract::ErrorCode;
 use weft_contract::headers::MAX_BODY;
 use weft_controller::Failure;
-use weft_limits::{Budget, Grant};
+
+use crate::places::Place;
 
 /// How much of a refused body is read and thrown away, so that the refusal reaches a client that
 /// is still sending: a connection closed on unread bytes is reset, and the answer may be lost.
@@ -19,11 +20,11 @@ const DISCARD_BYTES: usize = 4 * MAX_BODY;
 /// And for how long.
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// A body in memory, and what it draws from the budget while it is there.
+/// A body in memory, and the bytes that it takes up while it is there.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) bytes: Bytes,
-    pub(crate) _drawn: Grant,
+    pub(crate) _taken: Place,
 }
 
 /// Refuses a body that says itself that it is larger than it may be.
@@ -36,14 +37,13 @@ pub(crate) fn check_length(headers: &HeaderMap, most: usize) -> Result<(), Failu
     }
 }
 
-/// Reads a body whole.
+/// Reads a body whole, into the bytes that its sender may take up.
 pub(crate) async fn read(
     body: &mut Incoming,
     most: usize,
     within: Duration,
-    budget: &Budget,
+    mut taken: Place,
 ) -> Result<Held, Failure> {
-    let mut grant = budget.empty();
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let deadline = Instant::now() + within;
@@ -56,7 +56,7 @@ pub(crate) async fn read(
         if first.len() + all.len() + data.len() > most {
             return Err(too_large(most));
         }
-        if !grant.try_grow(data.len() as u64) {
+        if !taken.try_grow(data.len()) {
             return Err(ErrorCode::ServerTooManyRequests.into());
         }
         // Most bodies come in one piece, which is then kept as it is.
@@ -70,7 +70,7 @@ pub(crate) async fn read(
         all.extend_from_slice(&data);
     }
     let bytes = if all.is_empty() { first } else { all.freeze() };
-    Ok(Held { bytes, _drawn: grant })
+    Ok(Held { bytes, _taken: taken })
 }
 
 /// Reads on for a while what nobody wants any more. A client that waits for leave to send its

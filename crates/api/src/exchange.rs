@@ -119,7 +119,8 @@ impl Site {
         let known = (row.load == Load::Document).then(caller);
         let allowance = Allowance::of(known.as_ref(), self.options.read_timeout);
         body::check_length(&head.headers, allowance.bytes)?;
-        let held = body::read(body, allowance.bytes, allowance.time, &self.shared.bodies).await?;
+        let bytes = self.shared.bodies.none(peer.remote.ip());
+        let held = body::read(body, allowance.bytes, allowance.time, bytes).await?;
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
         let caller = known.unwrap_or_else(caller);
@@ -264,6 +265,7 @@ mod tests {
     use weft_contract::resource;
 
     use super::*;
+    use crate::places::Places;
 
     fn with(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut own = HeaderMap::new();
@@ -309,8 +311,9 @@ mod tests {
 
     #[test]
     fn only_json_is_taken_where_json_is_expected() {
-        let budget = weft_limits::Budget::unlimited();
-        let held = |text: &'static str| Held { bytes: text.into(), _drawn: budget.empty() };
+        let places = Places::new(0, 0);
+        let none = || places.none(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+        let held = |text: &'static str| Held { bytes: text.into(), _taken: none() };
         let row = |id| resource::operation(Api::Management, id).unwrap();
         let check =
             |id, media, text| check_media(row(id), media, &held(text)).map_err(|f| f.code());

@@ -1,4 +1,5 @@
-//! Limits of the server, and places that peers take up: connections, requests in flight.
+//! Limits of the server, and places that peers take up: connections, requests in flight, bytes of
+//! bodies.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,7 +27,9 @@ pub struct Limits {
     /// The same from one address.
     pub requests_per_source: usize,
     /// Bytes of request bodies that are held; more are answered 429.
-    pub body_bytes: u64,
+    pub body_bytes: usize,
+    /// The same from one address: a document of the largest size and some more.
+    pub body_bytes_per_source: usize,
     /// Time for an operation; then the answer is 503, and what was begun goes on
     /// (protocol: management-api 1).
     pub handler_timeout: Duration,
@@ -43,6 +46,7 @@ impl Default for Limits {
             requests: 1024,
             requests_per_source: 256,
             body_bytes: 64 * 1024 * 1024,
+            body_bytes_per_source: 20 * 1024 * 1024,
             handler_timeout: Duration::from_secs(10),
         }
     }
@@ -74,11 +78,12 @@ struct Held {
     by_source: HashMap<IpAddr, usize>,
 }
 
-/// A place; free again when dropped.
+/// Places of one source; free again when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Arc<Places>,
     source: IpAddr,
+    count: usize,
 }
 
 impl Places {
@@ -89,24 +94,43 @@ impl Places {
 
     /// A place for a peer; none when all, or those of its source, are taken.
     pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
-        let source = source_of(peer);
-        let mut held = self.held.lock();
-        let own = held.by_source.get(&source).copied().unwrap_or_default();
-        if held.all >= self.limit || own >= self.per_source {
-            return None;
+        let mut place = self.none(peer);
+        place.try_grow(1).then_some(place)
+    }
+
+    /// No place yet, to become some for a peer.
+    pub(crate) fn none(self: &Arc<Self>, peer: IpAddr) -> Place {
+        Place { places: Arc::clone(self), source: source_of(peer), count: 0 }
+    }
+}
+
+impl Place {
+    /// So many more; or none and no, when too few are left.
+    pub(crate) fn try_grow(&mut self, more: usize) -> bool {
+        let mut held = self.places.held.lock();
+        let own = held.by_source.get(&self.source).copied().unwrap_or_default();
+        let fits = |used: usize, limit: usize| limit.saturating_sub(used) >= more;
+        if !fits(held.all, self.places.limit) || !fits(own, self.places.per_source) {
+            return false;
         }
-        held.all += 1;
-        held.by_source.insert(source, own + 1);
-        Some(Place { places: Arc::clone(self), source })
+        if more > 0 {
+            held.all += more;
+            held.by_source.insert(self.source, own + more);
+            self.count += more;
+        }
+        true
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if self.count == 0 {
+            return;
+        }
         let mut held = self.places.held.lock();
-        held.all -= 1;
+        held.all -= self.count;
         if let Some(own) = held.by_source.get_mut(&self.source) {
-            *own -= 1;
+            *own -= self.count;
             if *own == 0 {
                 held.by_source.remove(&self.source);
             }
@@ -142,6 +166,21 @@ mod tests {
         assert!(places.take(b).is_some());
         drop(second);
         assert!(places.held.lock().by_source.is_empty());
+    }
+
+    #[test]
+    fn places_may_be_many_at_once() {
+        let places = Places::new(100, 60);
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        let (mut one, mut two, mut other) = (places.none(a), places.none(a), places.none(b));
+        assert!(one.try_grow(50) && !two.try_grow(11) && two.try_grow(10));
+        assert!(!two.try_grow(1) && two.try_grow(0));
+        assert!(!other.try_grow(41) && other.try_grow(40));
+        drop(one);
+        assert!(two.try_grow(50) && !other.try_grow(1));
+        drop((two, other));
+        let held = places.held.lock();
+        assert!(held.all == 0 && held.by_source.is_empty());
     }
 
     #[test]

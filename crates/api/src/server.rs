@@ -18,7 +18,6 @@ use weft_contract::Api;
 use weft_controller::Controller;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_of_versions};
 use weft_identity::{AltServerCert, IdentitySection, LiveIdentity};
-use weft_limits::Budget;
 
 use crate::Limits;
 use crate::answer::Signature;
@@ -106,7 +105,7 @@ pub(crate) struct Shared {
     pub(crate) signature: Signature,
     pub(crate) connections: Arc<Places>,
     pub(crate) requests: Arc<Places>,
-    pub(crate) bodies: Budget,
+    pub(crate) bodies: Arc<Places>,
     /// No more requests are taken.
     pub(crate) stopping: CancellationToken,
     /// Whoever is still there is cut.
@@ -135,7 +134,7 @@ impl ApiServer {
             signature: Signature::new(&controller),
             connections: Places::new(limits.connections, limits.connections_per_source),
             requests: Places::new(limits.requests, limits.requests_per_source),
-            bodies: Budget::new(limits.body_bytes),
+            bodies: Places::new(limits.body_bytes, limits.body_bytes_per_source),
             stopping: stopping.clone(),
             stopped: CancellationToken::new(),
             tasks: TaskTracker::new(),

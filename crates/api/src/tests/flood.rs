@@ -12,9 +12,11 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use weft_config::WebServer;
+use weft_config::web::WebOptions;
 use weft_identity::tls::{ClientTls, client_config};
 
-use super::{Bed, LONG, MANAGEMENT, section};
+use super::{Bed, LONG, MANAGEMENT, PASSWORD, USERNAME, section};
 use crate::Limits;
 
 /// Clients of the flood, and requests of those who behave.
@@ -158,4 +160,44 @@ async fn there_is_room_for_so_many_requests_in_all() {
         assert!(part.starts_with(b"HTTP/1.1 400"));
     }
     assert_eq!(third.get(bed.url("/version")).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
+    const PART: usize = 60_000;
+    let limits =
+        Limits { body_bytes: 6 * PART, body_bytes_per_source: 3 * PART, ..Limits::default() };
+    let patient = WebOptions { read_timeout: 2 * LONG, ..WebOptions::default() };
+    let bed = Bed::with(WebServer { options: patient, ..section() }, limits).await;
+    // Together more than there is in all; each one lacks its last byte.
+    let path = "/authenticate?method=password";
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        PART + 1
+    );
+    let mut stalled = Vec::new();
+    for _ in 0..9 {
+        let mut stream = connect(&bed, 2).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Whoever is turned away may be cut while he still sends.
+        let _ = stream.write_all(&[b' '; PART]).await;
+        stalled.push(stream);
+    }
+    let login = |client: &reqwest::Client| {
+        let configs = json!(["x".repeat(PART / 2)]);
+        let body = json!({"username": USERNAME, "password": PASSWORD, "configTypes": configs});
+        let request = client.post(bed.url(path)).json(&body);
+        async move { request.send().await.unwrap().status() }
+    };
+    let same = from(&bed, 2);
+    let full = async { while login(&same).await != 429 {} };
+    tokio::time::timeout(LONG, full).await.expect("one source fills its share");
+    let other = from(&bed, 3);
+    for _ in 0..5 {
+        assert_eq!(login(&other).await, 200);
+    }
+    drop(stalled);
+    let free = async { while login(&same).await != 200 {} };
+    tokio::time::timeout(LONG, free).await.expect("the bytes are given back");
 }
