@@ -135,6 +135,7 @@ fn end_session(controller: Controller, caller: Caller, _call: Call) -> Answer {
     async move {
         let session = session_of(&controller, &caller)?;
         controller.sessions().end(std::slice::from_ref(&session.base.id));
+        controller.sessions().kept().await?;
         Reply::empty()
     }
     .boxed()
@@ -262,6 +263,7 @@ fn delete_certificate(controller: Controller, caller: Caller, call: Call) -> Ans
         controller.sessions().change(&session.base.id, controller.now(), |session| {
             session.certificates.retain(|it| it.id != id);
         });
+        controller.sessions().kept().await?;
         Reply::empty()
     }
     .boxed()

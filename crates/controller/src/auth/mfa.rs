@@ -358,7 +358,7 @@ impl Controller {
         let passed = passed.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
         self.sessions().kept().await?;
         if super::resolve::is_complete(&self.snapshot(), &passed) {
-            self.sessions().completed(&passed);
+            self.sessions().completed(&passed.base.id);
         }
         self.posture_changed(&passed.identity_id);
         Ok(())

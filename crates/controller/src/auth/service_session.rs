@@ -86,7 +86,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         if !routers.iter().any(|it| it.router.is_online) {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
-        let session = record(&controller, &login, &service.base.id, session_type);
+        let session = record(&controller, &login, &service.base.id, session_type)?;
         controller.remember_end(&session.base.id, &decision);
         controller.sessions().kept().await?;
         // The whole session, where the original leaves half of it null (protocol: auth 20.6).
@@ -101,11 +101,7 @@ fn record(
     login: &ApiSession,
     service: &Id,
     session_type: PolicyType,
-) -> Session {
-    let sessions = controller.sessions();
-    if let Some(known) = sessions.find_service(&login.base.id, session_type, service) {
-        return (*known).clone();
-    }
+) -> Result<Arc<Session>, Failure> {
     let now = controller.now();
     let id = controller.ids().ordered(now);
     let session = Session {
@@ -116,8 +112,8 @@ fn record(
         service_id: service.clone(),
         session_type,
     };
-    sessions.put_service(session.clone());
-    session
+    let kept = controller.sessions().service_or(session);
+    kept.ok_or_else(|| Failure::unauthorized("the session has ended"))
 }
 
 fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionEdgeRouter> {
@@ -143,11 +139,16 @@ pub(crate) fn shown(context: &Context, session: &Session) -> Result<SessionDetai
     })
 }
 
+/// The service sessions of the caller, over all of its logins; an administrator sees all.
 fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let login = session_of(&controller, &caller)?;
         let context = controller.context(&caller);
-        let found = controller.sessions().services_of(&login.base.id);
+        let sessions = controller.sessions();
+        let found = match caller.is_admin() {
+            true => sessions.all_services(),
+            false => sessions.services_of_identity(&login.identity_id),
+        };
         let selection = list::selection(&call.query, &SYMBOLS, &PageRules::LIST)?;
         let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(&context, it)));
         let details = listed.rows.iter().map(|row| shown(&context, row.record()));
@@ -184,6 +185,7 @@ fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let session = own(&controller, &caller, call.id(0))?;
         controller.sessions().remove_services(std::slice::from_ref(&session.base.id));
+        controller.sessions().kept().await?;
         Reply::empty()
     }
     .boxed()

@@ -2,12 +2,14 @@
 //! edge-control-plane 10).
 //!
 //! Class Local: bound to this controller, kept in memory, written behind, loaded before routers
-//! are answered. A client learns of its session only once it is on the disk: a controller that is
+//! are answered. What is written and told goes out under the lock of the tables, so that the store
+//! and the routers see everything in the order in which it happened. A client learns of its session only once it is on the disk: a controller that is
 //! killed and comes back would end the circuits of a session that it does not know. Routers follow them through [`Sessions::subscribe`]: an SDK that connects with an
 //! opaque token is known to a router only because it was told.
 
 mod follow;
 mod routers;
+mod services;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +22,7 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use weft_contract::resource::identity::{EnvInfo, SdkInfo};
-use weft_model::entity::{ApiSession, PolicyType, Session, SessionCertificate};
+use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
@@ -33,7 +35,7 @@ use crate::{Durations, Failure};
 const BACKLOG: usize = 4096;
 /// What clients told of themselves, by identity.
 const TOLD: Space = Space(1);
-/// Sessions ended in one go while holding the lock.
+/// Sessions ended, or whose activity is stored, in one go while holding the lock.
 const SWEEP_BATCH: usize = 500;
 /// API sessions an identity may have; the oldest one ends when another begins.
 const PER_IDENTITY: usize = 256;
@@ -186,20 +188,6 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Service sessions whose API session is gone, as after a kill between two writes.
-    fn drop_strays(&self) {
-        let tables = self.0.tables.read();
-        let strays: Vec<Id> = tables
-            .service
-            .iter()
-            .filter_map(|entity| entity.get::<Session>())
-            .filter(|session| tables.api.ordinal(&session.api_session_id).is_none())
-            .map(|session| session.base.id.clone())
-            .collect();
-        drop(tables);
-        self.remove_services(&strays);
-    }
-
     /// How long a session lasts without activity.
     pub fn timeout(&self) -> Duration {
         self.0.timeout
@@ -218,24 +206,30 @@ impl Sessions {
     /// Begins a session. `is_complete`: nothing more is asked of the client.
     pub(crate) fn open(&self, session: ApiSession, is_complete: bool) -> Arc<ApiSession> {
         let session = Arc::new(session);
-        let (oldest, put) = {
+        let oldest = {
             let mut tables = self.0.tables.write();
             let others = tables.of_identity(&session.identity_id);
             let over = (others.len() + 1).saturating_sub(PER_IDENTITY);
             let mut others: Vec<_> = others.into_iter().map(|it| it.base.id.clone()).collect();
             others.sort_unstable();
             others.truncate(over);
-            (others, tables.api.put(Entity::from(Arc::clone(&session))))
+            self.keep(&mut tables, &session);
+            if is_complete {
+                self.tell(SessionNotice::Added(Arc::clone(&session)));
+            }
+            others
         };
-        if let Err(error) = put {
+        self.end(&oldest);
+        session
+    }
+
+    /// Puts a session into the table and the store.
+    fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) {
+        let entity = Entity::from(Arc::clone(session));
+        if let Err(error) = tables.api.put(entity.clone()) {
             tracing::error!(%error, "a session could not be kept");
         }
-        self.0.store.live().put(Entity::from(Arc::clone(&session)));
-        self.end(&oldest);
-        if is_complete {
-            self.tell(SessionNotice::Added(Arc::clone(&session)));
-        }
-        session
+        self.0.store.live().put(entity);
     }
 
     /// Waits until the sessions opened so far outlive this process.
@@ -290,18 +284,12 @@ impl Sessions {
         now: Timestamp,
         change: impl FnOnce(&mut ApiSession),
     ) -> Option<Arc<ApiSession>> {
-        let changed = {
-            let mut tables = self.0.tables.write();
-            let mut session = (**tables.api.get(id)?.get::<ApiSession>()?).clone();
-            change(&mut session);
-            session.base.updated_at = now;
-            let session = Arc::new(session);
-            if let Err(error) = tables.api.put(Entity::from(Arc::clone(&session))) {
-                tracing::error!(%error, "a session could not be kept");
-            }
-            session
-        };
-        self.0.store.live().put(Entity::from(Arc::clone(&changed)));
+        let mut tables = self.0.tables.write();
+        let mut session = (**tables.api.get(id)?.get::<ApiSession>()?).clone();
+        change(&mut session);
+        session.base.updated_at = now;
+        let changed = Arc::new(session);
+        self.keep(&mut tables, &changed);
         self.tell(SessionNotice::Updated(Arc::clone(&changed)));
         Some(changed)
     }
@@ -313,28 +301,20 @@ impl Sessions {
 
     /// Ends sessions, with the service sessions in them.
     pub fn end(&self, ids: &[Id]) {
+        let live = self.0.store.live();
+        let mut tables = self.0.tables.write();
         let mut ended = Vec::new();
         let mut services = Vec::new();
-        {
-            let mut tables = self.0.tables.write();
-            for id in ids {
-                let inside: Vec<Id> =
-                    tables.service.referring(0, id).map(|entity| entity.id().clone()).collect();
-                for service in inside {
-                    tables.service.remove(&service);
-                    services.push(service);
-                }
-                tables.active.remove(id);
-                let removed = tables.api.remove(id);
-                let removed = removed.as_ref().and_then(|entity| entity.get::<ApiSession>());
-                if let Some(session) = removed {
-                    ended.push(Ended { id: id.clone(), token: Arc::clone(&session.token) });
-                }
+        for id in ids {
+            services.extend(self.take_services_of(&mut tables, id));
+            tables.active.remove(id);
+            let removed = tables.api.remove(id);
+            let removed = removed.as_ref().and_then(|entity| entity.get::<ApiSession>());
+            if let Some(session) = removed {
+                live.delete(Kind::ApiSession, id);
+                ended.push(Ended { id: id.clone(), token: Arc::clone(&session.token) });
             }
         }
-        let live = self.0.store.live();
-        services.iter().for_each(|id| live.delete(Kind::Session, id));
-        ended.iter().for_each(|session| live.delete(Kind::ApiSession, &session.id));
         if !services.is_empty() {
             self.tell(SessionNotice::ServiceRemoved(services));
         }
@@ -348,16 +328,13 @@ impl Sessions {
         self.0.tables.read().of_identity(identity)
     }
 
-    /// A session is complete that was not: routers learn of it now.
-    pub(crate) fn completed(&self, session: &Arc<ApiSession>) {
-        self.tell(SessionNotice::Added(Arc::clone(session)));
-    }
-
-    /// The service sessions that a test picks.
-    pub(crate) fn services_where(&self, pick: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
+    /// A session is complete that was not: routers learn of it now, if it has not ended.
+    pub(crate) fn completed(&self, id: &Id) {
         let tables = self.0.tables.read();
-        let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
-        all.filter(|session| pick(session)).cloned().collect()
+        let session = tables.api.get(id).and_then(|entity| entity.get::<ApiSession>());
+        if let Some(session) = session {
+            self.tell(SessionNotice::Added(Arc::clone(session)));
+        }
     }
 
     /// Ends the sessions of an identity.
@@ -382,40 +359,6 @@ impl Sessions {
             ended.map(|session| session.base.id.clone()).collect()
         };
         self.end(&ids);
-    }
-
-    /// The service session for the same API session, type and service, if there is one.
-    pub(crate) fn find_service(
-        &self,
-        api_session: &Id,
-        session_type: PolicyType,
-        service: &Id,
-    ) -> Option<Arc<Session>> {
-        let tables = self.0.tables.read();
-        let found = tables.service.referring(0, api_session).filter_map(|it| it.get::<Session>());
-        let mut same =
-            found.filter(|it| it.session_type == session_type && it.service_id == *service);
-        same.next().cloned()
-    }
-
-    /// A service session by id.
-    pub fn service(&self, id: &str) -> Option<Arc<Session>> {
-        self.0.tables.read().service.get(&Id::new(id))?.get::<Session>().cloned()
-    }
-
-    /// The service sessions of an API session.
-    pub fn services_of(&self, api_session: &Id) -> Vec<Arc<Session>> {
-        let tables = self.0.tables.read();
-        let found = tables.service.referring(0, api_session);
-        let mut found: Vec<_> = found.filter_map(|it| it.get::<Session>().cloned()).collect();
-        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
-        found
-    }
-
-    /// All service sessions, ordered by id.
-    pub(crate) fn all_services(&self) -> Vec<Arc<Session>> {
-        let tables = self.0.tables.read();
-        tables.service.iter().filter_map(|entity| entity.get::<Session>().cloned()).collect()
     }
 
     /// What is wrong with the indexes of the sessions, in words.
@@ -443,37 +386,6 @@ impl Sessions {
         true
     }
 
-    /// Keeps a service session.
-    pub(crate) fn put_service(&self, session: Session) {
-        let entity = Entity::from(session);
-        if let Err(error) = self.0.tables.write().service.put(entity.clone()) {
-            tracing::error!(%error, "a service session could not be kept");
-        }
-        self.0.store.live().put(entity);
-    }
-
-    /// Ends service sessions.
-    pub fn remove_services(&self, ids: &[Id]) {
-        let removed: Vec<Id> = {
-            let mut tables = self.0.tables.write();
-            ids.iter().filter(|id| tables.service.remove(id).is_some()).cloned().collect()
-        };
-        removed.iter().for_each(|id| self.0.store.live().delete(Kind::Session, id));
-        if !removed.is_empty() {
-            self.tell(SessionNotice::ServiceRemoved(removed));
-        }
-    }
-
-    /// Ends the service sessions that a test picks.
-    fn remove_services_where(&self, pick: impl Fn(&Session) -> bool) {
-        let ids: Vec<Id> = {
-            let tables = self.0.tables.read();
-            let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
-            all.filter(|session| pick(session)).map(|session| session.base.id.clone()).collect()
-        };
-        self.remove_services(&ids);
-    }
-
     /// Remembers what a client told of itself, if it is something new.
     pub(crate) fn put_told(&self, identity: &Id, told: Told) {
         if told == Told::default() || told == self.told(identity) {
@@ -493,9 +405,14 @@ impl Sessions {
         note.and_then(|note| serde_json::from_slice(&note).ok()).unwrap_or_default()
     }
 
+    /// Whether an identity has a session.
+    pub(crate) fn is_logged_in(&self, identity: &Id) -> bool {
+        self.0.tables.read().api.referring(0, identity).next().is_some()
+    }
+
     pub(crate) fn about_identity(&self, identity: &str) -> About {
         let id = Id::new(identity);
-        let logged_in = self.0.tables.read().api.referring(0, &id).next().is_some();
+        let logged_in = self.is_logged_in(&id);
         let Told { sdk, env } = self.told(&id);
         About { logged_in, sdk_info: sdk, env_info: env }
     }
@@ -519,28 +436,28 @@ impl Sessions {
     /// Ends what has expired, and now and then stores the activity of the rest.
     pub(crate) fn sweep(&self, now: Timestamp) {
         self.end_expired(now);
-        let due = {
+        let active: Vec<Id> = {
             let mut tables = self.0.tables.write();
             if now.since(tables.flushed) < self.0.flush {
                 return;
             }
             tables.flushed = now;
-            let active = std::mem::take(&mut tables.active);
-            let mut due = Vec::new();
-            for (id, at) in active {
-                let session = tables.api.get(&id).and_then(|entity| entity.get::<ApiSession>());
-                let Some(mut session) = session.map(|session| (**session).clone()) else {
-                    continue;
-                };
-                session.last_activity_at = at;
-                let entity = Entity::from(session);
-                if tables.api.put(entity.clone()).is_ok() {
-                    due.push(entity);
-                }
-            }
-            due
+            tables.active.keys().cloned().collect()
         };
-        due.into_iter().for_each(|entity| self.0.store.live().put(entity));
+        for ids in active.chunks(SWEEP_BATCH) {
+            self.keep_activity(ids);
+        }
+    }
+
+    fn keep_activity(&self, ids: &[Id]) {
+        let mut tables = self.0.tables.write();
+        for id in ids {
+            let Some(at) = tables.active.remove(id) else { continue };
+            let session = tables.api.get(id).and_then(|entity| entity.get::<ApiSession>());
+            let Some(mut session) = session.map(|session| (**session).clone()) else { continue };
+            session.last_activity_at = at;
+            self.keep(&mut tables, &Arc::new(session));
+        }
     }
 
     fn end_expired(&self, now: Timestamp) {

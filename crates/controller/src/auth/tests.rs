@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
+use weft_identity::Certificate;
 use weft_identity::token::{Expect, verify_with_certificate};
 use weft_model::Id;
 use weft_model::entity::{PolicyType, Precedence};
@@ -211,6 +212,7 @@ struct Net {
     service: String,
     router: Id,
     client: Caller,
+    chain: Vec<Certificate>,
 }
 
 async fn net(bed: &Bed) -> Net {
@@ -233,7 +235,7 @@ async fn net(bed: &Bed) -> Net {
     }
     let (_, chain) = bed.enroll(&admin, "laptop").await;
     let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
-    Net { service, router, client: bed.with_token(token.as_str().unwrap()) }
+    Net { service, router, client: bed.with_token(token.as_str().unwrap()), chain }
 }
 
 fn facts() -> RouterFacts {
@@ -282,6 +284,18 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
     let elsewhere =
         bed.controller.check_service_session(&Id::new("other"), api_token, token, PolicyType::Dial);
     assert_eq!(code(elsewhere), RefusalCode::InvalidEdgeRouterForSession);
+
+    // Over all logins of the caller, and for an administrator over everybody's.
+    let list = async |who: &Caller| {
+        bed.client(who, "listSessions", &[], Value::Null).await.unwrap()[0]["id"].clone()
+    };
+    let (_, chain) = bed.enroll(&bed.admin().await, "phone").await;
+    let phone = bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    assert_eq!(list(&bed.with_token(phone.as_str().unwrap())).await, Value::Null);
+    let other = bed.login_with(&net.chain).await.unwrap().data()["token"].clone();
+    for who in [&net.client, &bed.with_token(other.as_str().unwrap()), &bed.admin().await] {
+        assert_eq!(list(who).await, first["id"]);
+    }
 
     let id = first["id"].as_str().unwrap();
     bed.client(&net.client, "deleteSession", &[id], Value::Null).await.unwrap();

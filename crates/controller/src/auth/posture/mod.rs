@@ -342,11 +342,10 @@ impl Controller {
         }
     }
 
-    /// Ends the service sessions among those that `pick` names that are granted no more. Routers
-    /// leave those of opaque logins to the controller (protocol: edge-control-plane 12.1).
-    pub(crate) fn end_ungranted(&self, snapshot: &Snapshot, pick: impl Fn(&Session) -> bool) {
+    /// Ends the service sessions among these that are granted no more. Routers leave those of
+    /// opaque logins to the controller (protocol: edge-control-plane 12.1).
+    pub(crate) fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<Session>]) {
         let now = self.now();
-        let picked = self.sessions().services_where(pick);
         let ungranted = picked.iter().filter(|session| {
             let login = self.sessions().by_id(session.api_session_id.as_str());
             login.is_none_or(|login| !self.is_still_granted(snapshot, &login, session, now))
@@ -364,7 +363,7 @@ impl Controller {
         if let Some(ordinal) = snapshot.ordinal_of::<Identity>(identity) {
             self.service_changes().one(ordinal, self.now());
         }
-        self.end_ungranted(&snapshot, |session| session.identity_id == *identity);
+        self.end_ungranted(&snapshot, &self.sessions().services_of_identity(identity));
     }
 
     /// Ends what has timed out, and forgets the devices of who is gone.
@@ -372,11 +371,12 @@ impl Controller {
         let now = self.now();
         let ended = self.postures().take_ended(now);
         if !ended.is_empty() {
-            self.end_ungranted(&self.snapshot(), |session| ended.contains(&session.base.id));
+            let sessions = ended.iter().filter_map(|id| self.sessions().service(id.as_str()));
+            self.end_ungranted(&self.snapshot(), &sessions.collect::<Vec<_>>());
         }
         let sessions = self.sessions();
         self.postures().retain(
-            |identity| sessions.about_identity(identity.as_str()).logged_in,
+            |identity| sessions.is_logged_in(identity),
             |session| sessions.by_id(session.as_str()).is_some(),
         );
     }

@@ -45,7 +45,9 @@ fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
         let identity = snapshot.get::<Identity>(&session.identity_id);
         identity.is_some_and(|identity| !identity.is_disabled(now)) && stands(snapshot, session)
     });
-    sessions.remove_services_where(|it| snapshot.get::<Service>(&it.service_id).is_none());
+    let lost = sessions.all_services().into_iter();
+    let lost = lost.filter(|it| snapshot.get::<Service>(&it.service_id).is_none());
+    sessions.remove_services(&lost.map(|it| it.base.id.clone()).collect::<Vec<_>>());
     sessions.tell(SessionNotice::Resync);
 }
 
@@ -62,10 +64,15 @@ fn end_ungranted(controller: &Controller, published: &Published) {
     if !everybody && identities.is_empty() && services.is_empty() {
         return;
     }
-    controller.end_ungranted(&published.after, |session| {
-        let (identity, service) = (&session.identity_id, &session.service_id);
-        everybody || identities.contains(identity) || services.contains(service)
-    });
+    let sessions = controller.sessions();
+    let concerned: Vec<_> = match everybody {
+        true => sessions.all_services(),
+        false => {
+            let of = identities.into_iter().flat_map(|id| sessions.services_of_identity(id));
+            of.chain(services.into_iter().flat_map(|id| sessions.services_for(id))).collect()
+        }
+    };
+    controller.end_ungranted(&published.after, &concerned);
 }
 
 fn follow(
@@ -81,7 +88,8 @@ fn follow(
             sessions.forget(id);
         }
         Change::Delete(Kind::Service, id) => {
-            sessions.remove_services_where(|session| session.service_id == *id);
+            let of = sessions.services_for(id);
+            sessions.remove_services(&of.iter().map(|it| it.base.id.clone()).collect::<Vec<_>>());
         }
         Change::Put(Entity::Identity(identity)) if identity.is_disabled(now) => {
             sessions.end_of_identity(&identity.base.id);
@@ -118,7 +126,8 @@ pub(crate) fn stands(snapshot: &Snapshot, session: &ApiSession) -> bool {
 
 impl Sessions {
     fn certificates_changed(&self, identity: &Id) {
-        let sessions = self.0.tables.read().of_identity(identity);
-        sessions.into_iter().for_each(|session| self.tell(SessionNotice::Updated(session)));
+        let tables = self.0.tables.read();
+        let sessions = tables.of_identity(identity).into_iter();
+        sessions.for_each(|session| self.tell(SessionNotice::Updated(session)));
     }
 }

@@ -1,8 +1,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::broadcast::error::TryRecvError;
 use weft_contract::Api;
+use weft_model::entity::{ApiSession, PolicyType, Session};
+use weft_model::{Base, Id};
+use weft_store::Store as _;
 
+use super::SessionNotice;
 use crate::testing::{Bed, csr, to, until};
 use crate::{Caller, Origin};
 
@@ -79,4 +84,73 @@ async fn a_session_has_so_many_certificates_and_the_oldest_goes() {
     assert_eq!(kept[0], login_leaf, "the certificate of the login is not crowded out");
     assert!(kept.iter().is_sorted_by_key(|certificate| certificate.created_at));
     assert_eq!(kept.last().unwrap().created_at, bed.controller.now());
+}
+
+fn login(bed: &Bed) -> ApiSession {
+    let now = bed.controller.now();
+    let id = bed.controller.ids().ordered(now);
+    ApiSession {
+        token: id.as_str().into(),
+        base: Base::new(id, now),
+        identity_id: Id::new("anna"),
+        last_activity_at: now,
+        ..ApiSession::default()
+    }
+}
+
+fn dial(bed: &Bed, login: &ApiSession) -> Session {
+    Session {
+        base: Base::new(bed.controller.ids().ordered(bed.controller.now()), login.base.created_at),
+        api_session_id: login.base.id.clone(),
+        identity_id: login.identity_id.clone(),
+        service_id: Id::new("web"),
+        session_type: PolicyType::Dial,
+        token: "".into(),
+    }
+}
+
+#[tokio::test]
+async fn the_store_and_routers_see_the_end_of_a_session_last() {
+    let bed = Bed::new().await;
+    let sessions = bed.controller.sessions();
+    let now = bed.controller.now();
+    for _ in 0..200 {
+        let mut told = sessions.subscribe();
+        let session = sessions.open(login(&bed), true);
+        let id = &session.base.id;
+        std::thread::scope(|scope| {
+            scope.spawn(|| while sessions.change(id, now, |_| {}).is_some() {});
+            scope.spawn(|| while sessions.service_or(dial(&bed, &session)).is_some() {});
+            scope.spawn(|| sessions.end(std::slice::from_ref(id)));
+        });
+        let mut last = None;
+        loop {
+            match told.0.try_recv() {
+                Ok(notice) => last = Some(notice),
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(_) => break,
+            }
+        }
+        assert!(matches!(last, Some(SessionNotice::Removed(_))), "{last:?}");
+        let mut kept = Vec::new();
+        bed.store.live().load(&mut |entity| kept.push(entity)).unwrap();
+        assert!(kept.is_empty(), "{kept:?}");
+    }
+}
+
+#[tokio::test]
+async fn service_sessions_that_are_asked_for_at_once_are_one() {
+    let bed = Bed::new().await;
+    let sessions = bed.controller.sessions();
+    let session = sessions.open(login(&bed), true);
+    let ask = || sessions.service_or(dial(&bed, &session)).unwrap().base.id.clone();
+    let ids: Vec<Id> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        asked.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    let bind = Session { session_type: PolicyType::Bind, ..dial(&bed, &session) };
+    assert_ne!(sessions.service_or(bind).unwrap().base.id, ids[0]);
+    sessions.end(std::slice::from_ref(&session.base.id));
+    assert!(sessions.service_or(dial(&bed, &session)).is_none(), "the login has ended");
 }

@@ -321,8 +321,8 @@ async fn sessions_that_hang_on_nothing_end() {
     };
     sessions.open(login("orphan"), false);
     let mine = sessions.all().iter().find(|it| it.base.id != "orphan").unwrap().base.id.clone();
-    sessions.put_service(session("s1", &Id::new("ended"), "web"));
-    sessions.put_service(session("s2", &mine, "web"));
+    sessions.plant_service(session("s1", &Id::new("ended"), "web"));
+    sessions.plant_service(session("s2", &mine, "web"));
     sessions.plant_lost_keys(&mine);
     is_mended(
         &bed.controller,

@@ -1,0 +1,108 @@
+//! Service sessions, which live in the same tables as the logins they belong to.
+
+use std::sync::Arc;
+
+use weft_model::entity::Session;
+use weft_model::{Entity, Id, Kind, Table};
+
+use super::{SessionNotice, Sessions, Tables};
+
+/// Places among the links of a service session.
+const LOGIN: usize = 0;
+const IDENTITY: usize = 1;
+const SERVICE: usize = 2;
+
+/// The sessions of a table that refer to something, ordered by id.
+fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<Session>> {
+    let found = table.referring(link, id);
+    let mut found: Vec<_> = found.filter_map(|it| it.get::<Session>().cloned()).collect();
+    found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+    found
+}
+
+impl Sessions {
+    /// Service sessions whose API session is gone, as after a kill between two writes.
+    pub(super) fn drop_strays(&self) {
+        let strays: Vec<Id> = {
+            let tables = self.0.tables.read();
+            let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
+            all.filter(|session| tables.api.ordinal(&session.api_session_id).is_none())
+                .map(|session| session.base.id.clone())
+                .collect()
+        };
+        self.remove_services(&strays);
+    }
+
+    /// A service session by id.
+    pub fn service(&self, id: &str) -> Option<Arc<Session>> {
+        self.0.tables.read().service.get(&Id::new(id))?.get::<Session>().cloned()
+    }
+
+    /// The service sessions of an identity, ordered by id.
+    pub(crate) fn services_of_identity(&self, identity: &Id) -> Vec<Arc<Session>> {
+        referring(&self.0.tables.read().service, IDENTITY, identity)
+    }
+
+    /// The sessions for a service, ordered by id.
+    pub(crate) fn services_for(&self, service: &Id) -> Vec<Arc<Session>> {
+        referring(&self.0.tables.read().service, SERVICE, service)
+    }
+
+    /// All service sessions, ordered by id.
+    pub(crate) fn all_services(&self) -> Vec<Arc<Session>> {
+        let tables = self.0.tables.read();
+        tables.service.iter().filter_map(|entity| entity.get::<Session>().cloned()).collect()
+    }
+
+    /// The session for the same login, type and service if there is one, else the new one. None
+    /// once the login has ended.
+    pub(crate) fn service_or(&self, new: Session) -> Option<Arc<Session>> {
+        let mut tables = self.0.tables.write();
+        tables.api.ordinal(&new.api_session_id)?;
+        let mut known = referring(&tables.service, LOGIN, &new.api_session_id).into_iter();
+        let is_same = |it: &Arc<Session>| {
+            it.session_type == new.session_type && it.service_id == new.service_id
+        };
+        let same = known.find(is_same);
+        Some(same.unwrap_or_else(|| self.keep_service(&mut tables, new)))
+    }
+
+    fn keep_service(&self, tables: &mut Tables, session: Session) -> Arc<Session> {
+        let session = Arc::new(session);
+        let entity = Entity::from(Arc::clone(&session));
+        if let Err(error) = tables.service.put(entity.clone()) {
+            tracing::error!(%error, "a service session could not be kept");
+        }
+        self.0.store.live().put(entity);
+        session
+    }
+
+    /// Keeps a service session of a login that need not be there: a fault, for tests of what finds
+    /// it.
+    #[cfg(test)]
+    pub(crate) fn plant_service(&self, session: Session) {
+        self.keep_service(&mut self.0.tables.write(), session);
+    }
+
+    /// Ends service sessions.
+    pub fn remove_services(&self, ids: &[Id]) {
+        let mut tables = self.0.tables.write();
+        let known = ids.iter().filter(|id| tables.service.remove(id).is_some());
+        let removed: Vec<Id> = known.cloned().collect();
+        removed.iter().for_each(|id| self.0.store.live().delete(Kind::Session, id));
+        if !removed.is_empty() {
+            self.tell(SessionNotice::ServiceRemoved(removed));
+        }
+    }
+
+    /// Takes the service sessions of a login out, and answers which they were.
+    pub(super) fn take_services_of(&self, tables: &mut Tables, login: &Id) -> Vec<Id> {
+        let inside = referring(&tables.service, LOGIN, login);
+        let ids: Vec<Id> = inside.iter().map(|session| session.base.id.clone()).collect();
+        for id in &ids {
+            tables.service.remove(id);
+            self.0.store.live().delete(Kind::Session, id);
+        }
+        ids
+    }
+}
