@@ -9,6 +9,7 @@
 //! - [`password`], `lockout`: hashes, and how often one may be wrong;
 //! - `mfa`, `totp`, `attempts`: second factors, their codes, and how often one may be wrong;
 //! - `posture`: what clients say of their devices, and what follows;
+//! - `revocations`: how those that cover nothing any more go;
 //! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers.
 
 pub(crate) mod attempts;
@@ -27,6 +28,7 @@ pub mod password;
 pub(crate) mod posture;
 pub mod public_keys;
 pub mod resolve;
+pub(crate) mod revocations;
 pub(crate) mod service_changes;
 pub mod service_session;
 pub mod sessions;

@@ -87,6 +87,7 @@ impl Controller {
         controller.drop_orphaned_sessions();
         tokio::spawn(crate::auth::sessions::follow_model(controller.clone().weak()));
         tokio::spawn(sweep(controller.clone().weak()));
+        tokio::spawn(crate::auth::revocations::purge(controller.clone().weak()));
         Ok(controller)
     }
 
