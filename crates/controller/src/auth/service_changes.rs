@@ -1,8 +1,7 @@
-//! When the services of an identity last changed: a short journal of times and the identities
-//! concerned, read on demand (protocol: auth 17.3). SDKs poll it and read their services anew when
-//! it moves, so it may say "changed" too often, but never too rarely.
+//! When the services of an identity last changed, identity by identity (protocol: auth 17.3). SDKs
+//! poll it and read their services anew when it moves, so it may say "changed" too often, but never
+//! too rarely.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -14,41 +13,36 @@ use crate::Published;
 
 /// Place of an identity's config overrides among its links.
 const CONFIG_OVERRIDE: usize = 3;
-/// Entries kept; older ones are merged.
-const KEPT: usize = 256;
 
-#[derive(Debug, Clone)]
-enum Who {
-    Everybody,
-    /// Ordinals of identities. One that is given out again only makes a client look once more.
-    These(RoaringBitmap),
-}
-
-/// The journal.
+/// The times.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ServiceChanges(Arc<Mutex<VecDeque<(Timestamp, Who)>>>);
+pub(crate) struct ServiceChanges(Arc<Mutex<Times>>);
+
+#[derive(Debug, Default)]
+struct Times {
+    /// When something changed that concerns an unknown number of identities.
+    everybody: Option<Timestamp>,
+    /// By ordinal of the identity. One that is given out again only makes a client look once more.
+    /// The default: never. A change writes down whom it concerns and disturbs nobody else.
+    each: Vec<Timestamp>,
+}
 
 impl ServiceChanges {
     /// When the services of this identity last changed since the start, if they did.
     pub(crate) fn last(&self, identity: u32) -> Option<Timestamp> {
-        let journal = self.0.lock();
-        let concerned = journal.iter().rev().find(|(_, who)| match who {
-            Who::Everybody => true,
-            Who::These(ordinals) => ordinals.contains(identity),
-        });
-        concerned.map(|(at, _)| *at)
+        let times = self.0.lock();
+        let own = times.each.get(identity as usize).copied();
+        own.filter(|at| *at != Timestamp::default()).max(times.everybody)
     }
 
     /// Something changed that concerns one identity.
     pub(crate) fn one(&self, identity: u32, now: Timestamp) {
-        self.put(now, RoaringBitmap::from_iter([identity]));
+        self.put(now, &RoaringBitmap::from_iter([identity]));
     }
 
     /// Something changed that concerns an unknown number of identities.
     pub(crate) fn everybody(&self, now: Timestamp) {
-        let mut journal = self.0.lock();
-        journal.clear();
-        journal.push_back((now, Who::Everybody));
+        *self.0.lock() = Times { everybody: Some(now), each: Vec::new() };
     }
 
     /// Writes down whom a batch concerns.
@@ -58,35 +52,19 @@ impl ServiceChanges {
             concerned |= of_change(&published.before, change);
             concerned |= of_change(&published.after, change);
         }
-        if !concerned.is_empty() {
-            self.put(now, concerned);
-        }
+        self.put(now, &concerned);
     }
 
-    fn put(&self, now: Timestamp, concerned: RoaringBitmap) {
-        let mut journal = self.0.lock();
-        // Clients that report again and again fill one entry.
-        if let Some((at, Who::These(last))) = journal.back_mut()
-            && *last == concerned
-        {
-            *at = now;
-            return;
+    fn put(&self, now: Timestamp, concerned: &RoaringBitmap) {
+        let Some(last) = concerned.max() else { return };
+        let mut times = self.0.lock();
+        if times.each.len() <= last as usize {
+            times.each.resize(last as usize + 1, Timestamp::default());
         }
-        journal.push_back((now, Who::These(concerned)));
-        if journal.len() > KEPT
-            && let (Some((_, older)), Some((at, newer))) =
-                (journal.pop_front(), journal.pop_front())
-        {
-            journal.push_front((at, older.and(newer)));
-        }
-    }
-}
-
-impl Who {
-    fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::These(a), Self::These(b)) => Self::These(a | b),
-            _ => Self::Everybody,
+        for ordinal in concerned {
+            if let Some(time) = times.each.get_mut(ordinal as usize) {
+                *time = now;
+            }
         }
     }
 }
@@ -137,4 +115,27 @@ fn of_config(snapshot: &Snapshot, config: &Id) -> RoaringBitmap {
     let overriding = overriding.filter_map(|it| snapshot.ordinal_of::<Identity>(&it.base.id));
     concerned.extend(overriding);
     concerned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_moves_the_time_of_those_it_concerns_alone() {
+        let changes = ServiceChanges::default();
+        let at = Timestamp::from_secs;
+        assert_eq!(changes.last(7), None);
+        changes.one(7, at(10));
+        // However many report after it.
+        for other in 100..1100 {
+            changes.one(other, at(i64::from(other)));
+        }
+        assert_eq!((changes.last(7), changes.last(100)), (Some(at(10)), Some(at(100))));
+        assert_eq!((changes.last(8), changes.last(5000)), (None, None));
+        changes.everybody(at(2000));
+        assert_eq!((changes.last(7), changes.last(5000)), (Some(at(2000)), Some(at(2000))));
+        changes.one(7, at(2001));
+        assert_eq!((changes.last(7), changes.last(8)), (Some(at(2001)), Some(at(2000))));
+    }
 }
