@@ -3,18 +3,19 @@
 //!
 //! Clients with opaque sessions tell the controller; the others tell the routers, which judge
 //! them by themselves. Class Memory: what is known of a device is kept as long as somebody is
-//! logged in with it, and gone with the process. Operating system, domain, hardware addresses and
+//! logged in with it, and gone with the process; so are the refusals. Operating system, domain, hardware addresses and
 //! processes belong to the identity; waking, unlocking and the second factor to the API session.
 //!
 //! - [`Postures`]: the facts; [`Viewer`]: those that count for one look at the model;
 //! - `responses`: how they come in; `queries`: what is asked of clients; `refusals`: what was
-//!   refused and why.
+//!   refused and why; `refused`: how much of that is remembered.
 
 pub(crate) mod queries;
 pub(crate) mod refusals;
+mod refused;
 pub(crate) mod responses;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -30,8 +31,8 @@ use crate::domain::view::Context;
 
 /// Processes that are remembered of one identity.
 const PROCESSES: usize = 256;
-/// Refusals that are remembered of one identity (protocol: management-api 7.1).
-const REFUSALS: usize = 100;
+/// Bytes of what processes are like that are remembered of one identity.
+const PROCESS_BYTES: usize = 256 * 1024;
 /// The C SDK and its first version that can ask for codes (protocol: management-api 7.6).
 const ASKING_SDK: (&str, [u64; 3]) = ("ziti-sdk-c", [0, 25, 0]);
 
@@ -40,8 +41,10 @@ const ASKING_SDK: (&str, [u64; 3]) = ("ziti-sdk-c", [0, 25, 0]);
 pub(crate) struct Told<T> {
     /// The posture check it answered.
     pub(crate) check: String,
-    /// When.
+    /// When it was last said.
     pub(crate) at: Timestamp,
+    /// Since when it has been the same.
+    since: Timestamp,
     /// What.
     pub(crate) value: T,
 }
@@ -81,52 +84,88 @@ pub(crate) struct Postures(Arc<RwLock<Tables>>);
 struct Tables {
     devices: HashMap<Id, Device>,
     endpoints: HashMap<Id, EndpointState>,
-    refusals: HashMap<Id, VecDeque<Arc<FailedServiceRequest>>>,
+    refusals: refused::Refusals,
     /// Service sessions whose grant ends by itself, and when.
     ending: BTreeSet<(Timestamp, Id)>,
 }
 
+fn size_of_process(path: &str, report: &ProcessReport) -> usize {
+    let signers = report.signer_fingerprints.iter().map(String::len);
+    path.len() + report.hash.len() + signers.sum::<usize>()
+}
+
+impl<T: PartialEq> Told<T> {
+    /// Something said, after what was said before; and whether it is anything new.
+    fn after(before: Option<&Self>, check: String, at: Timestamp, value: T) -> (Self, bool) {
+        let same = before.filter(|before| before.value == value);
+        let since = same.map_or(at, |same| same.since);
+        let is_new = same.is_none();
+        (Self { check, at, since, value }, is_new)
+    }
+}
+
 impl Device {
-    fn put(&mut self, check: String, report: Report, at: Timestamp) {
+    /// Takes a report in. True if it says anything new.
+    fn put(&mut self, check: String, report: Report, at: Timestamp) -> bool {
+        fn say<T: PartialEq>(
+            slot: &mut Option<Told<T>>,
+            check: String,
+            at: Timestamp,
+            value: T,
+        ) -> bool {
+            let (told, is_new) = Told::after(slot.as_ref(), check, at, value);
+            *slot = Some(told);
+            is_new
+        }
         match report {
-            Report::Os(value) => self.os = Some(Told { check, at, value }),
-            Report::Mac(value) => self.mac = Some(Told { check, at, value }),
-            Report::Domain(value) => self.domain = Some(Told { check, at, value }),
+            Report::Os(value) => say(&mut self.os, check, at, value),
+            Report::Mac(value) => say(&mut self.mac, check, at, value),
+            Report::Domain(value) => say(&mut self.domain, check, at, value),
             Report::Process(path, value) => {
-                if self.processes.len() < PROCESSES || self.processes.contains_key(&path) {
-                    self.processes.insert(path, Told { check, at, value });
+                let known = self.processes.get(&path);
+                let others = self.processes.iter().filter(|(other, _)| **other != path);
+                let others = others.map(|(path, told)| size_of_process(path, &told.value));
+                let bytes = others.sum::<usize>() + size_of_process(&path, &value);
+                if bytes > PROCESS_BYTES || known.is_none() && self.processes.len() >= PROCESSES {
+                    return false;
                 }
+                let (told, is_new) = Told::after(known, check, at, value);
+                self.processes.insert(path, told);
+                is_new
             }
-            Report::EndpointState { .. } => {}
+            Report::EndpointState { .. } => false,
         }
     }
 
-    /// When anything of it was last told.
+    /// When anything of it last changed.
     fn changed_at(&self) -> Option<Timestamp> {
         let single = [
-            self.os.as_ref().map(|told| told.at),
-            self.mac.as_ref().map(|told| told.at),
-            self.domain.as_ref().map(|told| told.at),
+            self.os.as_ref().map(|told| told.since),
+            self.mac.as_ref().map(|told| told.since),
+            self.domain.as_ref().map(|told| told.since),
         ];
-        let processes = self.processes.values().map(|told| told.at);
+        let processes = self.processes.values().map(|told| told.since);
         single.into_iter().flatten().chain(processes).max()
     }
 }
 
 impl Postures {
-    /// Remembers what a client said.
-    fn record(&self, session: &ApiSession, reports: Vec<(String, Report)>, now: Timestamp) {
+    /// Remembers what a client said. True if any of it is new.
+    fn record(&self, session: &ApiSession, reports: Vec<(String, Report)>, now: Timestamp) -> bool {
         let mut tables = self.0.write();
+        let mut is_new = false;
         for (check, report) in reports {
             if let Report::EndpointState { woken, unlocked } = report {
                 let state = tables.endpoints.entry(session.base.id.clone()).or_default();
                 state.woken_at = state.woken_at.max(woken.then_some(now));
                 state.unlocked_at = state.unlocked_at.max(unlocked.then_some(now));
+                is_new |= woken || unlocked;
             } else {
                 let device = tables.devices.entry(session.identity_id.clone()).or_default();
-                device.put(check, report, now);
+                is_new |= device.put(check, report, now);
             }
         }
+        is_new
     }
 
     /// What is known of the device of an identity.
@@ -141,15 +180,12 @@ impl Postures {
 
     /// The refusals of an identity, the last one first.
     pub(crate) fn refusals(&self, identity: &Id) -> Vec<Arc<FailedServiceRequest>> {
-        let tables = self.0.read();
-        tables.refusals.get(identity).map(|of| of.iter().cloned().collect()).unwrap_or_default()
+        self.0.read().refusals.of(identity)
     }
 
     fn refused(&self, identity: &Id, refusal: FailedServiceRequest) {
-        let mut tables = self.0.write();
-        let refusals = tables.refusals.entry(identity.clone()).or_default();
-        refusals.push_front(Arc::new(refusal));
-        refusals.truncate(REFUSALS);
+        let refused = refused::Refused::new(refusal);
+        self.0.write().refusals.put(identity, refused);
     }
 
     /// The grant of a service session ends then, if nothing is heard of the client.
@@ -165,18 +201,35 @@ impl Postures {
         ended.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Forgets the devices of who is not logged in any more.
+    /// Forgets the devices and refusals of who is not logged in any more. Reports wait for what is to be
+    /// forgotten, not for the search.
     fn retain(&self, is_identity: impl Fn(&Id) -> bool, is_session: impl Fn(&Id) -> bool) {
+        let (identities, sessions) = {
+            let tables = self.0.read();
+            let known = tables.devices.keys().chain(tables.refusals.identities());
+            let gone = known.filter(|identity| !is_identity(identity));
+            let ended = tables.endpoints.keys().filter(|session| !is_session(session));
+            (gone.cloned().collect::<Vec<_>>(), ended.cloned().collect::<Vec<_>>())
+        };
+        if identities.is_empty() && sessions.is_empty() {
+            return;
+        }
         let mut tables = self.0.write();
-        tables.devices.retain(|identity, _| is_identity(identity));
-        tables.endpoints.retain(|session, _| is_session(session));
+        // Somebody may have logged in again meanwhile and told what counts now.
+        for identity in identities.iter().filter(|identity| !is_identity(identity)) {
+            tables.devices.remove(identity);
+            tables.refusals.forget(identity);
+        }
+        for session in &sessions {
+            tables.endpoints.remove(session);
+        }
     }
 
     /// Forgets an identity.
     pub(crate) fn forget(&self, identity: &Id) {
         let mut tables = self.0.write();
         tables.devices.remove(identity);
-        tables.refusals.remove(identity);
+        tables.refusals.forget(identity);
     }
 }
 

@@ -175,9 +175,8 @@ fn take(
         _ => None,
     });
     let (woken, unlocked) = states.fold((false, false), |all, it| (all.0 | it.0, all.1 | it.1));
-    let is_anything = !reports.is_empty();
-    controller.postures().record(session, reports, now);
-    if is_anything {
+    // Clients say the same again and again; that concerns nobody.
+    if controller.postures().record(session, reports, now) {
         controller.posture_changed(&session.identity_id);
     }
     let services = match woken || unlocked {

@@ -134,6 +134,39 @@ async fn access_follows_what_a_client_says() {
 }
 
 #[tokio::test]
+async fn what_is_said_again_changes_nothing() {
+    let check = json!({"typeId": "OS",
+        "operatingSystems": [{"type": "Linux", "versions": [">=5.0.0"]}]});
+    let scene = Scene::new(vec![check]).await;
+    let updates = || async {
+        scene.bed.client(&scene.client, "listServiceUpdates", &[], NONE).await.unwrap()
+    };
+    scene.say(os("5.10.0")).await;
+    let (before, queries) = (updates().await, scene.queries().await);
+    scene.bed.clock.advance(Duration::from_secs(5));
+    scene.say(os("5.10.0")).await;
+    assert_eq!((updates().await, scene.queries().await), (before.clone(), queries.clone()));
+    assert_eq!(scene.posture_data().await["os"]["lastUpdatedAt"], "2026-01-02T03:04:10.000Z");
+    scene.say(os("5.11.0")).await;
+    assert_ne!(updates().await, before);
+    assert_ne!(scene.queries().await, queries);
+}
+
+#[tokio::test]
+async fn devices_and_refusals_are_forgotten_when_nobody_is_logged_in() {
+    let scene = Scene::new(vec![json!({"typeId": "DOMAIN", "domains": ["corp"]})]).await;
+    scene.dial().await.unwrap_err();
+    scene.say(os("5.10.0")).await;
+    scene.bed.controller.sweep_postures();
+    assert_eq!(scene.refusals().await.as_array().unwrap().len(), 1);
+    assert_eq!(scene.posture_data().await["os"]["version"], "5.10.0");
+    scene.bed.client(&scene.client, "deleteCurrentAPISession", &[], NONE).await.unwrap();
+    scene.bed.controller.sweep_postures();
+    assert_eq!(scene.refusals().await, json!([]));
+    assert_eq!(scene.posture_data().await["os"]["version"], "");
+}
+
+#[tokio::test]
 async fn everything_can_be_said_at_once() {
     let checks = vec![
         json!({"typeId": "DOMAIN", "domains": ["corp"]}),
