@@ -379,9 +379,13 @@ impl LocalEnd {
         Some((message, cost))
     }
 
-    /// A deadline has come.
-    pub(crate) fn on_timer(&self, now: Instant) {
+    /// The deadline that was armed for `at` has come.
+    pub(crate) fn on_timer(&self, at: Instant, now: Instant) {
         self.change(|inner, _| {
+            if inner.armed != Some(at) {
+                // An earlier one overtook it and has seen to everything.
+                return;
+            }
             inner.armed = None;
             if inner.end.deadline().is_some_and(|deadline| deadline <= now) {
                 inner.end.on_timeout(now);

@@ -56,13 +56,13 @@ impl ConnOwner for NoOwner {
 type Armed = UnboundedReceiver<(Instant, std::sync::Weak<LocalEnd>)>;
 
 /// The terminating end at an old native SDK whose connection writes nothing, and its dialer.
-fn behind_a_full_connection() -> (XgEnd, Arc<LocalEnd>, Armed) {
+fn behind_a_full_connection(fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed) {
     let (timers, armed) = Timers::observed();
     let forwarder = Forwarder::new(Arc::new(Nobody), timers, Budget::unlimited());
     let circuit = forwarder.circuit_or_new("circuit", &"ctrl".into());
     let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
-    let app = App::Sdk { outlet, conn_id: 1, fin_hold: Some(FIN_HOLD), owner };
+    let app = App::Sdk { outlet, conn_id: 1, fin_hold: Some(fin_hold), owner };
     let options = Options::default();
     let host = LocalEnd::start(&forwarder, circuit, "out", Role::Terminator, &options, app);
     let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
@@ -83,7 +83,7 @@ fn let_it_become_due(host: &LocalEnd, armed: &mut Armed) -> usize {
         if at < Instant::now() + Duration::from_secs(1) {
             asked += 1;
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            host.on_timer(Instant::now());
+            host.on_timer(at, Instant::now());
         }
         assert!(asked < 100, "the clock is asked again and again");
     }
@@ -92,7 +92,7 @@ fn let_it_become_due(host: &LocalEnd, armed: &mut Armed) -> usize {
 
 #[test]
 fn an_end_of_direction_that_cannot_be_written_asks_the_clock_once() {
-    let (mut dialer, host, mut armed) = behind_a_full_connection();
+    let (mut dialer, host, mut armed) = behind_a_full_connection(FIN_HOLD);
     dialer.write("hello".into()).unwrap();
     dialer.finish(Instant::now());
     pass(&mut dialer, &host);
@@ -100,10 +100,30 @@ fn an_end_of_direction_that_cannot_be_written_asks_the_clock_once() {
     assert!(host.pull_app().is_none(), "the end of direction waits for a close");
     // From here on the connection takes nothing, however long that lasts.
     assert_eq!(let_it_become_due(&host, &mut armed), 1);
-    host.on_timer(Instant::now());
     assert_eq!(let_it_become_due(&host, &mut armed), 0);
     // When it does again the end is told.
     assert!(host.pull_app().is_some());
     assert!(host.pull_app().is_none());
     assert_eq!(let_it_become_due(&host, &mut armed), 0);
+}
+
+#[test]
+fn an_end_has_one_deadline_under_way_however_often_it_moves() {
+    let (mut dialer, host, mut armed) = behind_a_full_connection(Duration::from_secs(60));
+    // At first it waits for the start of the circuit, then for a close that comes much sooner.
+    host.begin();
+    dialer.write("hello".into()).unwrap();
+    dialer.finish(Instant::now());
+    pass(&mut dialer, &host);
+    while host.pull_app().is_some() {}
+    for _ in 0..5 {
+        let mut due = Vec::new();
+        while let Ok((at, _)) = armed.try_recv() {
+            due.push(at);
+        }
+        for at in due {
+            host.on_timer(at, Instant::now());
+        }
+    }
+    assert_eq!(armed.len(), 1, "deadlines that were overtaken are not armed again");
 }

@@ -2,7 +2,8 @@
 //!
 //! An end is armed at most once at a time; when it fires the end looks again whether anything is
 //! due and arms itself anew. So a deadline that moves with every ack costs nothing, and an end that
-//! waits for nothing costs no wake-up.
+//! waits for nothing costs no wake-up. One that comes to lie before the armed one is armed too; what
+//! it overtook fires without effect.
 
 use std::{sync::Weak, time::Instant};
 
@@ -15,7 +16,7 @@ use super::local::LocalEnd;
 /// Arms ends. Clones share the clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Timers {
-    // Unbounded, but an end has at most two entries under way: its current and an earlier one.
+    // Unbounded, but an end has one entry that counts, and what that overtook.
     arm: mpsc::UnboundedSender<(Instant, Weak<LocalEnd>)>,
 }
 
@@ -28,12 +29,13 @@ impl Timers {
             loop {
                 tokio::select! {
                     entry = armed.recv() => match entry {
-                        Some((at, end)) => { queue.insert_at(end, at.into()); }
+                        Some((at, end)) => { queue.insert_at((at, end), at.into()); }
                         None => return,
                     },
                     Some(due) = queue.next(), if !queue.is_empty() => {
-                        if let Some(end) = due.into_inner().upgrade() {
-                            end.on_timer(Instant::now());
+                        let (at, end) = due.into_inner();
+                        if let Some(end) = end.upgrade() {
+                            end.on_timer(at, Instant::now());
                         }
                     }
                 }
