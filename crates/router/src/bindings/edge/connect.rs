@@ -23,6 +23,9 @@ const DIALER_ID: u32 = 1115;
 /// Peer data: identity name of the dialer.
 const DIALER_NAME: u32 = 1116;
 
+/// Why a dial failed whose circuit was taken down before it was whole.
+const ENDED: &str = "the circuit ended while it was made";
+
 impl SdkConnection {
     /// Answers a connect, whatever becomes of it.
     pub(super) async fn connect(
@@ -98,22 +101,44 @@ impl SdkConnection {
             return Err(give_up("the connection was given up"));
         };
         let forwarder = &self.binding.forwarder;
-        let known = forwarder.circuit_or_new(&circuit.id, &circuit.controller);
+        // Its route stood before the controller answered; it may be down again.
+        let Some(known) = forwarder.circuit(&circuit.id) else { return Err(give_up(ENDED)) };
         let answer = connected(connect, conn_id, &circuit);
         let owner = self.this.clone();
         let end = if connect.use_xgress {
             let (address, role) = (&circuit.address, End::Initiator);
-            let end = SdkCircuit::start(forwarder, known, address, role, conn_id, outlet, owner);
+            let end = SdkCircuit::start(
+                forwarder,
+                Arc::clone(&known),
+                address,
+                role,
+                conn_id,
+                outlet,
+                owner,
+            );
             Conn::Sdk(end)
         } else {
             let app = App::Sdk { outlet, conn_id, fin_hold: self.fin_hold(), owner };
             let options = &self.binding.options.end;
             let role = Role::Initiator;
-            Conn::Local(LocalEnd::start(forwarder, known, &circuit.address, role, options, app))
+            Conn::Local(LocalEnd::start(
+                forwarder,
+                Arc::clone(&known),
+                &circuit.address,
+                role,
+                options,
+                app,
+            ))
         };
         if !self.fill(conn_id, end.clone(), Some(grant)) {
             end.abort();
             return Err(give_up("the connection was given up"));
+        }
+        if known.has_ended() {
+            // Whoever took it down may not have found the new end.
+            end.abort();
+            forwarder.withdraw(&circuit.address);
+            return Err(give_up(ENDED));
         }
         // On the data connection, before any data: the lanes are emptied first.
         self.send(answer.in_reply_to(message)).await;

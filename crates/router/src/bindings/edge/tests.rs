@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant, SystemTime},
 };
@@ -63,6 +63,8 @@ struct Table {
     ended: Mutex<Vec<(String, End)>>,
     removed: Mutex<Vec<String>>,
     next: AtomicU32,
+    /// Circuits are taken down again before whoever dials hears of them.
+    short_lived: AtomicBool,
 }
 
 impl Table {
@@ -103,6 +105,9 @@ impl Table {
         let id = command.circuit.clone();
         let data = self.data.get().and_then(Weak::upgrade).unwrap();
         let dialed = data.route(command).await.map_err(|failure| refusal(&failure.message))?;
+        if self.short_lived.load(Ordering::Relaxed) {
+            data.unroute(&id, true);
+        }
         let mut peer_data = terminator.map(|terminator| terminator.peer_data).unwrap_or_default();
         peer_data.extend(dialed);
         Ok(Circuit { id, address: ingress, peer_data, controller })
@@ -703,6 +708,26 @@ async fn a_newer_bind_takes_the_terminator_over() {
     let (answer, _) = tokio::join!(dialer.connect(1, "echo"), second.accept());
     StateConnected::from_message(&answer).unwrap();
     assert!(router.table.removed.lock().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_circuit_that_ends_before_it_is_attached_is_refused() {
+    let router = router().await;
+    let address = tcp_echo().await;
+    router.table.addresses.lock().insert("tcp".to_owned(), address);
+    router.table.short_lived.store(true, Ordering::Relaxed);
+    let dialer = router.sdk("dialer").await;
+    for use_xgress in [false, true] {
+        let token = Bytes::from_static(b"tcp");
+        let connect = Connect { conn_id: Some(1), token, use_xgress, ..Connect::default() };
+        let answer = dialer.channel.request(connect.to_message(), PATIENCE).await.unwrap();
+        let closed = StateClosed::from_message(&answer).unwrap();
+        assert_eq!(closed.reason, "the circuit ended while it was made");
+        router.until("nothing to be left", || router.data.counts() == (0, 0)).await;
+    }
+    // The connection id is free again.
+    router.table.short_lived.store(false, Ordering::Relaxed);
+    StateConnected::from_message(&dialer.connect(1, "tcp").await).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
