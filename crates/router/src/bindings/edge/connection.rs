@@ -513,7 +513,8 @@ impl Behaviour for SdkConnection {
             }
             let _ = self.outlet.set(outlet);
         }
-        let handler = EdgeHandler { connection: this, waker: waker.clone() };
+        let carries_data = outbox.is_some();
+        let handler = EdgeHandler { connection: this, waker: waker.clone(), carries_data };
         Parts { handler: Box::new(handler), outbox }
     }
 
@@ -546,6 +547,8 @@ impl Behaviour for SdkConnection {
 struct EdgeHandler {
     connection: Arc<SdkConnection>,
     waker: UnderlayWaker,
+    /// Data for the SDK leaves by this connection.
+    carries_data: bool,
 }
 
 impl Handler for EdgeHandler {
@@ -572,6 +575,14 @@ impl Handler for EdgeHandler {
 
     fn on_resume(&mut self, _: &ChannelHandle) -> Flow {
         self.connection.pause.flow(&self.waker)
+    }
+
+    fn on_detach(&mut self, _: &CloseReason) {
+        let channel = &self.connection.channel;
+        // With it goes what it had taken to write, so no circuit can go on by another connection.
+        if self.carries_data && channel.underlays().len() > 1 {
+            channel.close("the connection that carries data is gone");
+        }
     }
 }
 

@@ -48,6 +48,7 @@ use crate::{
     },
 };
 
+mod grouped;
 mod native;
 mod pause;
 
@@ -304,13 +305,19 @@ impl Router {
     }
 
     async fn sdk_called(&self, name: &str, token: &str) -> Sdk {
-        self.sdk_of(name, token, None).await
+        self.sdk_of(self.address, name, token, None).await
     }
 
-    async fn sdk_of(&self, name: &str, token: &str, group: Option<GroupPolicy>) -> Sdk {
+    async fn sdk_of(
+        &self,
+        at: std::net::SocketAddr,
+        name: &str,
+        token: &str,
+        group: Option<GroupPolicy>,
+    ) -> Sdk {
         let mut hello = Hello { token: name.to_owned(), ..Hello::default() };
         hello.headers.set_str(header::SESSION_TOKEN, token);
-        let address = Address::new(weft_wire::Scheme::Tls, "localhost", self.address.port());
+        let address = Address::new(weft_wire::Scheme::Tls, "localhost", at.port());
         let options = ChannelOptions::edge("sdk");
         let dialed = DialOptions {
             server_name: Some("localhost".to_owned()),

@@ -43,7 +43,7 @@ async fn every_connection_of_a_channel_is_read_again() {
     let (late, echo) = (late_reader(&begin).await, tcp_echo().await);
     router.table.addresses.lock().insert("late".to_owned(), late);
     router.table.addresses.lock().insert("tcp".to_owned(), echo);
-    let sdk = router.sdk_of("sdk", "dialer", Some(GroupPolicy::edge_dialer(1, 1))).await;
+    let sdk = router.grouped_sdk(router.address, 1, 1).await;
     router.until("both connections", || sdk.channel.underlays().len() == 2).await;
     StateConnected::from_message(&sdk.connect(1, "late").await).unwrap();
 

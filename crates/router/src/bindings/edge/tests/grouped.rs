@@ -1,0 +1,83 @@
+//! SDKs with several connections to the router.
+
+use std::net::SocketAddr;
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::AbortHandle,
+};
+
+use super::*;
+
+impl Router {
+    /// An SDK that wants so many connections of each kind.
+    pub(super) async fn grouped_sdk(&self, at: SocketAddr, default: usize, control: usize) -> Sdk {
+        let group = GroupPolicy::edge_dialer(default, control);
+        let sdk = self.sdk_of(at, "sdk", "dialer", Some(group)).await;
+        let wanted = default + control;
+        self.until("its connections", || sdk.channel.underlays().len() == wanted).await;
+        sdk
+    }
+}
+
+/// A way to the router whose connections can be cut one by one.
+struct Way {
+    address: SocketAddr,
+    connections: Arc<Mutex<Vec<AbortHandle>>>,
+}
+
+impl Way {
+    async fn to(router: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections: Arc<Mutex<Vec<AbortHandle>>> = Arc::default();
+        let made = Arc::clone(&connections);
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut far = TcpStream::connect(router).await.unwrap();
+                let carrying = tokio::spawn(async move {
+                    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                });
+                made.lock().push(carrying.abort_handle());
+            }
+        });
+        Self { address, connections }
+    }
+
+    /// Cuts the connection that was made first, second, ...
+    fn cut(&self, number: usize) {
+        self.connections.lock()[number].abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn circuits_end_with_the_connection_that_carries_their_data() {
+    let router = router().await;
+    let way = Way::to(router.address).await;
+    let mut host = router.host("echo").await;
+    let dialer = router.grouped_sdk(way.address, 2, 0).await;
+    let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    way.cut(0);
+    assert_eq!(host.closed().await.conn_id, there);
+    router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn circuits_do_not_mind_the_loss_of_another_connection() {
+    let router = router().await;
+    let way = Way::to(router.address).await;
+    let mut host = router.host("echo").await;
+    let mut dialer = router.grouped_sdk(way.address, 2, 0).await;
+    let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    let connection = |name: &str| {
+        let live = router.data.edge().live();
+        live.into_iter().find(|one| one.session().is_some_and(|known| known.id == name)).unwrap()
+    };
+    let channel = connection("dialer").channel.clone();
+    let before: Vec<u64> = channel.underlays().iter().map(|one| one.number).collect();
+    way.cut(1);
+    let gone = || channel.underlays().iter().all(|one| one.number != before[1]);
+    router.until("the connection to be gone", gone).await;
+    host.send(there, "still here", 0).await;
+    assert_eq!(&dialer.data().await.data[..], b"still here");
+}
