@@ -213,10 +213,10 @@ impl AccessHalf {
         self.0.queue.waiting()
     }
 
-    /// Keeps the worker from taking sessions for as long as the answer is held.
+    /// Keeps the worker from taking messages for as long as the answer is held.
     #[cfg(test)]
-    pub(crate) fn hold_up(&self) -> impl Sized {
-        self.0.sessions.lock()
+    pub(crate) async fn hold_up(&self) -> impl Sized + use<> {
+        self.0.queue.hold_up().await
     }
 
     /// A controller is connected; these certificates it showed.

@@ -26,6 +26,9 @@ pub(super) struct Queue<T = Said> {
     bytes: usize,
     state: Mutex<State<T>>,
     filled: Notify,
+    /// Held by tests that want nothing to be taken.
+    #[cfg(test)]
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -44,7 +47,13 @@ impl<T> Queue<T> {
 
     fn of(bytes: usize) -> Self {
         let state = State { waiting: VecDeque::new(), bytes: 0, paused: Vec::new() };
-        Self { bytes, state: Mutex::new(state), filled: Notify::new() }
+        Self {
+            bytes,
+            state: Mutex::new(state),
+            filled: Notify::new(),
+            #[cfg(test)]
+            turn: Arc::default(),
+        }
     }
 
     /// Adds something of so many bytes. Without room it comes back, and the connection is resumed
@@ -63,6 +72,12 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// Keeps everything where it is for as long as the answer is held.
+    #[cfg(test)]
+    pub(super) async fn hold_up(&self) -> impl Sized + use<T> {
+        self.turn.clone().lock_owned().await
+    }
+
     /// How many wait.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
@@ -72,9 +87,13 @@ impl<T> Queue<T> {
     /// The next one, as soon as there is one. One reader at a time.
     pub(super) async fn pop(&self) -> T {
         loop {
+            #[cfg(test)]
+            let turn = self.turn.lock().await;
             if let Some(item) = self.try_pop() {
                 return item;
             }
+            #[cfg(test)]
+            drop(turn);
             self.filled.notified().await;
         }
     }

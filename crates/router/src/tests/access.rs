@@ -75,7 +75,7 @@ async fn next(events: &mut BoxStream<'static, AccessEvent>) -> AccessEvent {
     soon(events.next()).await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_says_much_is_read_later_and_nothing_is_lost() {
     const COUNT: usize = 3000;
     let mut network = Network::new().await;
@@ -86,7 +86,7 @@ async fn a_controller_that_says_much_is_read_later_and_nothing_is_lost() {
     let fingerprint = client.leaf().fingerprint().to_owned();
     let channel = network.peer.channel.clone();
     // The worker is at work while all this comes.
-    let busy = access.hold_up();
+    let busy = access.hold_up().await;
     let saying = tokio::spawn(async move {
         for n in 0..COUNT {
             let api_sessions = vec![api_session(&format!("s{n}"), "alice", &fingerprint)];
