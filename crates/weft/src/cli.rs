@@ -753,4 +753,18 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), all);
     }
+
+    #[test]
+    fn every_command_says_what_it_is_for() {
+        fn walk(command: &Command, settings: &str) {
+            for sub in command.get_subcommands() {
+                let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+                let name = sub.get_name();
+                assert!(!about.is_empty() && about != settings, "{name}: {about}");
+                walk(sub, settings);
+            }
+        }
+        let settings = Session::augment_args(Command::new("x"));
+        walk(&command(), &settings.get_about().unwrap().to_string());
+    }
 }

@@ -35,7 +35,8 @@ pub(crate) fn commands() -> Vec<Command> {
 
 /// A command with the settings that all of these have.
 pub(super) fn base(name: &'static str, kind: &'static Kind) -> Command {
-    Session::augment_args(Command::new(name).about(capitalized(kind.about)).arg(Format::arg()))
+    // The settings bring a text of their own, which is not about this command.
+    Session::augment_args(Command::new(name).arg(Format::arg())).about(capitalized(kind.about))
 }
 
 /// A command that is called by one entity: `service`, `svc`, `services`.
