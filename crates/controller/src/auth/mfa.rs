@@ -276,6 +276,8 @@ fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
         if login.session.legacy {
             controller.mfa_passed(&Id::new(&login.session.id)).await?;
         }
+        // The other logins need a code from now on.
+        controller.sessions().changed_around(&Id::new(&login.identity));
         Reply::empty()
     }
     .boxed()

@@ -83,7 +83,8 @@ impl Told {
 pub enum SessionNotice {
     /// A session is fully authenticated.
     Added(Arc<ApiSession>),
-    /// The certificates that go with a session have changed.
+    /// The certificates that go with a session have changed, or what is asked of it: one that is
+    /// not complete any more has ended for routers.
     Updated(Arc<ApiSession>),
     /// Sessions have ended.
     Removed(Vec<Ended>),
@@ -100,6 +101,13 @@ pub struct Ended {
     pub id: Id,
     /// Its token.
     pub token: Arc<str>,
+}
+
+impl Ended {
+    /// What is said of a session that ends.
+    pub(crate) fn of(session: &ApiSession) -> Self {
+        Self { id: session.base.id.clone(), token: Arc::clone(&session.token) }
+    }
 }
 
 /// Follows the sessions.
@@ -312,7 +320,7 @@ impl Sessions {
             let removed = removed.as_ref().and_then(|entity| entity.get::<ApiSession>());
             if let Some(session) = removed {
                 live.delete(Kind::ApiSession, id);
-                ended.push(Ended { id: id.clone(), token: Arc::clone(&session.token) });
+                ended.push(Ended::of(session));
             }
         }
         if !services.is_empty() {

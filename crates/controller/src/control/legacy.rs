@@ -14,7 +14,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::session::Session;
 use crate::auth::resolve::is_complete;
-use crate::auth::sessions::{LegacySession, SessionNotice, SessionSubscription};
+use crate::auth::sessions::{Ended, LegacySession, SessionNotice, SessionSubscription};
 
 /// Sessions in one message of a full state.
 const PART: usize = 100;
@@ -98,22 +98,28 @@ async fn tell(session: &Session, notice: SessionNotice) -> Result<(), SendError>
             channel.send(added.to_message_at(&state)).await
         }
         SessionNotice::Updated(updated) => {
-            let Some(api_sessions) = shown(session, &updated) else { return Ok(()) };
-            channel.send(ApiSessionUpdated { api_sessions }.to_synced_message()).await
-        }
-        SessionNotice::Removed(ended) => {
-            let removed = ApiSessionRemoved {
-                tokens: ended.iter().map(|session| session.token.to_string()).collect(),
-                ids: ended.iter().map(|session| session.id.to_string()).collect(),
+            let message = match shown(session, &updated) {
+                Some(api_sessions) => ApiSessionUpdated { api_sessions }.to_synced_message(),
+                // Something is asked of its client again: for routers it has ended.
+                None => removed(&[Ended::of(&updated)]),
             };
-            channel.send(removed.to_message()).await
+            channel.send(message).await
         }
+        SessionNotice::Removed(ended) => channel.send(removed(&ended)).await,
         SessionNotice::ServiceRemoved(ids) => {
             end_circuits(session, &ids);
             channel.send(removed_service_sessions(&ids)).await
         }
         SessionNotice::Resync => Ok(()),
     }
+}
+
+fn removed(ended: &[Ended]) -> Message {
+    let removed = ApiSessionRemoved {
+        tokens: ended.iter().map(|session| session.token.to_string()).collect(),
+        ids: ended.iter().map(|session| session.id.to_string()).collect(),
+    };
+    removed.to_message()
 }
 
 /// A session as routers know it, if nothing more is asked of its client.

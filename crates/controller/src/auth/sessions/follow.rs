@@ -1,13 +1,14 @@
 //! What a change of the model means for sessions.
 
 use std::collections::HashSet;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
-use weft_model::entity::{ApiSession, Authenticator, Ca, Identity, Service};
+use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Ca, Identity, Service};
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions};
 use crate::auth::login::VIRTUAL;
+use crate::auth::resolve::is_complete;
 use crate::{Controller, Core, Notice, Published};
 
 /// Ends sessions when the model says so: identities deleted or disabled, authenticators or CAs
@@ -94,14 +95,27 @@ fn follow(
         Change::Put(Entity::Identity(identity)) if identity.is_disabled(now) => {
             sessions.end_of_identity(&identity.base.id);
         }
+        Change::Put(Entity::Identity(identity)) => {
+            let old = before.get::<Identity>(&identity.base.id);
+            if old.is_some_and(|old| old.auth_policy_id != identity.auth_policy_id) {
+                let own = sessions.of_identity(&identity.base.id);
+                sessions.asked_anew(before, after, &own);
+            }
+        }
+        Change::Put(Entity::AuthPolicy(policy)) => {
+            let old = before.get::<AuthPolicy>(&policy.base.id);
+            if old.is_some_and(|old| old.secondary != policy.secondary) {
+                sessions.asked_anew(before, after, &sessions.all());
+            }
+        }
         Change::Put(Entity::Authenticator(authenticator)) => {
-            sessions.certificates_changed(&authenticator.identity_id);
+            sessions.changed_around(&authenticator.identity_id);
         }
         Change::Delete(Kind::Authenticator, id) => {
             let gone = before.get::<Authenticator>(id).map(|gone| &gone.identity_id);
             if let Some(identity) = gone.filter(|id| after.get::<Identity>(id).is_some()) {
                 sessions.end_where(identity, |session| session.authenticator_id == *id);
-                sessions.certificates_changed(identity);
+                sessions.changed_around(identity);
             }
         }
         Change::Delete(Kind::Ca, id) => {
@@ -125,9 +139,31 @@ pub(crate) fn stands(snapshot: &Snapshot, session: &ApiSession) -> bool {
 }
 
 impl Sessions {
-    fn certificates_changed(&self, identity: &Id) {
+    /// Something changed that the sessions of an identity show to routers, and not in themselves:
+    /// certificates of the identity, or what is asked of it.
+    pub(crate) fn changed_around(&self, identity: &Id) {
         let tables = self.0.tables.read();
         let sessions = tables.of_identity(identity).into_iter();
         sessions.for_each(|session| self.tell(SessionNotice::Updated(session)));
+    }
+
+    /// More or less than before is asked of sessions: routers learn of those that are complete
+    /// now, and lose those that are not.
+    fn asked_anew(&self, before: &Snapshot, after: &Snapshot, sessions: &[Arc<ApiSession>]) {
+        for session in sessions {
+            match (is_complete(before, session), is_complete(after, session)) {
+                (false, true) => self.completed(&session.base.id),
+                (true, false) => self.updated(&session.base.id),
+                _ => {}
+            }
+        }
+    }
+
+    fn updated(&self, id: &Id) {
+        let tables = self.0.tables.read();
+        let session = tables.api.get(id).and_then(|entity| entity.get::<ApiSession>());
+        if let Some(session) = session {
+            self.tell(SessionNotice::Updated(Arc::clone(session)));
+        }
     }
 }

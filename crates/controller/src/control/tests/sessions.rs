@@ -120,3 +120,43 @@ async fn service_sessions_end_with_what_granted_them() {
     let ended = SessionRemoved::from_message(&peer.expect(is::SESSION_REMOVED).await).unwrap();
     assert_eq!(ended.ids, [dial]);
 }
+
+#[tokio::test]
+async fn a_session_that_is_not_complete_any_more_has_ended_for_routers() {
+    let net = Net::new().await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    added(&mut peer).await;
+    let (identity, chain) = net.bed.enroll(&net.admin, "laptop").await;
+    net.bed.login_with(&chain).await.unwrap();
+    let (new, _) = added(&mut peer).await;
+    let session = &new.api_sessions[0];
+    let policy = json!({"name": "strict", "secondary": {"requireTotp": true}, "primary": {
+        "cert": {"allowed": true, "allowExpiredCerts": true},
+        "extJwt": {"allowed": true, "allowedSigners": []},
+        "updb": {"allowed": true, "lockoutDurationMinutes": 0, "maxAttempts": 0,
+            "minPasswordLength": 5, "requireMixedCase": false, "requireNumberChar": false,
+            "requireSpecialChar": false}}});
+    let policy = net.bed.create(&net.admin, "createAuthPolicy", policy).await;
+    let gone = async |peer: &mut Peer| {
+        let gone = peer.expect(is::API_SESSION_REMOVED).await;
+        let gone = ApiSessionRemoved::from_message(&gone).unwrap();
+        assert_eq!(
+            (&gone.tokens[..], &gone.ids[..]),
+            (&[session.token.clone()][..], &[session.id.clone()][..])
+        );
+    };
+    let back = async |peer: &mut Peer| {
+        let (again, _) = added(peer).await;
+        assert_eq!((again.is_full_state, &again.api_sessions[0].id), (false, &session.id));
+    };
+    net.manage("patchIdentity", &[&identity], json!({"authPolicyId": policy})).await;
+    gone(&mut peer).await;
+    let loose = json!({"secondary": {"requireTotp": false}});
+    net.manage("patchAuthPolicy", &[&policy], loose).await;
+    back(&mut peer).await;
+    net.manage("patchAuthPolicy", &[&policy], json!({"secondary": {"requireTotp": true}})).await;
+    gone(&mut peer).await;
+    net.manage("patchIdentity", &[&identity], json!({"authPolicyId": "default"})).await;
+    back(&mut peer).await;
+}

@@ -5,6 +5,7 @@ use totp_rs::{Algorithm, Builder, Secret};
 use weft_contract::{Api, ErrorCode, headers};
 
 use super::NONE;
+use crate::auth::sessions::SessionNotice;
 use crate::testing::{Bed, PASSWORD, USERNAME, to};
 use crate::{Caller, Content, Failure};
 
@@ -226,4 +227,25 @@ async fn codes_that_come_together_are_counted_one_by_one() {
         answer.as_ref().is_err_and(|failure| failure.code() == ErrorCode::MfaInvalidToken)
     });
     assert_eq!(looked_at.count(), 5);
+}
+
+#[tokio::test]
+async fn other_logins_need_a_code_once_there_is_one() {
+    let bed = Bed::new().await;
+    let (me, other) = (bed.admin().await, bed.admin().await);
+    let id = |who: &Caller| weft_model::Id::new(&who.login().unwrap().session.id);
+    client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+    let begun = client(&bed, &me, "detailMfa", NONE).await.unwrap();
+    let code = app(&bed, begun["provisioningUrl"].as_str().unwrap());
+    let mut told = bed.controller.sessions().subscribe();
+    client(&bed, &me, "verifyMfa", json!({"code": code})).await.unwrap();
+    let known: Vec<_> = bed.controller.legacy_sessions().into_iter().map(|it| it.id).collect();
+    assert_eq!(known, [id(&me)]);
+    loop {
+        match told.next().await.unwrap() {
+            SessionNotice::Updated(session) if session.base.id == id(&other) => break,
+            SessionNotice::Removed(ended) => panic!("{ended:?}"),
+            _ => {}
+        }
+    }
 }
