@@ -309,7 +309,26 @@ async fn updb(
     })
 }
 
-/// A router gets its client and server certificates. Its id is the common name it asks for.
+/// The client certificate of a router. An edge router asks for its id as common name; one without
+/// edge need not know its id, and is given it (protocol: auth 2.4).
+fn client_leaf(
+    request: &CertificateRequest,
+    id: &Id,
+    is_edge: bool,
+    now: SystemTime,
+) -> Result<Leaf, Failure> {
+    let leaf = Leaf::for_router(request, Purpose::Client, now);
+    if request.common_name() == Some(id.as_str()) {
+        return Ok(leaf);
+    }
+    if is_edge {
+        return Err(ErrorCode::EdgeRouterEnrollCommonNameInvalid.into());
+    }
+    leaf.named(id.as_str())
+        .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
+}
+
+/// A router gets its client and server certificates.
 async fn router(
     controller: &Controller,
     caller: &Caller,
@@ -320,17 +339,8 @@ async fn router(
     let client = parse_csr(sent.router_csr.as_deref())?;
     let server = parse_csr(sent.server_csr.as_deref())?;
     let now = system_time(controller.now());
-    let mut leaf = Leaf::for_router(&client, Purpose::Client, now);
-    if client.common_name() != Some(id.as_str()) {
-        // Routers without edge need not know their id (protocol: auth 2.4).
-        if enrollment.method != EnrollmentMethod::Trott {
-            return Err(ErrorCode::EdgeRouterEnrollCommonNameInvalid.into());
-        }
-        leaf = leaf
-            .named(id.as_str())
-            .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))?;
-    }
-    let (issued, cert) = issue(controller, &leaf)?;
+    let is_edge = enrollment.method != EnrollmentMethod::Trott;
+    let (issued, cert) = issue(controller, &client_leaf(&client, &id, is_edge, now)?)?;
     let (_, server_cert) = issue(controller, &Leaf::for_router(&server, Purpose::Server, now))?;
     let kept = cert.clone();
     controller

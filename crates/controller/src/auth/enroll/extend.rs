@@ -3,11 +3,11 @@
 
 use futures::FutureExt as _;
 use weft_contract::resource::enrollment::{EnrollmentCerts, ExtendRouterBody};
-use weft_contract::{Api, ErrorCode, Verb};
+use weft_contract::{Api, Verb};
 use weft_identity::{Certificate, Leaf, Purpose, Usage, Verify};
 use weft_model::entity::Router;
 
-use super::{issue, parse_csr};
+use super::{client_leaf, issue, parse_csr};
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::{Caller, Controller, Failure};
@@ -34,14 +34,13 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let snapshot = controller.snapshot();
         let router = snapshot.by_unique::<Router>(Router::FINGERPRINT, &old);
         let refused = || Failure::unauthorized("the certificate is not one of a router");
-        let id = router.ok_or_else(refused)?.base.id.clone();
+        let router = router.ok_or_else(refused)?;
+        let (id, is_edge) = (router.base.id.clone(), router.is_edge);
         let client = parse_csr(body.cert_csr.as_deref())?;
         let server = parse_csr(body.server_cert_csr.as_deref())?;
-        if client.common_name() != Some(id.as_str()) {
-            return Err(ErrorCode::EdgeRouterEnrollCommonNameInvalid.into());
-        }
         let now = system_time(controller.now());
-        let (issued, cert) = issue(&controller, &Leaf::for_router(&client, Purpose::Client, now))?;
+        let leaf = client_leaf(&client, &id, is_edge, now)?;
+        let (issued, cert) = issue(&controller, &leaf)?;
         let (_, server_cert) =
             issue(&controller, &Leaf::for_router(&server, Purpose::Server, now))?;
         let (fingerprint, kept) = (issued.fingerprint().to_owned(), cert.clone());

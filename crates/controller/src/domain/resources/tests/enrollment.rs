@@ -220,6 +220,27 @@ async fn a_router_renews_its_certificates_once() {
 }
 
 #[tokio::test]
+async fn a_router_without_edge_is_given_its_name_anew() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let id = bed.create(&admin, "createTransitRouter", json!({"name": "tr"})).await;
+    let router = bed.manage(&admin, "detailTransitRouter", &[&id], NONE).await.unwrap();
+    let wanted = json!({"certCsr": csr("whoever"), "serverCertCsr": csr("whoever")});
+    let call = to(Api::Client, "enroll", &[])
+        .with_query("method", "trott")
+        .with_query("token", router["enrollmentToken"].as_str().unwrap())
+        .with_json(&wanted);
+    let reply = bed.controller.call(Caller::nobody(Origin::default()), call).await.unwrap();
+    let read =
+        |data: &Value| Certificate::from_pem(data["cert"].as_str().unwrap().as_bytes()).unwrap();
+    let chain = read(&reply.data());
+    let renewed = enroll(&bed, &chain, "extendRouterEnrollment", wanted).await.unwrap();
+    let renewed = read(&renewed);
+    assert_eq!(renewed[0].common_name(), Some(id.as_str()));
+    assert_ne!(renewed[0].fingerprint(), chain[0].fingerprint());
+}
+
+#[tokio::test]
 async fn the_key_of_tickets_is_published_and_proved() {
     let bed = Bed::new().await;
     let nobody = Caller::nobody(Origin::default());
