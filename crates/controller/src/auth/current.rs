@@ -13,9 +13,9 @@ use weft_contract::resource::session::{
 };
 use weft_contract::{Api, ErrorCode, Verb};
 use weft_identity::{CertificateRequest, Leaf, SpiffeId, to_pem};
-use weft_model::Id;
-use weft_model::entity::{ApiSession, Authenticator, Identity, SessionCertificate};
+use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Identity, SessionCertificate};
 use weft_model::filter::{Column, PageRules, Table, Type, Value};
+use weft_model::{Id, Snapshot};
 
 use super::{login, resolve};
 use crate::clock::system_time;
@@ -76,7 +76,7 @@ pub(crate) fn shown(controller: &Controller, session: &ApiSession, own: bool) ->
             links: links(COLLECTION, session.base.id.as_str(), &["sessions"]),
             ..convert::base(COLLECTION, &session.base, &["sessions"])
         },
-        auth_queries: auth_queries(&resolve::outstanding(&snapshot, session), session),
+        auth_queries: auth_queries(&snapshot, session),
         authenticator_id: session.authenticator_id.to_string(),
         cached_last_activity_at: convert::time(last),
         config_types: convert::ids(&session.config_types),
@@ -97,7 +97,8 @@ pub(crate) fn shown(controller: &Controller, session: &ApiSession, own: bool) ->
 }
 
 /// What is still asked of the client: the code first, then the token (protocol: auth 9.5).
-fn auth_queries(outstanding: &resolve::Outstanding, session: &ApiSession) -> Vec<AuthQuery> {
+fn auth_queries(snapshot: &Snapshot, session: &ApiSession) -> Vec<AuthQuery> {
+    let outstanding = resolve::outstanding(snapshot, session);
     let totp = outstanding.totp.then(|| AuthQuery {
         type_id: "MFA".into(),
         provider: "ziti".into(),
@@ -109,13 +110,27 @@ fn auth_queries(outstanding: &resolve::Outstanding, session: &ApiSession) -> Vec
         is_totp_enrolled: Some(session.is_mfa_required),
         ..AuthQuery::default()
     });
-    let token = outstanding.signer.as_ref().map(|signer| AuthQuery {
+    let token = outstanding.signer.as_ref().map(|id| token_query(snapshot, id));
+    totp.into_iter().chain(token).collect()
+}
+
+/// Where and as whom the client gets the token that is asked for.
+fn token_query(snapshot: &Snapshot, id: &Id) -> AuthQuery {
+    let query = AuthQuery {
         type_id: "EXT-JWT".into(),
         provider: "url".into(),
-        id: signer.to_string(),
+        id: id.to_string(),
         ..AuthQuery::default()
-    });
-    totp.into_iter().chain(token).collect()
+    };
+    match snapshot.get::<ExtJwtSigner>(id) {
+        Some(signer) => AuthQuery {
+            http_url: signer.external_auth_url.clone().unwrap_or_default(),
+            client_id: signer.client_id.clone().unwrap_or_default(),
+            scopes: (!signer.scopes.is_empty()).then(|| signer.scopes.clone()),
+            ..query
+        },
+        None => query,
+    }
 }
 
 fn session(controller: Controller, caller: Caller, _call: Call) -> Answer {

@@ -312,3 +312,34 @@ async fn wrong_current_passwords_lock_out_as_those_of_logins_do() {
     let failure = bed.login("anna", "geheim").await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::InvalidAuth, "locked out");
 }
+
+#[tokio::test]
+async fn who_needs_a_token_is_told_where_to_get_it() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let known = json!({"externalAuthUrl": "https://idp.example/login", "clientId": "weft-app",
+        "scopes": ["openid", "email"]});
+    let mut body = signer("idp");
+    known.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
+    let known = bed.create(&admin, "createExternalJwtSigner", body).await;
+    let bare = bed.create(&admin, "createExternalJwtSigner", signer("bare")).await;
+    let body = with(&policy("token"), "secondary", json!({"requireTotp": false}));
+    let auth_policy = bed.create(&admin, "createAuthPolicy", body).await;
+    let (identity, chain) = bed.enroll(&admin, "laptop").await;
+    let body = json!({"authPolicyId": auth_policy});
+    bed.manage(&admin, "patchIdentity", &[&identity], body).await.unwrap();
+    let asked = async |signer: &str| {
+        let body = json!({"secondary": {"requireExtJwtSigner": signer}});
+        bed.manage(&admin, "patchAuthPolicy", &[&auth_policy], body).await.unwrap();
+        bed.login_with(&chain).await.unwrap().data()["authQueries"].clone()
+    };
+    assert_eq!(
+        asked(&known).await,
+        json!([{"typeId": "EXT-JWT", "provider": "url", "id": known, "clientId": "weft-app",
+            "httpUrl": "https://idp.example/login", "scopes": ["openid", "email"]}])
+    );
+    assert_eq!(
+        asked(&bare).await,
+        json!([{"typeId": "EXT-JWT", "provider": "url", "id": bare, "scopes": null}])
+    );
+}
