@@ -29,7 +29,7 @@ pub struct RateLimiter {
 
 impl RateLimiter {
     /// The defaults of a window between two sizes.
-    pub(crate) fn with_sizes(min_size: u32, max_size: u32) -> Self {
+    pub fn with_sizes(min_size: u32, max_size: u32) -> Self {
         Self {
             enabled: true,
             min_size,

@@ -4,6 +4,7 @@
 //! - [`sessions`]: API sessions with opaque tokens and the service sessions in them, kept by this
 //!   controller (class Local), told to routers;
 //! - [`service_session`]: leave to dial or bind, as a signed token; and its check for routers;
+//! - `admission`: how many logins are worked on at once;
 //! - `enroll`, [`tickets`]: how identities and routers get their first credentials;
 //! - [`operator`]: a session for the program around the controller;
 //! - [`password`], `lockout`: hashes, and how often one may be wrong;
@@ -12,6 +13,7 @@
 //! - `revocations`: how those that cover nothing any more go;
 //! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers.
 
+pub(crate) mod admission;
 pub(crate) mod attempts;
 pub(crate) mod client_services;
 pub(crate) mod current;

@@ -62,6 +62,7 @@ pub(crate) struct Core {
     online: Online,
     sessions: Sessions,
     hasher: Hasher,
+    admission: auth::admission::Admission,
     lockouts: auth::lockout::Lockouts,
     attempts: auth::attempts::Attempts,
     postures: auth::posture::Postures,
@@ -220,6 +221,10 @@ impl Controller {
 
     pub(crate) fn postures(&self) -> &auth::posture::Postures {
         &self.0.postures
+    }
+
+    pub(crate) fn admission(&self) -> &auth::admission::Admission {
+        &self.0.admission
     }
 
     pub(crate) fn lockouts(&self) -> &auth::lockout::Lockouts {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weft_config::RateLimiter;
 use weft_config::controller::JwksFetch;
 use weft_contract::Api;
 use weft_identity::{Authority, KeyedChain, TrustBundle};
@@ -27,6 +28,8 @@ pub struct Settings {
     pub durations: Durations,
     /// Issuer in the addresses that authenticator apps are set up with (protocol: auth 11.1).
     pub totp_issuer: String,
+    /// How many logins are worked on at once (protocol: config 4.9).
+    pub login_limiter: RateLimiter,
     /// How key sets of external signers are fetched (protocol: auth 13.3).
     pub jwks_fetch: JwksFetch,
     /// Whether posture checks take part in decisions.
@@ -54,6 +57,7 @@ impl Settings {
             addresses,
             durations: Durations::default(),
             totp_issuer: "openziti.io".into(),
+            login_limiter: RateLimiter::with_sizes(5, 250),
             jwks_fetch: open_fetch(),
             posture_checks: true,
             build: Build::default(),

@@ -69,6 +69,7 @@ impl Controller {
             online: Online::default(),
             sessions,
             hasher: Hasher::default(),
+            admission: crate::auth::admission::Admission::new(&settings.login_limiter),
             lockouts: crate::auth::lockout::Lockouts::default(),
             attempts: crate::auth::attempts::Attempts::default(),
             postures: crate::auth::posture::Postures::default(),

@@ -46,9 +46,10 @@ struct Shown {
 fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
+        let _place = controller.admission().enter(|| names_admin(&controller, &caller, &body))?;
         let shown = match call.query.get("method") {
             Some(method::PASSWORD) => by_password(&controller, &body).await?,
-            Some(method::CERT) => by_certificate(&controller, &caller)?,
+            Some(method::CERT) => by_certificate(&controller, &caller).await?,
             // There are no external signers whose tokens could be believed.
             Some(method::EXT_JWT) => return Err(ErrorCode::InvalidAuth.into()),
             Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
@@ -70,6 +71,17 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
         Ok(reply)
     }
     .boxed()
+}
+
+/// Whether somebody would log in as an administrator, without any proof of it.
+fn names_admin(controller: &Controller, caller: &Caller, body: &AuthenticateBody) -> bool {
+    let snapshot = controller.snapshot();
+    let by_name = body.username.as_ref();
+    let named = by_name.and_then(|name| snapshot.authenticator_by_username(name.as_str()));
+    let shown = || snapshot.authenticator_by_fingerprint(caller.leaf()?.fingerprint());
+    let authenticator = named.or_else(shown);
+    let identity = authenticator.and_then(|it| snapshot.get::<Identity>(&it.identity_id));
+    identity.is_some_and(|identity| identity.is_admin || identity.is_default_admin)
 }
 
 /// 401, the same for an unknown name, a wrong password, a disabled identity.
@@ -155,12 +167,17 @@ async fn lock_out(controller: &Controller, identity: &Id, minutes: i64) {
     }
 }
 
-fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Shown, Failure> {
+async fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Shown, Failure> {
     let chain = &caller.origin.certificates;
     let leaf = chain.first().ok_or_else(refused)?;
+    let (looking, shown) = (controller.clone(), chain.clone());
+    let vouched = controller
+        .hasher()
+        .work(move || vouched_for(&looking, &looking.snapshot(), &shown))
+        .await?;
     let now = controller.now();
     let snapshot = controller.snapshot();
-    let Some(vouched) = vouched_for(controller, &snapshot, chain) else {
+    let Some(vouched) = vouched else {
         tracing::debug!(
             fingerprint = leaf.fingerprint(),
             "login with a certificate of nobody known"
@@ -210,7 +227,7 @@ fn claimed_id(ca: &Ca, leaf: &Certificate) -> Option<String> {
 }
 
 /// Who vouches for a certificate.
-pub(crate) struct Vouched {
+struct Vouched {
     /// The client left the intermediates out.
     is_improper: bool,
     /// The third-party CA, if it is one.
@@ -220,7 +237,7 @@ pub(crate) struct Vouched {
 /// Whether the leaf leads to somebody we believe, the dates of the leaf aside (protocol: auth
 /// 9.2): the roots of the CA bundle; its intermediates, when the client left them out; or a
 /// verified third-party CA.
-pub(crate) fn vouched_for(
+fn vouched_for(
     controller: &Controller,
     snapshot: &Snapshot,
     chain: &[Certificate],

@@ -28,14 +28,14 @@ pub struct Hashed {
     pub salt: String,
 }
 
-/// Why no hash was made.
+/// Why no hash was made, or no other work done.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// More logins wait than the controller accepts.
-    #[error("too many passwords are being checked, try again")]
+    #[error("too many logins are being checked, try again")]
     Busy,
     /// The hash function failed or the runtime is going down.
-    #[error("the password could not be hashed")]
+    #[error("the login could not be checked")]
     Failed,
 }
 
@@ -75,11 +75,23 @@ impl Hasher {
         Ok(equal(&hash, &expected))
     }
 
-    async fn run(&self, password: String, salt: Vec<u8>) -> Result<[u8; OUTPUT], Error> {
+    /// Does other work of logins that takes its time, in the same line.
+    pub(crate) async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
         let _place = self.queue.try_acquire().map_err(|_| Error::Busy)?;
         let permit = Arc::clone(&self.running).acquire_owned().await.map_err(|_| Error::Failed)?;
         tokio::task::spawn_blocking(move || {
             let _permit = permit;
+            work()
+        })
+        .await
+        .map_err(|_| Error::Failed)
+    }
+
+    async fn run(&self, password: String, salt: Vec<u8>) -> Result<[u8; OUTPUT], Error> {
+        self.work(move || {
             let params =
                 Params::new(MEMORY_KIB, PASSES, LANES, Some(OUTPUT)).map_err(|_| Error::Failed)?;
             let mut hash = [0; OUTPUT];

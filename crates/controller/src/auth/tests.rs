@@ -411,3 +411,22 @@ async fn the_public_keys_are_the_signer_and_the_roots() {
     assert!(keys[0].for_tokens && keys[0].for_clients && keys[0].kid == leaf);
     assert!(!keys[1].for_tokens && keys[1].for_clients);
 }
+
+#[tokio::test]
+async fn logins_beyond_the_limit_are_asked_to_come_back() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (_, chain) = bed.enroll(&admin, "laptop").await;
+    let enter = || bed.controller.admission().enter(|| false);
+    let places: Vec<_> = std::iter::from_fn(|| enter().ok()).collect();
+    assert_eq!(places.len(), 250, "the documented default");
+    let failure = bed.login_with(&chain).await.unwrap_err();
+    assert_eq!((failure.status(), failure.code()), (429, ErrorCode::ServerTooManyRequests));
+    let failure = bed.login("nobody", "falsch").await.unwrap_err();
+    assert_eq!(failure.status(), 429);
+    bed.login(USERNAME, PASSWORD).await.unwrap();
+    assert_eq!(bed.login(USERNAME, PASSWORD).await.unwrap_err().status(), 429);
+    assert!(bed.manage(&admin, "listIdentities", &[], Value::Null).await.is_ok());
+    drop(places);
+    bed.login_with(&chain).await.unwrap();
+}

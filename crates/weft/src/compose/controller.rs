@@ -188,6 +188,7 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
     Ok(match &config.edge {
         Some(edge) => Settings {
             totp_issuer: edge.totp_hostname.clone(),
+            login_limiter: edge.auth_rate_limiter.clone(),
             jwks_fetch: edge.jwks_fetch.clone(),
             posture_checks: !edge.disable_posture_checks,
             ..settings

@@ -75,7 +75,15 @@ pub(super) async fn by_ticket(
     if !ca.is_ott_ca_enrollment_enabled || !ca.is_verified {
         return Err(ErrorCode::EnrollmentCaNotValid.into());
     }
-    let chain = chain_to(ca, &caller.origin.certificates, controller);
+    let looking = (controller.clone(), Arc::clone(ca), caller.origin.certificates.clone());
+    let _place = controller.admission().enter(|| false)?;
+    let chain = controller
+        .hasher()
+        .work(move || {
+            let (controller, ca, shown) = looking;
+            chain_to(&ca, &shown, &controller)
+        })
+        .await?;
     let chain = chain.ok_or_else(|| Failure::from(ErrorCode::CertificateFailedValidation))?;
     let identity = enrollment.identity_id.clone().unwrap_or_default();
     let authenticator = authenticator(controller, &identity, ca, &chain);
@@ -107,13 +115,18 @@ pub(super) async fn by_certificate(
     requested_name: Option<String>,
 ) -> Result<Reply, Failure> {
     let snapshot = controller.snapshot();
-    let may = |ca: &&Arc<Ca>| ca.is_auto_ca_enrollment_enabled && ca.is_verified;
-    let mut candidates = snapshot.list::<Ca>().filter(may).peekable();
-    if candidates.peek().is_none() {
+    if !snapshot.list::<Ca>().any(may_enroll) {
         return Err(ErrorCode::EnrollmentNoValidCas.into());
     }
-    let shown = &caller.origin.certificates;
-    let found = candidates.find_map(|ca| Some((ca, chain_to(ca, shown, controller)?)));
+    let _place = controller.admission().enter(|| false)?;
+    let (looking, shown) = (controller.clone(), caller.origin.certificates.clone());
+    let found = controller
+        .hasher()
+        .work(move || {
+            let mut candidates = snapshot.list::<Ca>().filter(|ca| may_enroll(ca));
+            candidates.find_map(|ca| Some((Arc::clone(ca), chain_to(ca, &shown, &looking)?)))
+        })
+        .await?;
     let (ca, chain) = found.ok_or_else(|| Failure::from(ErrorCode::CertFailedValidation))?;
     let leaf = chain.first().ok_or_else(|| Failure::from(ErrorCode::CertFailedValidation))?;
 
@@ -125,7 +138,7 @@ pub(super) async fn by_certificate(
     // Whoever is known by a claim logs in with any certificate that has it.
     let authenticator = match external_id {
         Some(_) => None,
-        None => authenticator(controller, &id, ca, &chain),
+        None => authenticator(controller, &id, &ca, &chain),
     };
     let name = Name {
         ca_name: &ca.name,
