@@ -1,6 +1,11 @@
 package main
 
 import (
+	"crypto/sha1"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+
 	management_api "github.com/openziti/edge-api/rest_management_api_client"
 	"github.com/openziti/edge-api/rest_management_api_client/authenticator"
 	"github.com/openziti/edge-api/rest_model"
@@ -67,5 +72,37 @@ func tryAuthenticators(r *report, n *network) {
 		patched: []string{"tags"},
 		hidden:  []string{"password"},
 		unnamed: true,
+	})
+	n.verifiedCA(r, "authenticators")
+	known := n.authority("ca-authenticators")
+	with := known.issue(n.name("certificate"))
+	r.check("create with a certificate", func() error {
+		body := &rest_model.AuthenticatorCreate{
+			IdentityID: ptr(owner("certificate")), Method: ptr("cert"), CertPem: certificatePEM(with.Leaf),
+		}
+		entity, err := authenticators(n.admin).detail(keep(n, authenticators(n.admin), body))
+		if err != nil {
+			return err
+		}
+		sum := sha1.Sum(with.Leaf.Raw)
+		return errors.Join(shown(body, entity), shown(map[string]any{"fingerprint": hex.EncodeToString(sum[:])}, entity))
+	})
+	r.check("create with a certificate of nobody", func() error {
+		body := &rest_model.AuthenticatorCreate{
+			IdentityID: ptr(owner("stranger")), Method: ptr("cert"), CertPem: certificatePEM(n.authority("unknown").issue("nobody").Leaf),
+		}
+		_, err := authenticators(n.admin).create(body)
+		return refused(err, 400, "COULD_NOT_VALIDATE", "certPem")
+	})
+	r.check("log in with that certificate", func() error {
+		m := &member{n: n, id: owner("certificate"), keys: []tls.Certificate{with}}
+		return m.login()
+	})
+	r.check("create a second one of a method", func() error {
+		body := &rest_model.AuthenticatorCreate{
+			IdentityID: ptr(owner("certificate")), Method: ptr("cert"), CertPem: certificatePEM(known.issue("another").Leaf),
+		}
+		_, err := authenticators(n.admin).create(body)
+		return refused(err, 400, "MAX_AUTHENTICATOR_METHODS_REACHED", "")
 	})
 }

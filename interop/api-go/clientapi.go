@@ -295,9 +295,10 @@ func tryOpenToAll(r *report, m *member) {
 		return speaks(answer.Payload.Data)
 	})
 	calls := map[string]func() error{
-		"capabilities": func() error { _, err := nobody.Informational.ListEnumeratedCapabilities(nil); return err },
-		"protocols":    func() error { _, err := nobody.Informational.ListProtocols(nil); return err },
-		"specs":        func() error { _, err := nobody.Informational.ListSpecs(nil); return err },
+		"capabilities":        func() error { _, err := nobody.Informational.ListEnumeratedCapabilities(nil); return err },
+		"router capabilities": func() error { _, err := m.api.Informational.ListEnumeratedRouterCapabilities(nil, nil); return err },
+		"protocols":           func() error { _, err := nobody.Informational.ListProtocols(nil); return err },
+		"specs":               func() error { _, err := nobody.Informational.ListSpecs(nil); return err },
 		"spec": func() error {
 			_, err := nobody.Informational.DetailSpec(informational.NewDetailSpecParams().WithID("edge-client"))
 			return err

@@ -93,7 +93,7 @@ func tryConfigTypes(r *report, n *network) {
 	}
 	try(r, configTypes(n.admin), configTypes(n.nobody), n.name("config-type"), bodies[*rest_model.ConfigTypeCreate, *rest_model.ConfigTypeUpdate, *rest_model.ConfigTypePatch]{
 		create: func(name string) *rest_model.ConfigTypeCreate {
-			return &rest_model.ConfigTypeCreate{Name: &name, Schema: schema("port"), Tags: tags()}
+			return &rest_model.ConfigTypeCreate{Name: &name, Schema: schema("port"), Tags: tags(), Target: ptr("router")}
 		},
 		update: func(name string) *rest_model.ConfigTypeUpdate {
 			return &rest_model.ConfigTypeUpdate{Name: &name, Schema: schema("size")}

@@ -98,6 +98,7 @@ func tryEnrolling(r *report, n *network) {
 		_, err := n.client("", with).Enroll.EnrollCa(nil)
 		return refused(err, 400, "CERT_FAILED_VALIDATION", "")
 	})
+	tryTokenEnrolling(r, n)
 	tryRouterEnrolling(r, n)
 	r.check("keys of enrollments", func() error {
 		answer, err := nobody.GetEnrollmentJwks(nil)

@@ -39,6 +39,13 @@ func tryInformation(r *report, n *network) {
 		}
 		return err
 	})
+	r.check("router capabilities", func() error {
+		answer, err := n.admin.Informational.ListEnumeratedRouterCapabilities(nil, nil)
+		if err == nil && !slices.Contains(answer.Payload.Data, rest_model.RouterCapabilitiesMULTICHANNEL) {
+			err = fmt.Errorf("got %v", answer.Payload.Data)
+		}
+		return err
+	})
 	r.check("specs", func() error {
 		answer, err := api.ListSpecs(nil)
 		if err != nil {

@@ -223,8 +223,20 @@ func (t *trial[Create, Update, Patch]) change(r *report) {
 		if err != nil {
 			return err
 		}
-		return shown(body, after, t.bodies.hidden...)
+		return errors.Join(shown(body, after, t.bodies.hidden...), bare(after))
 	})
+}
+
+// bare fails if an entity has tags: an update without any takes them away.
+func bare(entity any) error {
+	value, err := plain(entity)
+	if err != nil {
+		return err
+	}
+	if left := keys(at(value, "tags")); len(left) > 0 {
+		return fmt.Errorf("tags are left: %v", left)
+	}
+	return nil
 }
 
 // refuse asks for what cannot be.

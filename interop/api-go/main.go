@@ -10,16 +10,19 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/openziti/edge-api/rest_util"
 )
 
-// trials are the rows of the table, or several rows each.
-var trials = []struct {
+// A section has one row of the table, or several.
+type section struct {
 	name string
 	run  func(*report, *network)
-}{
+}
+
+var sections = []section{
 	{"services", tryServices},
 	{"config-types", tryConfigTypes},
 	{"configs", tryConfigs},
@@ -55,10 +58,15 @@ var trials = []struct {
 func main() {
 	address := flag.String("url", "", "the controller, https://host:port")
 	username := flag.String("username", "admin", "an administrator; WEFT_PASSWORD has the password")
-	only := flag.String("only", "", "trials to run, with commas between them")
+	only := flag.String("only", "", "sections to run, with commas between them: "+strings.Join(names(), ", "))
 	all := flag.Bool("all", false, "print every check")
 	extra := flag.Bool("extra", false, "print the members of answers that the clients do not know")
 	flag.Parse()
+	chosen, err := choose(*only)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "api-go: %s\n", err)
+		os.Exit(2)
+	}
 
 	calls := newLedger()
 	r := &report{out: os.Stdout, all: *all}
@@ -67,10 +75,8 @@ func main() {
 		fmt.Fprintf(os.Stderr, "api-go: %s: %s\n", *address, describe(err))
 		os.Exit(1)
 	}
-	for _, trial := range trials {
-		if *only == "" || strings.Contains(","+*only+",", ","+trial.name+",") {
-			guard(r, n, trial.name, trial.run)
-		}
+	for _, one := range chosen {
+		guard(r, n, one.name, one.run)
 	}
 	r.begin("clean-up")
 	r.check("delete what the run made", n.remove)
@@ -86,7 +92,31 @@ func main() {
 	}
 }
 
-// guard runs a trial; when what it leans on cannot be made, that is a failure of the trial.
+// choose gives the sections of these names; all of them without any.
+func choose(only string) ([]section, error) {
+	if only == "" {
+		return sections, nil
+	}
+	var chosen []section
+	for _, name := range strings.Split(only, ",") {
+		at := slices.IndexFunc(sections, func(one section) bool { return one.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("there is no %s; there are %s", name, strings.Join(names(), ", "))
+		}
+		chosen = append(chosen, sections[at])
+	}
+	return chosen, nil
+}
+
+func names() []string {
+	var names []string
+	for _, one := range sections {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// guard runs a section; when what it leans on cannot be made, that is a failure of it.
 func guard(r *report, n *network, name string, run func(*report, *network)) {
 	defer func() {
 		if fault := recover(); fault != nil {

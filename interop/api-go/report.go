@@ -48,11 +48,6 @@ func (r *report) end() {
 	row.begun = time.Time{}
 }
 
-// note prints what a row leaves out.
-func (r *report) note(text string) {
-	fmt.Fprintf(r.out, "  not tried: %s\n", text)
-}
-
 // check runs one step; a panic of it, which is how a generated client answers what it did not
 // expect, is a failure like an error. It tells whether the step passed.
 func (r *report) check(what string, step func() error) (passed bool) {

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+
 	"github.com/go-openapi/strfmt"
 	management_api "github.com/openziti/edge-api/rest_management_api_client"
 	"github.com/openziti/edge-api/rest_management_api_client/external_jwt_signer"
@@ -67,5 +71,30 @@ func tryExternalJWTSigners(r *report, n *network) {
 			return &rest_model.ExternalJWTSignerPatch{Audience: ptr("patched")}
 		},
 		patched: []string{"audience"},
+	})
+	by := n.authority("signer-by-certificate")
+	body := func() *rest_model.ExternalJWTSignerCreate {
+		return &rest_model.ExternalJWTSignerCreate{
+			Name: ptr(n.name("signer-by-certificate")), Audience: ptr("weft"), Enabled: ptr(true), CertPem: ptr(by.pem()),
+			Issuer: ptr("https://" + n.name("signer-by-certificate") + ".example"), Kid: ptr(n.name("kid")),
+		}
+	}
+	r.check("create with a certificate", func() error {
+		entity, err := externalJWTSigners(n.admin).detail(keep(n, externalJWTSigners(n.admin), body()))
+		if err != nil {
+			return err
+		}
+		sum := sha1.Sum(by.certificate.Raw)
+		known := map[string]any{
+			"commonName": "signer-by-certificate", "fingerprint": hex.EncodeToString(sum[:]),
+			"notBefore": strfmt.DateTime(by.certificate.NotBefore), "notAfter": strfmt.DateTime(by.certificate.NotAfter),
+		}
+		return errors.Join(shown(body(), entity, "certPem"), shown(known, entity))
+	})
+	r.check("create with a certificate and a key set", func() error {
+		both := body()
+		both.Name, both.JwksEndpoint = ptr(n.name("signer-by-both")), ptr(strfmt.URI("https://127.0.0.1:1/keys"))
+		_, err := externalJWTSigners(n.admin).create(both)
+		return refused(err, 400, "COULD_NOT_VALIDATE", "")
 	})
 }

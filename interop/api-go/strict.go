@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -41,10 +42,8 @@ func (s *strict) Consume(body io.Reader, into any) error {
 	if describedWrongly[s.operation] {
 		return nil
 	}
-	if model, ok := into.(interface{ Validate(strfmt.Registry) error }); ok {
-		if err := broken(model.Validate(formats), raw); err != nil {
-			return fmt.Errorf("breaks its model: %w", err)
-		}
+	if err := s.valid(raw, into); err != nil {
+		return fmt.Errorf("breaks its model: %w", err)
 	}
 	return s.lossless(raw, into)
 }
@@ -61,39 +60,69 @@ var formats = func() strfmt.Registry {
 	return formats
 }()
 
-// nullable are the required members that the original leaves null; the clients' models cannot
-// say so.
-var nullable = map[string]bool{
-	"certPem":         true, // of a signer with a key set, of a router not enrolled
-	"commonName":      true,
-	"endTime":         true, // of a check of the database that goes on
-	"error":           true,
-	"externalAuthUrl": true,
-	"externalId":      true,
-	"fingerprint":     true,
-	"jwksEndpoint":    true, // of a signer with a certificate
-	"kid":             true,
-	"notAfter":        true,
-	"notBefore":       true,
+// nullable are the required members that the original leaves null, which the clients' models
+// cannot say, and what stands in for null when a model is held to its rules.
+var nullable = map[string]any{
+	"certPem":         "PEM", // of a signer with a key set, of a router not enrolled
+	"clientId":        "client",
+	"commonName":      "name",
+	"endTime":         "2026-01-01T00:00:00.000Z", // of a check of the database that goes on
+	"error":           "none",
+	"externalAuthUrl": "https://login.example",
+	"externalId":      "id",
+	"fingerprint":     "0a0a",
+	"jwksEndpoint":    "https://keys.example", // of a signer with a certificate
+	"kid":             "key",
+	"notAfter":        "2026-01-01T00:00:00.000Z",
+	"notBefore":       "2026-01-01T00:00:00.000Z",
+	"permissions":     []any{},
 }
 
-// broken are the violations that count: models take null and empty lists for missing.
-func broken(err error, raw []byte) error {
-	var several *faults.CompositeError
-	if errors.As(err, &several) {
-		var counted []error
-		for _, err := range several.Errors {
-			counted = append(counted, broken(err, raw))
+// fill puts what stands in for null in its places.
+func fill(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, member := range value {
+			instead, known := nullable[name]
+			if member == nil && known {
+				value[name] = instead
+				continue
+			}
+			fill(member)
 		}
-		return errors.Join(counted...)
+	case []any:
+		for _, item := range value {
+			fill(item)
+		}
 	}
-	var one *faults.Validation
-	if !errors.As(err, &one) || one.Code() != faults.RequiredFailCode {
+}
+
+// valid holds a body to the rules of its model.
+func (s *strict) valid(raw []byte, into any) error {
+	body, err := decoded(raw)
+	if err != nil {
 		return err
 	}
-	value, there := lookup(raw, strings.Split(one.Name, "."))
-	if there && (value != nil || nullable[one.Name[strings.LastIndex(one.Name, ".")+1:]]) {
+	fill(body)
+	filled, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	again := reflect.New(reflect.TypeOf(into).Elem()).Interface()
+	if err := s.own.Consume(bytes.NewReader(filled), again); err != nil {
+		return err
+	}
+	model, ok := again.(interface{ Validate(strfmt.Registry) error })
+	if !ok {
 		return nil
+	}
+	err = model.Validate(formats)
+	var one *faults.Validation
+	if errors.As(err, &one) && one.Code() == faults.RequiredFailCode {
+		value, _ := lookup(raw, strings.Split(one.Name, "."))
+		if list, ok := value.([]any); ok && len(list) == 0 {
+			return nil // some models take an empty list for none
+		}
 	}
 	return err
 }

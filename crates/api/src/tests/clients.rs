@@ -44,6 +44,20 @@ async fn the_version_is_found_under_every_spelling() {
 }
 
 #[tokio::test]
+async fn what_routers_can_be_capable_of_is_listed_for_a_session() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    for prefix in [CLIENT, MANAGEMENT] {
+        let path = format!("{prefix}/enumerated-router-capabilities");
+        bed.get(&path).await.is_error(401, "UNAUTHORIZED");
+        let seen = admin.get(&path).await;
+        assert_eq!(seen.status, 200);
+        let all = ["MULTI_CHANNEL", "CONNECT_V2", "SERVICE_SUBSCRIPTIONS", "POSTURE_CHECKS"];
+        assert_eq!(seen.data(), json!([&all[..], &["BIND_SUCCESS"]].concat()));
+    }
+}
+
+#[tokio::test]
 async fn ca_certificates_are_given_to_anybody() {
     let bed = Bed::new().await;
     for prefix in ["", CLIENT, MANAGEMENT] {

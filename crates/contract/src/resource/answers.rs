@@ -64,6 +64,7 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<server::Protocols>("protocols"),
     of::<revocation::RevocationDetail>("revocationDetail"),
     of::<role_attribute::RoleAttributeUsage>("roleAttributeUsageDetail"),
+    of::<String>("routerCapabilities"),
     of::<router::RouterDetail>("routerDetail"),
     of::<identity::ServiceConfigDetail>("serviceConfigDetail"),
     of::<service::ServiceDetail>("serviceDetail"),

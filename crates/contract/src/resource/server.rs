@@ -29,6 +29,14 @@ pub const SHARED: &[Operation] = &[
     list("listEnumeratedCapabilities", "/enumerated-capabilities", Access::Public, "capabilities")
         .unpaged()
         .statuses(PUBLIC),
+    list(
+        "listEnumeratedRouterCapabilities",
+        "/enumerated-router-capabilities",
+        Access::Authenticated,
+        "routerCapabilities",
+    )
+    .unpaged()
+    .statuses(&[200, 401, 429, 503]),
     list("listNetworkJWTs", "/network-jwts", Access::Public, "networkJWT")
         .unpaged()
         .statuses(&[200, 400, 429]),

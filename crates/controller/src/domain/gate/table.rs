@@ -30,8 +30,8 @@ const MANAGEMENT: &[(&str, &str)] = &[
         "createMfaRecoveryCodes createTotpToken deleteMfa detailCurrentIdentityAuthenticator \
          detailIdentityType detailMfaRecoveryCodes detailPostureCheckType \
          extendCurrentIdentityAuthenticator extendVerifyCurrentIdentityAuthenticator \
-         getCurrentIdentity listCurrentIdentityAuthenticators listIdentityTypes \
-         listPostureCheckTypes patchCurrentIdentityAuthenticator \
+         getCurrentIdentity listCurrentIdentityAuthenticators listEnumeratedRouterCapabilities \
+         listIdentityTypes listPostureCheckTypes patchCurrentIdentityAuthenticator \
          updateCurrentIdentityAuthenticator",
     ),
     (

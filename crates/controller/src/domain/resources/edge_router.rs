@@ -210,7 +210,7 @@ impl Resource for EdgeRouters {
 }
 
 /// Names of capability bits in bit order (protocol: management-api 6).
-const CAPABILITIES: &[(u32, &str)] = &[
+pub(crate) const CAPABILITIES: &[(u32, &str)] = &[
     (1, "MULTI_CHANNEL"),
     (2, "CONNECT_V2"),
     (4, "SERVICE_SUBSCRIPTIONS"),

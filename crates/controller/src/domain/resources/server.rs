@@ -21,6 +21,7 @@ use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::list;
+use crate::domain::resources::edge_router;
 use crate::domain::symbols::maybe;
 use crate::failure::Failure;
 
@@ -34,6 +35,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Client, "listWellKnownCas", ca_store),
     (Api::Management, "listEnumeratedCapabilities", capabilities),
     (Api::Client, "listEnumeratedCapabilities", capabilities),
+    (Api::Management, "listEnumeratedRouterCapabilities", router_capabilities),
+    (Api::Client, "listEnumeratedRouterCapabilities", router_capabilities),
     (Api::Management, "listNetworkJWTs", network_jwts),
     (Api::Client, "listNetworkJWTs", network_jwts),
     (Api::Management, "listControllers", controllers),
@@ -79,6 +82,11 @@ fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> Answer {
 
 fn capabilities(_controller: Controller, _caller: Caller, _call: Call) -> Answer {
     ready(Reply::detail(&CAPABILITIES))
+}
+
+fn router_capabilities(_controller: Controller, _caller: Caller, _call: Call) -> Answer {
+    let names: Vec<_> = edge_router::CAPABILITIES.iter().map(|(_, name)| *name).collect();
+    ready(Reply::detail(&names))
 }
 
 fn network_jwts(controller: Controller, _caller: Caller, _call: Call) -> Answer {
