@@ -159,12 +159,16 @@ impl Site {
         kept: (Place, Held),
     ) -> Result<Reply, Failure> {
         let controller = self.shared.controller.clone();
-        let operation = call.row.id;
+        let limits = &self.shared.limits;
+        let (operation, limit) = match call.row.load {
+            Load::Usual => (call.row.id, limits.handler_timeout),
+            Load::Document => (call.row.id, limits.document_timeout),
+        };
         let work = async move {
             let _kept = kept;
             controller.call(caller, call).await
         };
-        within(self.shared.limits.handler_timeout, operation, work).await
+        within(limit, operation, work).await
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Limits {
     /// Time for an operation; then the answer is 503, and what was begun goes on
     /// (protocol: management-api 1).
     pub handler_timeout: Duration,
+    /// The same for operations on whole networks.
+    pub document_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -48,6 +50,7 @@ impl Default for Limits {
             body_bytes: 64 * 1024 * 1024,
             body_bytes_per_source: 20 * 1024 * 1024,
             handler_timeout: Duration::from_secs(10),
+            document_timeout: Duration::from_secs(120),
         }
     }
 }

@@ -175,6 +175,7 @@ impl Caller {
             url,
             headers: session.into_iter().chain([accept]).collect(),
             body,
+            load: operation.load,
         };
         self.http.send(&request).await
     }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use url::Url;
 use weft_contract::resource::enrollment::{EnrollBody, EnrollmentCerts, EnrollmentClaims, method};
-use weft_contract::{Api, Method, headers};
+use weft_contract::{Api, Load, Method, headers};
 use weft_identity::token::{self, Expect, TokenError};
 use weft_identity::{
     Certificate, CertificateRequest, IdentityFile, IdentityMaterial, KeyedChain, PrivateKey, San,
@@ -163,6 +163,7 @@ impl Invitation {
             url,
             headers: vec![("accept", headers::JSON.to_owned())],
             body: Some((media, body)),
+            load: Load::Usual,
         };
         let http = Http::new(&Tls::Anonymous(self.bundle.clone()))?;
         read_certs(http.send(&request).await?.accept()?)

@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use url::Url;
 use weft_contract::envelope::Envelope;
 use weft_contract::error::ErrorEnvelope;
-use weft_contract::{ErrorBody, Method, headers};
+use weft_contract::{ErrorBody, Load, Method, headers};
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientTls, client_config};
 use weft_identity::{LiveIdentity, TrustBundle};
 
@@ -18,6 +18,8 @@ pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
 /// Time for one request; a server gives up after 10 s itself.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same where whole networks are taken; there a server gives up after 120 s.
+const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(180);
 /// Time to reach a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a request is sent that is answered 429.
@@ -50,12 +52,14 @@ pub(crate) struct Outgoing {
     pub(crate) headers: Vec<(&'static str, String)>,
     /// Media type and bytes.
     pub(crate) body: Option<(&'static str, Vec<u8>)>,
+    /// How much it asks for.
+    pub(crate) load: Load,
 }
 
 impl Outgoing {
     /// GET without anything.
     pub(crate) fn get(url: Url) -> Self {
-        Self { method: Method::Get, url, headers: Vec::new(), body: None }
+        Self { method: Method::Get, url, headers: Vec::new(), body: None, load: Load::Usual }
     }
 }
 
@@ -128,6 +132,9 @@ impl Http {
             timeout: error.is_timeout(),
         };
         let mut builder = self.client.request(method, request.url.clone());
+        if request.load == Load::Document {
+            builder = builder.timeout(DOCUMENT_TIMEOUT);
+        }
         for (name, value) in &request.headers {
             let value = HeaderValue::try_from(value.as_str())
                 .map_err(|_| Error::Request(format!("header {name} holds odd characters")))?;

@@ -85,7 +85,8 @@ pub enum Load {
     /// What nearly every operation gets along with: a body of [`MAX_BODY`](crate::headers::MAX_BODY).
     Usual,
     /// A whole network, from who may change one: a body of
-    /// [`MAX_DOCUMENT`](crate::resource::change::MAX_DOCUMENT).
+    /// [`MAX_DOCUMENT`](crate::resource::change::MAX_DOCUMENT), and minutes where others have
+    /// seconds.
     Document,
 }
 

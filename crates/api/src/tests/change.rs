@@ -1,12 +1,13 @@
 //! weft's own API over HTTP: a network as a document, there and back.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use weft_contract::headers::MAX_BODY;
 use weft_contract::resource::change::MAX_DOCUMENT;
+use weft_store::Fault;
 
 use super::{Bed, LONG, MANAGEMENT, PASSWORD, Session, section, send};
 use crate::Limits;
@@ -113,6 +114,44 @@ async fn large_documents_are_taken_from_those_who_may_change_something() {
     {
         let request = bed.request(method, path).header("zt-session", &admin.token).json(&large);
         send(request).await.is_error(413, "REQUEST_ENTITY_TOO_LARGE");
+    }
+}
+
+#[tokio::test]
+async fn documents_have_more_time_than_others() {
+    let limits = Limits { handler_timeout: Duration::from_millis(1), ..Limits::default() };
+    let bed = Bed::with(section(), limits).await;
+    let token = bed.controller.open_operator_session().unwrap();
+    let admin = bed.session(&token);
+    bed.store.push(Fault::Hangs);
+    let body = json!({"name": "web", "encryptionRequired": true});
+    let usual = admin.call(Method::POST, &format!("{MANAGEMENT}/services"), &body).await;
+    usual.is_error(503, "TIMEOUT");
+    // Longer than that, and not too long.
+    let seen = admin.call(Method::POST, &format!("{WEFT}/plan"), &services(1000, 10)).await;
+    assert_eq!((seen.status, &seen.data()["created"]), (200, &json!(1000)));
+}
+
+#[tokio::test]
+async fn what_is_applied_too_late_is_applied_whole() {
+    let limits = Limits { document_timeout: Duration::ZERO, ..Limits::default() };
+    let bed = Bed::with(section(), limits).await;
+    let admin = bed.admin().await;
+    let before = bed.controller.snapshot().revision();
+    let path = format!("{WEFT}/apply");
+    admin.call(Method::POST, &path, &services(1000, 10)).await.is_error(503, "TIMEOUT");
+    let deadline = Instant::now() + LONG;
+    loop {
+        // Nothing of it is there, or all of it.
+        let seen = admin.get(&format!("{MANAGEMENT}/services?limit=1")).await;
+        match seen.json()["meta"]["pagination"]["totalCount"].as_u64() {
+            Some(0) => assert!(Instant::now() < deadline),
+            count => {
+                let revision = bed.controller.snapshot().revision();
+                assert_eq!((count, revision), (Some(1000), before.next()));
+                return;
+            }
+        }
     }
 }
 
