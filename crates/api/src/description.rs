@@ -48,9 +48,17 @@ fn page(api: Api) -> Option<String> {
         Api::Management => "weft: edge management API",
         Api::Client => "weft: edge client API",
         Api::Fabric => "weft: fabric API",
+        Api::Weft => "weft: networks as documents",
         _ => return None,
     };
-    Some(PAGE.replace("{base}", api.base()).replace("{title}", title))
+    let older = match Spec::of(api, Format::Swagger) {
+        Some(_) => {
+            format!(" ·\n    <a href=\"{}/swagger.json\" download>Swagger 2.0</a>", api.base())
+        }
+        None => String::new(),
+    };
+    let page = PAGE.replace("{base}", api.base()).replace("{title}", title);
+    Some(page.replace("{older}", &older))
 }
 
 #[cfg(test)]
@@ -70,9 +78,15 @@ mod tests {
 
     #[test]
     fn descriptions_and_page_are_found() {
-        for api in [Api::Management, Api::Client, Api::Fabric] {
-            let (media, text) = get(api, "/swagger.json").unwrap();
-            assert!(media == "application/json" && text.starts_with("{\"swagger\":\"2.0\""));
+        for api in [Api::Management, Api::Client, Api::Fabric, Api::Weft] {
+            // weft's own never had an older form.
+            match get(api, "/swagger.json") {
+                None => assert_eq!(api, Api::Weft),
+                Some((media, text)) => {
+                    assert_eq!(media, "application/json");
+                    assert!(text.starts_with("{\"swagger\":\"2.0\""));
+                }
+            }
             let (_, text) = get(api, "/openapi.json").unwrap();
             assert!(text.starts_with("{\"openapi\":\"3.1.0\""));
             let (media, text) = get(api, "/docs").unwrap();

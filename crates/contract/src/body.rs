@@ -94,6 +94,13 @@ pub struct Field {
 pub enum FieldType {
     /// A text.
     Text,
+    /// A text of so many characters.
+    Length {
+        /// The least.
+        min: usize,
+        /// The most.
+        max: usize,
+    },
     /// `true` or `false`.
     Bool,
     /// A whole number in these bounds.
@@ -131,8 +138,8 @@ macro_rules! shapes {
 
 shapes! {
     String => FieldType::Text,
-    Username => FieldType::Text,
-    Password => FieldType::Text,
+    Username => FieldType::Length { min: Username::MIN, max: Username::MAX },
+    Password => FieldType::Length { min: Password::MIN, max: Password::MAX },
     bool => FieldType::Bool,
     u16 => FieldType::Integer { min: 0, max: u16::MAX as i64 },
     u32 => FieldType::Integer { min: 0, max: u32::MAX as i64 },
@@ -294,14 +301,15 @@ pub(crate) use object_only;
 /// Declares a request body.
 ///
 /// A member is `Need "jsonName" rust_name: Type`, with `=> "collection"` behind it when it names
-/// entities by id. `nested` bodies count their own required members when they are present.
+/// entities by id, and with `as shape` when less is taken than the type holds. `nested` bodies count their own required members when they are present.
 macro_rules! body {
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
             $(
                 $(#[doc = $doc:literal])+
-                $need:ident $json:literal $field:ident: $type:ty $(=> $names:literal)?,
+                $need:ident $json:literal $field:ident: $type:ty
+                    $(=> $names:literal)? $(as $shape:expr)?,
             )*
         }
         $(nested { $($nested:ident),* })?
@@ -324,7 +332,10 @@ macro_rules! body {
                 $(
                     $crate::body::Field {
                         name: $json,
-                        shape: <$type as $crate::body::Shape>::SHAPE,
+                        shape: $crate::body::first_or(
+                            &[$($shape)?],
+                            <$type as $crate::body::Shape>::SHAPE,
+                        ),
                         need: $crate::body::Need::$need,
                         names: $crate::body::first(&[$($names)?]),
                         about: concat!($($doc),+),
@@ -377,6 +388,16 @@ pub const fn first(names: &[&'static str]) -> Option<&'static str> {
     match names {
         [name, ..] => Some(*name),
         [] => None,
+    }
+}
+
+/// The shape that is given, or else that of the type.
+#[doc(hidden)]
+#[must_use]
+pub const fn first_or(given: &[FieldType], own: FieldType) -> FieldType {
+    match given {
+        [shape, ..] => *shape,
+        [] => own,
     }
 }
 

@@ -56,7 +56,9 @@ fn fill_object(fields: &[Field], members: &mut Map<String, Value>) {
             FieldType::Integer { min, .. } => min.max(0).into(),
             FieldType::List(_) => Value::Array(Vec::new()),
             FieldType::Object(_) | FieldType::Map(_) | FieldType::Json => Value::Object(Map::new()),
-            FieldType::Text | FieldType::Time | FieldType::Choice(_) => Value::Null,
+            FieldType::Text | FieldType::Length { .. } | FieldType::Time | FieldType::Choice(_) => {
+                Value::Null
+            }
         });
         if let (FieldType::Object(inner), Value::Object(members)) = (field.shape, member) {
             fill_object(inner, members);

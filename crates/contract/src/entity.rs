@@ -305,6 +305,11 @@ words! {
     }
 }
 
+impl DialBind {
+    /// The words that grant something: what bodies may say.
+    pub const GRANTED: &[&str] = &["Dial", "Bind"];
+}
+
 words! {
     /// Which terminators come first.
     pub enum Precedence {

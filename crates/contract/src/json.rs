@@ -65,6 +65,11 @@ fn check_length(text: &str, min: usize, max: usize) -> Result<(), WrongLength> {
 pub struct Username(String);
 
 impl Username {
+    /// The fewest characters.
+    pub const MIN: usize = 4;
+    /// The most.
+    pub const MAX: usize = 100;
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -76,7 +81,7 @@ impl TryFrom<String> for Username {
     type Error = WrongLength;
 
     fn try_from(text: String) -> Result<Self, WrongLength> {
-        check_length(&text, 4, 100)?;
+        check_length(&text, Self::MIN, Self::MAX)?;
         Ok(Self(text))
     }
 }
@@ -87,6 +92,11 @@ impl TryFrom<String> for Username {
 pub struct Password(String);
 
 impl Password {
+    /// The fewest characters.
+    pub const MIN: usize = 5;
+    /// The most.
+    pub const MAX: usize = 100;
+
     /// The password itself.
     #[must_use]
     pub fn expose(&self) -> &str {
@@ -98,7 +108,7 @@ impl TryFrom<String> for Password {
     type Error = WrongLength;
 
     fn try_from(text: String) -> Result<Self, WrongLength> {
-        check_length(&text, 5, 100)?;
+        check_length(&text, Self::MIN, Self::MAX)?;
         Ok(Self(text))
     }
 }

@@ -67,6 +67,7 @@ fn title(api: Api) -> &'static str {
         Api::Client => "weft: edge client API",
         Api::Management => "weft: edge management API",
         Api::Fabric => "weft: fabric API",
+        Api::Weft => "weft: networks as documents",
         other => other.as_str(),
     }
 }
@@ -76,6 +77,10 @@ fn about(api: Api) -> &'static str {
         Api::Client => "What applications and tunnelers use: enrolling, logging in, services.",
         Api::Management => "What administrators and their tools use: every entity of the network.",
         Api::Fabric => "The mesh: routers, links, circuits, terminators, and the database.",
+        Api::Weft => {
+            "weft's own: a whole network as a document, what a document would change and who would \
+             gain or lose access to what, and all of it applied or nothing."
+        }
         _ => "",
     }
 }

@@ -54,10 +54,11 @@ const fn spec(id: &'static str, api: Api, format: Format) -> Spec {
 }
 
 /// Every description, by id. Those named like a binding are Swagger, as tools expect there.
-pub static SPECS: [Spec; 6] = [
+pub static SPECS: [Spec; 7] = [
     spec("edge-client", Api::Client, Format::Swagger),
     spec("edge-management", Api::Management, Format::Swagger),
     spec("fabric", Api::Fabric, Format::Swagger),
+    spec("weft", Api::Weft, Format::OpenApi),
     spec("weft-client", Api::Client, Format::OpenApi),
     spec("weft-fabric", Api::Fabric, Format::OpenApi),
     spec("weft-management", Api::Management, Format::OpenApi),
@@ -106,6 +107,8 @@ impl Spec {
             Format::Swagger => "swagger",
         };
         let api = match self.api {
+            // It never had an older form.
+            Api::Weft => return "weft.json".to_owned(),
             Api::Client => "client",
             Api::Management => "management",
             other => other.as_str(),

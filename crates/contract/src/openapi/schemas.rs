@@ -204,9 +204,15 @@ fn nullable(schema: Value) -> Value {
 fn shape(shape: &FieldType, verb: Option<Verb>) -> Value {
     match shape {
         FieldType::Text => json!({"type": "string"}),
+        FieldType::Length { min, max } => {
+            json!({"type": "string", "minLength": min, "maxLength": max})
+        }
         FieldType::Bool => json!({"type": "boolean"}),
         FieldType::Integer { min: i64::MIN, max: i64::MAX } => {
             json!({"type": "integer", "format": "int64"})
+        }
+        FieldType::Integer { min: i64::MIN, max } => {
+            json!({"type": "integer", "format": "int64", "maximum": max})
         }
         FieldType::Integer { min, max: i64::MAX } => {
             json!({"type": "integer", "format": "int64", "minimum": min})

@@ -33,7 +33,7 @@ fn every_answer_has_a_schema() {
     let known: HashSet<_> = ANSWERS.iter().map(|(name, _)| *name).collect();
     assert_eq!(known.len(), ANSWERS.len(), "a name twice");
     let mut missing = HashSet::new();
-    for api in [Api::Management, Api::Client, Api::Fabric] {
+    for api in [Api::Management, Api::Client, Api::Fabric, Api::Weft] {
         for row in operations(api) {
             if let Response::List(name) | Response::Detail(name) = row.response
                 && !known.contains(name)
@@ -100,6 +100,26 @@ fn bodies_say_what_they_require() {
     assert_eq!(create["properties"]["tags"]["x-nullable"], true);
     let body = &swagger["paths"]["/services"]["post"]["parameters"][0];
     assert_eq!(body["schema"]["$ref"], "#/definitions/serviceCreate");
+}
+
+#[test]
+fn bounds_and_words_are_those_that_are_checked() {
+    let document = document(Api::Management);
+    let schemas = &document["components"]["schemas"];
+    let member = |body: &str, pointer: &str| {
+        let found = schemas[body]["properties"].pointer(pointer);
+        found.unwrap_or_else(|| panic!("{body} {pointer}")).clone()
+    };
+    let words = |body, pointer| member(body, pointer)["enum"].clone();
+    assert_eq!(words("enrollmentCreate", "/method"), serde_json::json!(["ott", "ottca", "updb"]));
+    assert_eq!(words("authenticatorCreate", "/method"), serde_json::json!(["updb", "cert"]));
+    assert_eq!(words("servicePolicyCreate", "/type"), serde_json::json!(["Dial", "Bind"]));
+    let password = member("authenticatorUpdate", "/password");
+    assert_eq!((&password["minLength"], &password["maxLength"]), (&5.into(), &100.into()));
+    assert_eq!(member("postureCheckCreate", "/timeoutSeconds")["minimum"], -1);
+    assert_eq!(member("serviceCreate", "/maxIdleTimeMillis")["minimum"], 0);
+    let index = member("caCreate", "/externalIdClaim/properties/index");
+    assert_eq!(index["maximum"], u32::MAX);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Authentication policies: how identities may log in (protocol: auth 8).
 
-use crate::body::{Body, body};
+use crate::body::{Body, FieldType, body};
 use crate::entity::detail;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
@@ -95,17 +95,20 @@ body! {
     }
 }
 
+/// A number that is stored as one without sign; less than nothing is nothing.
+const COUNT: FieldType = FieldType::Integer { min: i64::MIN, max: u32::MAX as i64 };
+
 body! {
     /// Login by password.
     pub struct PrimaryUpdbBody {
         /// Whether it is allowed.
         Both "allowed" allowed: bool,
         /// Minutes that too many wrong ones lock the identity; 0 is until it is enabled.
-        Both "lockoutDurationMinutes" lockout_duration_minutes: i64,
+        Both "lockoutDurationMinutes" lockout_duration_minutes: i64 as COUNT,
         /// How many are too many; 0 is never.
-        Both "maxAttempts" max_attempts: i64,
+        Both "maxAttempts" max_attempts: i64 as COUNT,
         /// Least characters; fewer than 5 are 5.
-        Both "minPasswordLength" min_password_length: i64,
+        Both "minPasswordLength" min_password_length: i64 as COUNT,
         /// Both cases.
         Both "requireMixedCase" require_mixed_case: bool,
         /// A digit.

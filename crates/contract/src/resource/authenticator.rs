@@ -1,6 +1,6 @@
 //! Authenticators: what identities log in with (protocol: auth 7, 12; management-api 7.7).
 
-use crate::body::{Body, body};
+use crate::body::{Body, FieldType, body};
 use crate::entity::{EntityRef, detail};
 use crate::json::{Password, Tags, Username};
 use crate::kind::{Column, Kind};
@@ -91,6 +91,9 @@ pub mod method {
     pub const UPDB: &str = "updb";
     /// Certificate.
     pub const CERT: &str = "cert";
+
+    /// Both.
+    pub const ALL: &[&str] = &[UPDB, CERT];
 }
 
 body! {
@@ -101,7 +104,7 @@ body! {
         /// Whose it is; when it is made.
         Create "identityId" identity_id: String => "identities",
         /// `updb` or `cert`; when it is made.
-        Create "method" method: String,
+        Create "method" method: String as FieldType::Choice(method::ALL),
         /// The password; for the method `updb`.
         Replace "password" password: Password,
         /// Labels.

@@ -1,6 +1,6 @@
 //! Third-party certificate authorities (protocol: auth 14; management-api 7.7).
 
-use crate::body::{Body, body};
+use crate::body::{Body, FieldType, body};
 use crate::entity::{detail, words};
 use crate::headers;
 use crate::json::Tags;
@@ -122,7 +122,7 @@ body! {
     /// How an external id is read from a certificate. All members are there, or none.
     pub struct ExternalIdClaimBody {
         /// Which of several results is meant, from 0.
-        Optional "index" index: i64,
+        Optional "index" index: i64 as FieldType::Integer { min: 0, max: u32::MAX as i64 },
         /// Where it stands.
         Optional "location" location: ClaimLocation,
         /// Which values are meant.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::body::{Body, body};
+use crate::body::{Body, FieldType, body};
 use crate::entity::{EntityRef, detail};
 use crate::headers;
 use crate::json::{Password, Username, null_default};
@@ -132,7 +132,7 @@ body! {
         /// Whom it enrolls.
         Create "identityId" identity_id: String => "identities",
         /// `ott`, `ottca` or `updb`.
-        Create "method" method: String,
+        Create "method" method: String as FieldType::Choice(method::FOR_IDENTITIES),
         /// The login name, for `updb`.
         Optional "username" username: String,
     }

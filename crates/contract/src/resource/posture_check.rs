@@ -191,7 +191,8 @@ body! {
         /// Labels.
         Optional "tags" tags: Tags,
         /// `MFA`: seconds that a code lasts; 0 and -1 are for ever.
-        Optional "timeoutSeconds" timeout_seconds: i64,
+        Optional "timeoutSeconds" timeout_seconds: i64
+            as FieldType::Integer { min: -1, max: i64::MAX },
         /// What it looks at.
         NotReplace "typeId" type_id: TypeId,
     }
@@ -368,7 +369,7 @@ body! {
         /// `OS`: which one.
         Optional "type" os_type: String,
         /// What it is about: a word of [`response`].
-        Always "typeId" type_id: String,
+        Always "typeId" type_id: String as FieldType::Choice(response::ALL),
         /// `ENDPOINT_STATE`: the device was unlocked.
         Optional "unlocked" unlocked: bool,
         /// `OS`: the version.

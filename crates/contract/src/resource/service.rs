@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::body::{Body, body};
+use crate::body::{Body, FieldType, body};
 use crate::entity::{DialBind, detail};
 use crate::json::{JsonMap, Tags};
 use crate::kind::{Column, Kind};
@@ -127,7 +127,8 @@ body! {
         /// Whether both ends must encrypt end to end.
         Create "encryptionRequired" encryption_required: bool,
         /// Circuits idle for longer are ended; 0 is never.
-        Optional "maxIdleTimeMillis" max_idle_time_millis: i64,
+        Optional "maxIdleTimeMillis" max_idle_time_millis: i64
+            as FieldType::Integer { min: 0, max: i64::MAX },
         /// The name; unique among services.
         Both "name" name: String,
         /// Attributes that policies select by.
@@ -135,7 +136,8 @@ body! {
         /// Labels.
         Optional "tags" tags: Tags,
         /// How a terminator is chosen: smartrouting, weighted, random or sticky.
-        Optional "terminatorStrategy" terminator_strategy: String,
+        Optional "terminatorStrategy" terminator_strategy: String
+            as FieldType::Choice(STRATEGIES),
     }
 }
 

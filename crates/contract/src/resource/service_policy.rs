@@ -1,6 +1,6 @@
 //! Service policies: which identities may dial or host which services (protocol: management-api 7.4).
 
-use crate::body::{Body, body};
+use crate::body::{Body, FieldType, body};
 use crate::entity::{DialBind, NamedRole, Semantic, detail};
 use crate::json::Tags;
 use crate::kind::{Column, Kind, RoleField};
@@ -107,7 +107,7 @@ body! {
         /// Labels.
         Optional "tags" tags: Tags,
         /// What is allowed: Dial or Bind.
-        Both "type" policy_type: DialBind,
+        Both "type" policy_type: DialBind as FieldType::Choice(DialBind::GRANTED),
     }
 }
 

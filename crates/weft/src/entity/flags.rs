@@ -138,7 +138,7 @@ pub(super) fn given(fields: &'static [Field], matches: &ArgMatches) -> Map<Strin
                     items.filter(|item| !item.is_empty()).cloned().map(Value::String).collect()
                 })
             }
-            FieldType::Text | FieldType::Time | FieldType::Choice(_) => {
+            FieldType::Text | FieldType::Length { .. } | FieldType::Time | FieldType::Choice(_) => {
                 matches.get_one::<String>(&id).cloned().map(Value::String)
             }
             _ => matches.get_one::<Value>(&id).cloned(),
@@ -217,7 +217,7 @@ fn arg(kind: &'static Kind, leaf: &Leaf, verb: Verb) -> Arg {
             completed(arg, kind, leaf)
         }
         FieldType::Text if field.names.is_some() => completed(arg.value_name("NAME"), kind, leaf),
-        FieldType::Text => arg.value_parser(words).value_name("TEXT"),
+        FieldType::Text | FieldType::Length { .. } => arg.value_parser(words).value_name("TEXT"),
         FieldType::Time => arg.value_parser(moment).value_name("TIME|30m|24h|7d"),
         _ => arg.value_parser(json).value_name("JSON|@FILE"),
     }

@@ -2,11 +2,12 @@
 //! unknown to the edge; of one that the edge made, only what the fabric knows is changed here.
 
 use super::{DELETE, DETAIL, LIST, NESTED};
-use crate::body::{Body, body};
+use crate::body::{Body, FieldType, body};
 use crate::entity::detail;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::resource::service::STRATEGIES;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "services";
@@ -50,13 +51,15 @@ body! {
     /// What can be said of a service.
     pub struct ServiceBody {
         /// After so many milliseconds an idle circuit ends; 0 is never.
-        Optional "maxIdleTimeMillis" max_idle_time_millis: i64,
+        Optional "maxIdleTimeMillis" max_idle_time_millis: i64
+            as FieldType::Integer { min: 0, max: i64::MAX },
         /// The name; unique among services.
         Both "name" name: String,
         /// Labels.
         Optional "tags" tags: Tags,
         /// How a terminator is chosen.
-        Optional "terminatorStrategy" terminator_strategy: String,
+        Optional "terminatorStrategy" terminator_strategy: String
+            as FieldType::Choice(STRATEGIES),
     }
 }
 

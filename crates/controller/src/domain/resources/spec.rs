@@ -82,6 +82,7 @@ mod tests {
             "edge-client",
             "edge-management",
             "fabric",
+            "weft",
             "weft-client",
             "weft-fabric",
             "weft-management",
