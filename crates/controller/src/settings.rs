@@ -34,6 +34,8 @@ pub struct Settings {
     pub jwks_fetch: JwksFetch,
     /// Whether posture checks take part in decisions.
     pub posture_checks: bool,
+    /// What the configuration says, without secrets, for whoever looks inside; null if nothing.
+    pub shown: serde_json::Value,
     /// Which program this is.
     pub build: Build,
     /// What time it is.
@@ -60,6 +62,7 @@ impl Settings {
             login_limiter: RateLimiter::with_sizes(5, 250),
             jwks_fetch: open_fetch(),
             posture_checks: true,
+            shown: serde_json::Value::Null,
             build: Build::default(),
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),

@@ -3,16 +3,16 @@
 //! Whoever is meant and does not know a value leaves it out; whoever does not answer in time is
 //! left out altogether, as tools expect it.
 
-use std::collections::BTreeMap;
+mod values;
+
 use std::time::Duration;
 
 use futures::future::join_all;
 use regex::{Regex, RegexBuilder};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use weft_channel::Lane;
-use weft_contract::Timestamp as TimeWord;
 use weft_contract::resource::fabric::inspection::{Inspected, InspectedValue};
-use weft_model::entity::{Router, Terminator};
+use weft_model::entity::Router;
 use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{InspectRequest, InspectResponse};
 
@@ -60,80 +60,6 @@ impl Network {
         }
         inspected
     }
-
-    /// What this controller says of itself; none if it does not know the value.
-    fn own_value(&self, name: &str) -> Option<Value> {
-        Some(match name.to_lowercase().as_str() {
-            "connected-routers" => self.connected_routers(),
-            "terminator-costs" => self.terminator_costs(),
-            "identity-connection-statuses" => self.identity_connections(),
-            "data-model-index" | "router-data-model-index" => {
-                let snapshot = self.0.controller.snapshot();
-                json!({
-                    "timeline": snapshot.timeline().to_string(),
-                    "index": snapshot.revision().0,
-                })
-            }
-            _ => return None,
-        })
-    }
-
-    fn connected_routers(&self) -> Value {
-        let snapshot = self.0.controller.snapshot();
-        let mut routers = self.0.routers.all();
-        routers.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-        let shown = routers.iter().map(|live| {
-            let name = snapshot.get::<Router>(&live.id).map(|router| router.name.to_string());
-            json!({
-                "id": live.id.as_str(),
-                "name": name.unwrap_or_default(),
-                "version": live.version.version,
-                "connectTime": TimeWord::from_millis(live.connected_at.0),
-                "underlays": underlays(live),
-            })
-        });
-        Value::Array(shown.collect())
-    }
-
-    fn terminator_costs(&self) -> Value {
-        let snapshot = self.0.controller.snapshot();
-        let shown = snapshot.list::<Terminator>().map(|terminator| {
-            let costs = self.0.costs.parts(&terminator.base.id);
-            json!({
-                "terminatorId": terminator.base.id.as_str(),
-                "circuitCount": costs.circuits,
-                "failureCost": costs.failures,
-                "currentCost": costs.total,
-            })
-        });
-        json!({"terminators": shown.collect::<Vec<_>>()})
-    }
-
-    fn identity_connections(&self) -> Value {
-        let now = self.0.controller.now();
-        let mut connections = Map::new();
-        for (identity, routers, status) in self.0.controller.online().connections(now) {
-            let routers = routers.into_iter().map(|router| {
-                let shown = json!({"router_id": router.as_str(), "closed": false});
-                (router.to_string(), shown)
-            });
-            let shown = json!({
-                "connected_routers": routers.collect::<Map<_, _>>(),
-                "last_reported_state": status.as_str(),
-            });
-            connections.insert(identity.to_string(), shown);
-        }
-        json!({"connections": connections})
-    }
-}
-
-/// How many connections of each type make up a channel.
-fn underlays(live: &LiveRouter) -> BTreeMap<String, u32> {
-    let mut count = BTreeMap::new();
-    for underlay in live.channel.underlays() {
-        *count.entry(underlay.kind).or_default() += 1;
-    }
-    count
 }
 
 /// The pattern, if it and what is asked for are within bounds.
@@ -199,6 +125,8 @@ fn json_or_text(text: String) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -22,7 +22,7 @@ use weft_controller::{
 use weft_identity::LiveIdentity;
 use weft_store::{Embedded, Options, Store};
 
-use super::{identity_section, keys, warn};
+use super::{identity_section, keys, shown, warn};
 use crate::failure::{Failure, chain};
 
 /// How often identity files are looked at.
@@ -184,7 +184,12 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
     })?;
     let keys = keys::of(config, &current)?;
     let settings = Settings::new(id, open_store(config)?, keys, addresses(config));
-    let settings = Settings { durations: durations(config), build: build(), ..settings };
+    let settings = Settings {
+        durations: durations(config),
+        shown: shown::controller(config),
+        build: build(),
+        ..settings
+    };
     Ok(match &config.edge {
         Some(edge) => Settings {
             totp_issuer: edge.totp_hostname.clone(),
@@ -254,7 +259,8 @@ fn warn_not_acted_upon(config: &ControllerConfig) {
     }
 }
 
-fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'static str)> {
+/// What the file asks for and this release does not do, and why; the server names APIs itself.
+pub(crate) fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'static str)> {
     let mut out = Vec::new();
     let mut warn = |wanted: bool, key: &'static str, why: &'static str| {
         if wanted {

@@ -232,6 +232,19 @@ async fn inspections_ask_controllers_and_routers() {
     );
     assert_eq!(own["values"].as_array().unwrap().len(), 2, "{own}");
     assert_eq!(own["values"][0]["value"][0]["name"], "er1");
+    let names = ["config", "stackdump", "metrics", "metrics:json", "metrics:prometheus"];
+    let own = read(inspect("^ctrl1$", json!(names)).await.unwrap());
+    // Nobody said what the configuration is.
+    let told: Vec<_> = own["values"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(told, names[1..].iter().collect::<Vec<_>>(), "{own}");
+    assert!(own["values"][0]["value"].as_str().unwrap().starts_with("Call stacks"), "{own}");
+    let metrics = own["values"][1]["value"].as_array().unwrap();
+    let routers = metrics.iter().find(|it| it["metric"] == "weft.routers.connected").unwrap();
+    assert_eq!((&routers["metrics"][""], &routers["source_id"]), (&json!(1), &json!("ctrl1")));
+    let blocks = own["values"][3]["value"].as_array().unwrap();
+    let text: String = blocks.iter().filter_map(Value::as_str).collect();
+    assert!(text.contains("\nweft_routers_connected{source_id=\"ctrl1\"} 1\n"), "{text}");
+
     let failed = read(inspect("(", json!(["links"])).await.unwrap());
     assert_eq!(
         (&failed["success"], failed["errors"].as_array().unwrap().len()),

@@ -10,7 +10,7 @@ use weft_contract::resource::server::{
     ApiVersion, ApiVersions, CAPABILITIES, NetworkJwt, OIDC_AUTH, OIDC_AUTH_WITH_CSR, Protocol,
     Protocols, Summary, Version,
 };
-use weft_contract::{Action, Api, Subject, headers};
+use weft_contract::{Action, Api, Subject, TagValue, headers};
 use weft_identity::{to_pem, write_ca_store};
 use weft_model::Kind;
 use weft_model::entity::Router;
@@ -108,6 +108,8 @@ static CONTROLLERS: Table<(), ControllerDetail> = Table {
         ControllerColumn::one("id", Type::String, |(), it| Value::text(&it.base.id)).public(),
         ControllerColumn::one("createdAt", Type::Time, |(), it| time(it.base.created_at)).public(),
         ControllerColumn::one("updatedAt", Type::Time, |(), it| time(it.base.updated_at)).public(),
+        ControllerColumn::one("isSystem", Type::Bool, |(), _| Value::Bool(false)).public(),
+        ControllerColumn::map("tags", |(), it, key| tag(it.base.tags.get(key))).public(),
         ControllerColumn::one("name", Type::String, |(), it| Value::text(&it.name)).public(),
         ControllerColumn::one("ctrlAddress", Type::String, |(), it| maybe(&it.ctrl_address))
             .public(),
@@ -126,6 +128,18 @@ static CONTROLLERS: Table<(), ControllerDetail> = Table {
 
 fn time<'a>(at: weft_contract::Timestamp) -> Value<'a> {
     Value::unix_millis(at.millis())
+}
+
+fn tag(value: Option<&TagValue>) -> Value<'_> {
+    match value {
+        Some(TagValue::Bool(value)) => Value::Bool(*value),
+        Some(TagValue::Text(text)) => Value::text(text),
+        Some(TagValue::Number(number)) => match number.as_i64() {
+            Some(value) => Value::Int(value),
+            None => number.as_f64().map_or(Value::Null, Value::Float),
+        },
+        Some(TagValue::Null) | None => Value::Null,
+    }
 }
 
 fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
@@ -202,4 +216,24 @@ fn summary(controller: Controller, _caller: Caller, _call: Call) -> Answer {
     ];
     let summary: Summary = counts.into_iter().map(|(key, count)| (key.to_owned(), count)).collect();
     ready(Reply::detail(&summary))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bed;
+
+    #[tokio::test]
+    async fn controllers_are_found_like_anything_else() {
+        let bed = Bed::new().await;
+        let admin = bed.admin().await;
+        for (filter, count) in [
+            ("isSystem = false and tags.site = null", 1),
+            ("isSystem = true", 0),
+            ("tags.site = \"x\"", 0),
+            ("not (tags.site != null) and name = \"ctrl1\"", 1),
+        ] {
+            let found = bed.list(&admin, "listControllers", filter).await;
+            assert_eq!(found.len(), count, "{filter}");
+        }
+    }
 }
