@@ -135,8 +135,6 @@ fn default_level(asked: &Asked) -> &'static str {
     match asked {
         Asked::Fixed(command) => match **command {
             Fixed::Controller(_) | Fixed::Router(_) => "info",
-            // What the files of a new network ask for and this release does not do is no news.
-            Fixed::Quickstart(_) => "warn,weft_api::server=error,weft_router::start=error",
             _ => "warn",
         },
         Asked::Entity(_) | Asked::Action(_) => "warn",

@@ -93,7 +93,6 @@ web:
     apis:
       - binding: edge-management
       - binding: edge-client
-      - binding: edge-oidc
       - binding: fabric
       - binding: health-checks
 "#,

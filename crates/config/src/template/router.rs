@@ -1,7 +1,5 @@
 //! An edge router's file.
 
-use std::fmt::Write as _;
-
 use super::quoted;
 use crate::address::HostPort;
 
@@ -35,7 +33,7 @@ pub struct RouterTemplate<'a> {
     pub edge_bind: HostPort,
     /// Where SDKs connect: what they are told.
     pub edge_advertise: HostPort,
-    /// Where other routers connect, socket and what they are told; none = a router that only dials.
+    /// Where other routers connect, socket and what they are told; none = a router without links.
     pub link: Option<(HostPort, HostPort)>,
     /// What the tunneler does.
     pub tunneler: TunnelerMode,
@@ -68,8 +66,7 @@ identity:
 ctrl:
   endpoint: {ctrl}
 
-{link}
-# Where clients connect.
+{link}# Where clients connect.
 listeners:
   # Applications with an SDK.
   - binding: edge
@@ -104,18 +101,13 @@ edge:
     }
 
     fn link_text(&self) -> String {
-        let mut out =
-            "# Links to other routers.\nlink:\n  dialers:\n    - binding: transport\n".to_owned();
-        if let Some((bind, advertise)) = &self.link {
-            // Writing to a string does not fail.
-            let _ = write!(
-                out,
-                "  listeners:\n    - binding: transport\n      bind: {}\n      advertise: {}\n",
-                quoted(&format!("tls:{bind}")),
-                quoted(&format!("tls:{advertise}")),
-            );
-        }
-        out
+        let Some((bind, advertise)) = &self.link else { return String::new() };
+        format!(
+            "# Links to other routers.\nlink:\n  dialers:\n    - binding: transport\n  \
+             listeners:\n    - binding: transport\n      bind: {}\n      advertise: {}\n\n",
+            quoted(&format!("tls:{bind}")),
+            quoted(&format!("tls:{advertise}")),
+        )
     }
 
     fn tunneler_text(&self) -> &'static str {

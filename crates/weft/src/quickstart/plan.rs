@@ -201,6 +201,7 @@ mod tests {
     use weft_config::{ControllerConfig, RouterConfig};
 
     use super::*;
+    use crate::compose::controller::not_acted_upon;
 
     fn args() -> QuickstartArgs {
         QuickstartArgs {
@@ -224,10 +225,15 @@ mod tests {
         assert!(!home.is_new());
         let controller = ControllerConfig::from_path(&home.controller_file()).unwrap();
         assert_eq!((controller.warnings, controller.not_acted_upon), (vec![], vec![]));
+        // Nothing is asked for that this release does not do.
+        assert_eq!(not_acted_upon(&controller.config), []);
+        let served = weft_api::base_urls(&controller.config.web);
+        assert_eq!(served.len(), controller.config.web[0].apis.len());
         let listener = controller.config.ctrl.listener.unwrap().host_port();
         assert_eq!(listener, plan.controller.bind, "one port for APIs and control plane");
         let router = RouterConfig::from_path(&home.router_file()).unwrap();
         assert_eq!((router.warnings, router.not_acted_upon), (vec![], vec![]));
+        assert!(router.config.link.dialers.is_empty() && router.config.web.is_empty());
         assert_eq!(router.config.csr.unwrap().sans.dns, ["localhost", "r.example"]);
     }
 
