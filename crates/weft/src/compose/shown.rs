@@ -100,6 +100,7 @@ edge:
   enrollment:
     signingCert: {cert: s, key: \"pem:SECRET-SIGNER\"}
     edgeIdentity: {duration: 5m}
+    edgeRouter: {duration: 5m}
 web:
   - name: all
     bindPoints: [{interface: \"127.0.0.1:1280\", address: \"ctrl.example:1280\"}]
