@@ -324,6 +324,10 @@ pub trait Access: Send + Sync + 'static {
         certificates: Vec<Bytes>,
     ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>>;
 
+    /// Whether a session that was found good still stands: neither has it ended, nor is its
+    /// identity gone. For whoever may have missed an event.
+    fn stands(&self, session: &Session) -> bool;
+
     /// Judges a service token of a connect or a bind.
     fn judge(&self, session: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal>;
 

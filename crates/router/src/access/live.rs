@@ -68,6 +68,11 @@ impl LiveSessions {
         session
     }
 
+    /// Whether a session has not ended, as far as it was looked at.
+    pub(crate) fn contains(&self, session: &str) -> bool {
+        self.by_id.contains_key(session)
+    }
+
     /// Identities of sessions.
     pub(crate) fn identities(&self) -> impl Iterator<Item = &str> {
         self.by_id.values().map(|live| live.identity.as_str())

@@ -383,6 +383,15 @@ impl Access for AccessHalf {
         Box::pin(async move { authenticate::authenticate(&inner, &token, certificates).await })
     }
 
+    fn stands(&self, session: &Session) -> bool {
+        let identity_stands = match self.0.model.read().identities.get(&session.identity) {
+            Some(identity) => !identity.disabled,
+            // An identity that was never known has not gone.
+            None => session.identity_name.is_none(),
+        };
+        identity_stands && self.0.live.lock().contains(&session.id)
+    }
+
     fn judge(&self, session: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
         judge::judge(&self.0, session, token, purpose, SystemTime::now())
     }

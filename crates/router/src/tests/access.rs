@@ -207,6 +207,7 @@ async fn revoked_disabled_and_renewed() {
     assert_eq!(access.renew(&session, tokens.sign(&newer).unwrap().into()).unwrap_err().code, 2);
     assert_eq!(access.renew(&session, "opaque".into()).unwrap_err().code, 12);
 
+    assert!(access.stands(&session) && access.stands(&renewed));
     let revocation = Revocation {
         id: "as1".into(),
         r#type: revocation_type::API_SESSION.into(),
@@ -214,6 +215,7 @@ async fn revoked_disabled_and_renewed() {
     };
     network.peer.change(&id, 10, 11, vec![events::create(revocation)]).await;
     assert_eq!(next(&mut events).await, AccessEvent::SessionEnded { session: "as1".into() });
+    assert!(!access.stands(&session) && !access.stands(&renewed));
     let again = soon(access.authenticate(renewed.token.clone().into(), chain(&client))).await;
     assert_eq!(again.unwrap_err().message, "the session is revoked");
 
@@ -221,6 +223,25 @@ async fn revoked_disabled_and_renewed() {
     disabled.disabled = true;
     network.peer.change(&id, 11, 12, vec![events::create(disabled)]).await;
     assert_eq!(next(&mut events).await, AccessEvent::IdentityGone { identity: "alice".into() });
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_stands_no_longer_than_its_identity() {
+    let (network, id, access) = network().await;
+    let (session, _) = log_in(&network, &access).await;
+    assert!(access.stands(&session));
+    let mut disabled = events::identity("alice");
+    disabled.disabled = true;
+    network.peer.change(&id, 10, 11, vec![events::create(disabled)]).await;
+    until(|| access.index() == 11).await;
+    assert!(!access.stands(&session));
+    network.peer.change(&id, 11, 12, vec![events::create(events::identity("alice"))]).await;
+    until(|| access.index() == 12).await;
+    assert!(access.stands(&session));
+    network.peer.change(&id, 12, 13, vec![events::delete(events::identity("alice"))]).await;
+    until(|| access.index() == 13).await;
+    assert!(!access.stands(&session));
     network.router.control.shutdown().await;
 }
 

@@ -133,17 +133,26 @@ impl SdkConnection {
                 _ = this.channel.closed() => return,
             };
             match judged {
-                Ok(session) => {
-                    let identity = session.identity.clone();
-                    this.session.send_replace(Some(session));
-                    this.binding.count_connections(&identity);
-                }
+                Ok(session) => this.is_of(session),
                 Err(refusal) => {
                     tracing::info!(peer = %this.channel.peer().remote, %refusal, "SDK refused");
                     this.channel.close(refusal.message);
                 }
             }
         });
+    }
+
+    /// The session was found good.
+    fn is_of(&self, session: Arc<Session>) {
+        self.session.send_replace(Some(Arc::clone(&session)));
+        // Its end, or that of the channel, may have been told before it was known here.
+        if !self.binding.access.stands(&session) {
+            self.channel.close("the API session ended");
+        }
+        if self.channel.is_closed() {
+            self.session.send_replace(None);
+        }
+        self.binding.count_connections(&session.identity);
     }
 
     /// The session, once judged.
@@ -277,9 +286,12 @@ impl SdkConnection {
     }
 
     /// Judges everything anew.
-    pub(super) fn judge_again(&self) {
+    pub(super) fn look_again(&self) {
         let Some(session) = self.session() else { return };
         let access = &self.binding.access;
+        if !access.stands(&session) {
+            return self.close("the API session ended");
+        }
         let lost =
             |grant: &Grant| access.judge(&session, grant.token.as_bytes(), grant.purpose).is_err();
         self.close_conns(lost, &access_lost());
@@ -430,9 +442,13 @@ impl SdkConnection {
             Ok(renewed) => {
                 // All channels of the API session share the token.
                 for other in self.binding.live() {
-                    if other.session().is_some_and(|known| known.id == renewed.id) {
-                        other.session.send_replace(Some(Arc::clone(&renewed)));
-                    }
+                    other.session.send_if_modified(|known| {
+                        let same = known.as_ref().is_some_and(|known| known.id == renewed.id);
+                        if same {
+                            *known = Some(Arc::clone(&renewed));
+                        }
+                        same
+                    });
                 }
                 self.send(update_token_success().in_reply_to(message)).await;
             }

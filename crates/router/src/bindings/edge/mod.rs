@@ -71,6 +71,7 @@ pub(crate) struct EdgeBinding {
     options: EdgeOptions,
     budget: Budget,
     connections: Mutex<Vec<Weak<SdkConnection>>>,
+    counting: Mutex<()>,
     hosts: Mutex<Hosts>,
 }
 
@@ -97,6 +98,7 @@ impl EdgeBinding {
             options,
             budget,
             connections: Mutex::default(),
+            counting: Mutex::default(),
             hosts: Mutex::default(),
         })
     }
@@ -105,6 +107,10 @@ impl EdgeBinding {
     pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let mut events = self.access.events();
+            // What was told before is not heard here.
+            for connection in self.live() {
+                connection.look_again();
+            }
             loop {
                 let event = tokio::select! {
                     () = stop.cancelled() => return,
@@ -112,12 +118,9 @@ impl EdgeBinding {
                 };
                 match event {
                     Some(event) => self.on_event(&event),
-                    // Fell behind: judge everything anew and go on.
+                    // Fell behind: begin anew.
                     None => break,
                 }
-            }
-            for connection in self.live() {
-                connection.judge_again();
             }
             // A source that ends at once must not turn this into a busy loop.
             tokio::select! {
@@ -184,6 +187,8 @@ impl EdgeBinding {
 
     /// Tells how many connections an identity has now.
     fn count_connections(&self, identity: &str) {
+        // One after the other, so that the last word is the latest.
+        let _turn = self.counting.lock();
         let of_identity = |connection: &Arc<SdkConnection>| {
             connection.session().is_some_and(|session| session.identity == identity)
         };

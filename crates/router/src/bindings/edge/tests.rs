@@ -51,6 +51,7 @@ use crate::{
 mod grouped;
 mod native;
 mod pause;
+mod revoked;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -63,6 +64,8 @@ struct Table {
     addresses: Mutex<HashMap<String, String>>,
     ended: Mutex<Vec<(String, End)>>,
     removed: Mutex<Vec<String>>,
+    /// Connections by identity, as told last.
+    connected: Mutex<HashMap<String, usize>>,
     next: AtomicU32,
     /// Circuits are taken down again before whoever dials hears of them.
     short_lived: AtomicBool,
@@ -163,11 +166,26 @@ impl Control for FakeControl {
 
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
 
-    fn identity_connections(&self, _: &str, _: usize) {}
+    fn identity_connections(&self, identity: &str, connections: usize) {
+        self.0.connected.lock().insert(identity.to_owned(), connections);
+    }
 }
 
 /// Believes every session token but `bad`; a service token is the service's name.
-struct Believer(broadcast::Sender<AccessEvent>);
+struct Believer {
+    events: broadcast::Sender<AccessEvent>,
+    ended: Ended,
+    /// Sessions that end, unheard, just before somebody listens.
+    end_before_next: Ended,
+}
+
+/// Sessions that do not stand any more, whether that was told or not.
+type Ended = Arc<Mutex<HashSet<String>>>;
+
+/// An event of which nobody hears: who listens has fallen behind instead.
+fn fallen_behind() -> AccessEvent {
+    AccessEvent::SessionEnded { session: "(fallen behind)".to_owned() }
+}
 
 impl Access for Believer {
     fn authenticate(
@@ -193,6 +211,10 @@ impl Access for Believer {
         .boxed()
     }
 
+    fn stands(&self, session: &Session) -> bool {
+        !self.ended.lock().contains(&session.id)
+    }
+
     fn judge(&self, _: &Session, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
         let token = String::from_utf8_lossy(token).into_owned();
         if token == "forbidden" {
@@ -207,9 +229,11 @@ impl Access for Believer {
     }
 
     fn events(&self) -> BoxStream<'static, AccessEvent> {
-        let events = self.0.subscribe();
+        self.ended.lock().extend(self.end_before_next.lock().drain());
+        let events = self.events.subscribe();
         futures::stream::unfold(events, |mut events| async {
-            Some((events.recv().await.ok()?, events))
+            let event = events.recv().await.ok().filter(|event| *event != fallen_behind())?;
+            Some((event, events))
         })
         .boxed()
     }
@@ -232,6 +256,8 @@ struct Router {
     data: Arc<DataHalf>,
     table: Arc<Table>,
     events: broadcast::Sender<AccessEvent>,
+    ended: Ended,
+    end_before_next: Ended,
     address: std::net::SocketAddr,
     client: Arc<rustls::ClientConfig>,
     _listeners: Listeners,
@@ -283,14 +309,28 @@ async fn router_with(fin_hold: Duration) -> Router {
         control_runtime: runtime,
     };
     let control = Arc::new(FakeControl(Arc::clone(&table)));
-    let access = Arc::new(Believer(events.clone()));
+    let (ended, end_before_next) = (Ended::default(), Ended::default());
+    let access = Arc::new(Believer {
+        events: events.clone(),
+        ended: Arc::clone(&ended),
+        end_before_next: Arc::clone(&end_before_next),
+    });
     let data = DataHalf::start(options, control, access);
     table.data.set(Arc::downgrade(&data)).unwrap();
     let listeners = Listeners::new();
     let source = Arc::new(move || Some(Arc::clone(&server)));
     let limits = EdgeLimits::default();
     let address = data.listen_edge(&listeners, "127.0.0.1:0", limits, source).await.unwrap();
-    Router { data, table, events, address, client: Arc::new(client), _listeners: listeners }
+    Router {
+        data,
+        table,
+        events,
+        ended,
+        end_before_next,
+        address,
+        client: Arc::new(client),
+        _listeners: listeners,
+    }
 }
 
 /// An SDK made by hand.

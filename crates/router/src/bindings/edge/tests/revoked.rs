@@ -1,0 +1,37 @@
+//! Sessions and rights that end while something else happens.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_ends_while_it_is_judged_is_noticed() {
+    let router = router().await;
+    // It is found good, and what is told of its end finds nobody with that session.
+    router.ended.lock().insert("brief".to_owned());
+    let sdk = router.sdk("brief").await;
+    tokio::time::timeout(PATIENCE, sdk.channel.closed()).await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_falls_behind_looks_at_everything() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let dialer = router.sdk("dialer").await;
+    let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    router.ended.lock().insert("dialer".to_owned());
+    router.until("somebody to listen", || router.events.send(fallen_behind()).is_ok()).await;
+    tokio::time::timeout(PATIENCE, dialer.channel.closed()).await.expect("closed");
+    assert_eq!(host.closed().await.conn_id, there);
+    let connected = || router.table.connected.lock().get("identity of dialer") == Some(&0);
+    router.until("nobody to be connected", connected).await;
+    assert!(!host.channel.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ends_while_nobody_listens_is_noticed() {
+    let router = router().await;
+    let dialer = router.sdk("dialer").await;
+    router.until("somebody to listen", || router.events.receiver_count() > 0).await;
+    router.end_before_next.lock().insert("dialer".to_owned());
+    router.events.send(fallen_behind()).unwrap();
+    tokio::time::timeout(PATIENCE, dialer.channel.closed()).await.expect("closed");
+}
