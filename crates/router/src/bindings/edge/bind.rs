@@ -24,6 +24,7 @@ use super::{
     EdgeBinding,
     connect::plain,
     connection::{Conn, SdkConnection, closed_message},
+    revoke::access_lost,
 };
 use crate::seam::{
     Grant, Host, PeerData, Precedence, Session, TerminatorRequest, TerminatorUpdate, Use,
@@ -83,11 +84,16 @@ impl SdkConnection {
             None => return,
         };
         let Some(session) = self.judged_session().await else { return };
-        let grant = match self.binding.access.judge(&session, &bind.token, Use::Bind) {
+        let judged = match &taken {
+            Ok(_) => self.judge(conn_id, &session, &bind.token, Use::Bind),
+            // The connection id is another one's.
+            Err(_) => self.binding.access.judge(&session, &bind.token, Use::Bind),
+        };
+        let grant = match judged {
             Ok(grant) => grant,
             Err(refusal) => {
-                if taken.is_ok() {
-                    self.release(conn_id);
+                if let Ok(reserved) = &taken {
+                    self.release_reserved(conn_id, reserved);
                 }
                 return self.refuse(message, conn_id, &refusal).await;
             }
@@ -96,18 +102,18 @@ impl SdkConnection {
         match (placement, taken) {
             (Placement::Duplicate(hosted), _) => self.confirm_again(message, &hosted).await,
             (_, Err(why)) => self.refuse(message, conn_id, &plain(why)).await,
-            (Placement::Stale, Ok(_)) => {
-                self.release(conn_id);
+            (Placement::Stale, Ok(reserved)) => {
+                self.release_reserved(conn_id, &reserved);
                 self.refuse(message, conn_id, &plain("a newer bind of this listener came first"))
                     .await;
             }
-            (Placement::New(terminator), Ok(_)) => {
-                self.host(message, bind, session, grant, terminator).await;
+            (Placement::New(terminator), Ok(reserved)) => {
+                self.host(message, bind, session, grant, terminator, &reserved).await;
             }
-            (Placement::Takes(older), Ok(_)) => {
+            (Placement::Takes(older), Ok(reserved)) => {
                 self.binding.replace(&older).await;
                 let terminator = older.terminator.clone();
-                self.host(message, bind, session, grant, terminator).await;
+                self.host(message, bind, session, grant, terminator, &reserved).await;
             }
         }
     }
@@ -127,6 +133,7 @@ impl SdkConnection {
         session: Arc<Session>,
         grant: Grant,
         terminator: String,
+        reserved: &CancellationToken,
     ) {
         let conn_id = bind.conn_id;
         let hosted = Arc::new(Hosted {
@@ -142,6 +149,10 @@ impl SdkConnection {
         self.binding.enter(&hosted);
         if !self.fill(conn_id, Conn::Host(Arc::clone(&hosted)), Some(grant)) {
             self.binding.withdraw(&hosted);
+            // Either the SDK gave up, or what was allowed at first is not any more.
+            if self.release_reserved(conn_id, reserved) {
+                self.refuse(message, conn_id, &access_lost()).await;
+            }
             return;
         }
         self.send(bound(&hosted.bind).in_reply_to(message)).await;

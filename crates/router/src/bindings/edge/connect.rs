@@ -10,7 +10,10 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::connection::{Conn, SdkConnection};
+use super::{
+    connection::{Conn, SdkConnection},
+    revoke::access_lost,
+};
 use crate::{
     forwarder::{App, LocalEnd, SdkCircuit},
     seam::{Circuit, CircuitRequest, End, Grant, PeerData, Refusal, Use},
@@ -43,10 +46,14 @@ impl SdkConnection {
             None => return,
         };
         if let Err(refusal) = self.make_circuit(message, &connect, conn_id, &cancel).await {
-            self.release(conn_id);
-            if !cancel.is_cancelled() {
-                self.refuse(message, conn_id, &refusal).await;
-            }
+            let refusal = match (self.release_reserved(conn_id, &cancel), cancel.is_cancelled()) {
+                (_, false) => refusal,
+                // Cancelled by this side: what was allowed at first is not any more.
+                (true, true) => access_lost(),
+                // The SDK gave up.
+                (false, true) => return,
+            };
+            self.refuse(message, conn_id, &refusal).await;
         }
     }
 
@@ -60,7 +67,7 @@ impl SdkConnection {
         let gone = || plain("the channel is closed");
         let session = self.judged_session().await.ok_or_else(gone)?;
         let binding = &self.binding;
-        let grant = binding.access.judge(&session, &connect.token, Use::Dial)?;
+        let grant = self.judge(conn_id, &session, &connect.token, Use::Dial)?;
         let mut peer_data = connect.peer_data();
         if let Some(token) = &connect.stickiness {
             peer_data.insert(STICKINESS, token.clone());
@@ -136,6 +143,7 @@ impl SdkConnection {
         }
         if known.has_ended() {
             // Whoever took it down may not have found the new end.
+            self.release(conn_id);
             end.abort();
             forwarder.withdraw(&circuit.address);
             return Err(give_up(ENDED));

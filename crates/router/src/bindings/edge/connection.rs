@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     forwarder::{ConnOwner, LocalEnd, Outlet, SdkCircuit},
-    seam::{End, Grant, Refusal, Session, Use},
+    seam::{End, Grant, Refusal, Session},
 };
 
 /// Requests of one SDK that are worked on at a time; more are refused.
@@ -95,7 +95,7 @@ impl Conns {
 /// What a connection id stands for.
 #[derive(Clone)]
 pub(super) enum Conn {
-    /// Being made; cancelled if the SDK gives up.
+    /// Being made; cancelled if the SDK gives up, or may not have it any more.
     Pending(CancellationToken),
     /// An end here.
     Local(Arc<LocalEnd>),
@@ -210,10 +210,44 @@ impl SdkConnection {
         Ok(cancel)
     }
 
+    /// What a connection id that is being made was allowed with.
+    pub(super) fn note_grant(&self, id: u32, grant: &Grant) {
+        if let Some(entry) = self.conns.lock().by_id.get_mut(&id)
+            && matches!(entry.what, Conn::Pending(_))
+        {
+            entry.grant = Some(grant.clone());
+        }
+    }
+
+    /// Connection ids with such grants.
+    pub(super) fn grants(&self, of: impl Fn(&Grant) -> bool) -> Vec<(u32, Grant)> {
+        let conns = self.conns.lock();
+        let granted = conns.by_id.iter().filter_map(|(id, entry)| {
+            let grant = entry.grant.as_ref().filter(|grant| of(grant))?;
+            Some((*id, grant.clone()))
+        });
+        granted.collect()
+    }
+
+    /// What a connection id stands for, if it is still what was granted.
+    pub(super) fn still(&self, id: u32, grant: &Grant) -> Option<Conn> {
+        let conns = self.conns.lock();
+        let entry = conns.by_id.get(&id).filter(|entry| entry.grant.as_ref() == Some(grant))?;
+        if let Conn::Pending(cancel) = &entry.what {
+            // Here, so that it is not filled from now on.
+            cancel.cancel();
+        }
+        Some(entry.what.clone())
+    }
+
     /// Says what a reserved connection id stands for. False if it was given up meanwhile.
     pub(super) fn fill(&self, id: u32, what: Conn, grant: Option<Grant>) -> bool {
         let mut conns = self.conns.lock();
-        if conns.closed || !conns.by_id.contains_key(&id) {
+        let reserved = conns.by_id.get(&id).is_some_and(|entry| match &entry.what {
+            Conn::Pending(cancel) => !cancel.is_cancelled(),
+            _ => true,
+        });
+        if conns.closed || !reserved {
             return false;
         }
         if let Conn::Sdk(circuit) = &what {
@@ -222,6 +256,21 @@ impl SdkConnection {
         }
         conns.by_id.insert(id, Entry { what, grant });
         true
+    }
+
+    /// Gives a connection id back that was not filled. False if that was done already: the id may
+    /// be in use again.
+    pub(super) fn release_reserved(&self, id: u32, reserved: &CancellationToken) -> bool {
+        let mut conns = self.conns.lock();
+        let own = conns.by_id.get(&id).is_some_and(|entry| match &entry.what {
+            // The SDK's cancelling took it away.
+            Conn::Pending(cancel) => cancel.is_cancelled() == reserved.is_cancelled(),
+            _ => false,
+        });
+        if own {
+            conns.by_id.remove(&id);
+        }
+        own
     }
 
     /// Gives a connection id back.
@@ -257,68 +306,6 @@ impl SdkConnection {
     /// Tells the SDK, in answer to `request`, that something was refused.
     pub(super) async fn refuse(&self, request: &Message, conn_id: u32, refusal: &Refusal) {
         self.send(closed_message(conn_id, refusal).in_reply_to(request)).await;
-    }
-
-    /// Closes what was made with a service session.
-    pub(super) fn service_session_ended(&self, service_session: &str) {
-        self.close_conns(
-            |grant| grant.service_session == service_session,
-            &Refusal {
-                code: ErrorCode::INVALID_SESSION.0,
-                hint: crate::seam::RetryHint::StartOver,
-                message: "session ended".to_owned(),
-                failing_checks: Vec::new(),
-                circuit: None,
-            },
-        );
-    }
-
-    /// Closes what is no longer allowed after an identity lost a use of a service.
-    pub(super) fn access_lost(&self, service: &str, purpose: Use) {
-        let Some(session) = self.session() else { return };
-        let access = &self.binding.access;
-        let lost = |grant: &Grant| {
-            grant.service == service
-                && grant.purpose == purpose
-                && access.judge(&session, grant.token.as_bytes(), purpose).is_err()
-        };
-        self.close_conns(lost, &access_lost());
-    }
-
-    /// Judges everything anew.
-    pub(super) fn look_again(&self) {
-        let Some(session) = self.session() else { return };
-        let access = &self.binding.access;
-        if !access.stands(&session) {
-            return self.close("the API session ended");
-        }
-        let lost =
-            |grant: &Grant| access.judge(&session, grant.token.as_bytes(), grant.purpose).is_err();
-        self.close_conns(lost, &access_lost());
-    }
-
-    fn close_conns(&self, lost: impl Fn(&Grant) -> bool, why: &Refusal) {
-        let lost: Vec<(u32, Conn)> = {
-            let conns = self.conns.lock();
-            let of_entry = |entry: &Entry| entry.grant.as_ref().is_some_and(&lost);
-            let lost = conns.by_id.iter().filter(|(_, entry)| of_entry(entry));
-            lost.map(|(id, entry)| (*id, entry.what.clone())).collect()
-        };
-        for (id, conn) in lost {
-            match conn {
-                Conn::Pending(cancel) => cancel.cancel(),
-                Conn::Local(end) => end.abort(),
-                Conn::Sdk(circuit) => {
-                    circuit.unrouted();
-                    circuit.end_here();
-                }
-                Conn::Host(hosted) => {
-                    self.release(id);
-                    self.binding.withdraw(&hosted);
-                    let _ = self.channel.try_send(closed_message(id, why));
-                }
-            }
-        }
     }
 
     /// A data message.
@@ -638,14 +625,4 @@ pub(super) fn closed_message(conn_id: u32, refusal: &Refusal) -> Message {
         circuit_id: refusal.circuit.clone(),
     }
     .to_message()
-}
-
-fn access_lost() -> Refusal {
-    Refusal {
-        code: ErrorCode::ACCESS_DENIED.0,
-        hint: crate::seam::RetryHint::StartOver,
-        message: "bind access lost".to_owned(),
-        failing_checks: Vec::new(),
-        circuit: None,
-    }
 }

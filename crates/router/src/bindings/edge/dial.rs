@@ -111,8 +111,8 @@ impl EdgeBinding {
         conn_id: u32,
     ) -> Result<(), RouteFailure> {
         let refused = |why: &str| failure(RouteErrorCode::Generic, why.to_owned());
-        connection.reserve(conn_id).map_err(refused)?;
         let outlet = connection.outlet().ok_or_else(|| refused("the host's channel is closed"))?;
+        connection.reserve(conn_id).map_err(refused)?;
         let owner = connection.this.clone();
         let (forwarder, address) = (&self.forwarder, &egress.address);
         let circuit = Arc::clone(circuit);
@@ -128,7 +128,11 @@ impl EdgeBinding {
             Conn::Local(end)
         };
         if connection.fill(conn_id, end.clone(), Some(hosted.grant.clone())) {
-            return Ok(());
+            if !hosted.over.is_cancelled() {
+                return Ok(());
+            }
+            // What is closed with the listener was looked for before this was there.
+            connection.release(conn_id);
         }
         end.abort();
         self.forwarder.withdraw(address);

@@ -14,12 +14,16 @@ mod connection;
 mod dial;
 mod nudge;
 mod pause;
+mod revoke;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -72,6 +76,8 @@ pub(crate) struct EdgeBinding {
     budget: Budget,
     connections: Mutex<Vec<Weak<SdkConnection>>>,
     counting: Mutex<()>,
+    /// Counts what was heard of sessions and rights.
+    heard: AtomicU64,
     hosts: Mutex<Hosts>,
 }
 
@@ -99,6 +105,7 @@ impl EdgeBinding {
             budget,
             connections: Mutex::default(),
             counting: Mutex::default(),
+            heard: AtomicU64::new(0),
             hosts: Mutex::default(),
         })
     }
@@ -107,6 +114,7 @@ impl EdgeBinding {
     pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let mut events = self.access.events();
+            self.heard.fetch_add(1, Ordering::AcqRel);
             // What was told before is not heard here.
             for connection in self.live() {
                 connection.look_again();
@@ -162,7 +170,13 @@ impl EdgeBinding {
         connections.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Changes before anything is done about what was heard.
+    fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Acquire)
+    }
+
     fn on_event(&self, event: &AccessEvent) {
+        self.heard.fetch_add(1, Ordering::AcqRel);
         for connection in self.live() {
             let Some(session) = connection.session() else { continue };
             match event {

@@ -1,5 +1,7 @@
 //! Sessions and rights that end while something else happens.
 
+use weft_wire::edge::ErrorCode;
+
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,4 +36,28 @@ async fn what_ends_while_nobody_listens_is_noticed() {
     router.end_before_next.lock().insert("dialer".to_owned());
     router.events.send(fallen_behind()).unwrap();
     tokio::time::timeout(PATIENCE, dialer.channel.closed()).await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_that_is_lost_while_it_is_used_is_lost() {
+    let router = router().await;
+    let address = tcp_echo().await;
+    router.table.addresses.lock().insert("tcp".to_owned(), address);
+    let (dialer, last) = (router.sdk("dialer").await, router.sdk("last").await);
+    let known = || router.table.connected.lock().contains_key("identity of last");
+    router.until("both to be known", known).await;
+    // Whoever listens hears of it, and then of something that shows that it was heard.
+    let (events, channel) = (router.events.clone(), last.channel.clone());
+    let meanwhile = async move {
+        let service_session = "tcp session".to_owned();
+        events.send(AccessEvent::ServiceSessionEnded { service_session }).unwrap();
+        events.send(AccessEvent::SessionEnded { session: "last".to_owned() }).unwrap();
+        tokio::time::timeout(PATIENCE, channel.closed()).await.expect("closed");
+    };
+    *router.table.meanwhile.lock() = Some(meanwhile.boxed());
+    let refused = StateClosed::from_message(&dialer.connect(1, "tcp").await).unwrap();
+    assert_eq!(refused.error.unwrap().code, ErrorCode::ACCESS_DENIED);
+    router.until("nothing to be left", || router.data.counts().1 == 0).await;
+    // The connection id is free again.
+    StateConnected::from_message(&dialer.connect(1, "tcp").await).unwrap();
 }

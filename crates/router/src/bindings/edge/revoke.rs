@@ -1,0 +1,105 @@
+//! What an SDK may no longer have is closed: its connections, its listeners, its dials under way.
+//!
+//! Rights are judged without holding a lock, for a judgement takes long beside a payload. A grant
+//! is noted as soon as it is given, so that what is said of it meanwhile finds it.
+
+use std::collections::HashMap;
+
+use weft_wire::edge::ErrorCode;
+
+use super::connection::{Conn, SdkConnection, closed_message};
+use crate::seam::{Grant, Refusal, RetryHint, Session, Use};
+
+impl SdkConnection {
+    /// Judges a service token for a connection id that is being made.
+    pub(super) fn judge(
+        &self,
+        id: u32,
+        session: &Session,
+        token: &[u8],
+        purpose: Use,
+    ) -> Result<Grant, Refusal> {
+        let access = &self.binding.access;
+        let heard = self.binding.heard();
+        let grant = access.judge(session, token, purpose)?;
+        self.note_grant(id, &grant);
+        if heard != self.binding.heard() {
+            // What was said before the grant was noted may have been about it.
+            access.judge(session, token, purpose)?;
+        }
+        Ok(grant)
+    }
+
+    /// Closes what was made with a service session.
+    pub(super) fn service_session_ended(&self, service_session: &str) {
+        let lost = self.grants(|grant| grant.service_session == service_session);
+        self.close_granted(lost, &refusal(ErrorCode::INVALID_SESSION, "session ended"));
+    }
+
+    /// Closes what is no longer allowed after an identity lost a use of a service.
+    pub(super) fn access_lost(&self, service: &str, purpose: Use) {
+        let Some(session) = self.session() else { return };
+        let granted = self.grants(|grant| grant.service == service && grant.purpose == purpose);
+        self.judge_again(&session, granted);
+    }
+
+    /// Judges everything anew.
+    pub(super) fn look_again(&self) {
+        let Some(session) = self.session() else { return };
+        if !self.binding.access.stands(&session) {
+            return self.close("the API session ended");
+        }
+        let granted = self.grants(|_| true);
+        self.judge_again(&session, granted);
+    }
+
+    /// Closes those of the grants that would not be given again. Many connections may be made with
+    /// one token: it is judged once.
+    fn judge_again(&self, session: &Session, mut granted: Vec<(u32, Grant)>) {
+        let access = &self.binding.access;
+        let mut judged: HashMap<(String, Use), bool> = HashMap::new();
+        granted.retain(|(_, grant)| {
+            let (token, purpose) = (grant.token.as_bytes(), grant.purpose);
+            *judged
+                .entry((grant.token.clone(), purpose))
+                .or_insert_with(|| access.judge(session, token, purpose).is_err())
+        });
+        self.close_granted(granted, &access_lost());
+    }
+
+    /// Closes connection ids that still are what was granted.
+    fn close_granted(&self, lost: Vec<(u32, Grant)>, why: &Refusal) {
+        for (id, grant) in lost {
+            match self.still(id, &grant) {
+                // Whoever makes it tells the SDK.
+                Some(Conn::Pending(cancel)) => cancel.cancel(),
+                Some(Conn::Local(end)) => end.abort(),
+                Some(Conn::Sdk(circuit)) => {
+                    circuit.unrouted();
+                    circuit.end_here();
+                }
+                Some(Conn::Host(hosted)) => {
+                    self.release(id);
+                    self.binding.withdraw(&hosted);
+                    let _ = self.channel.try_send(closed_message(id, why));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Why what was allowed is closed.
+pub(super) fn access_lost() -> Refusal {
+    refusal(ErrorCode::ACCESS_DENIED, "bind access lost")
+}
+
+fn refusal(code: ErrorCode, message: &str) -> Refusal {
+    Refusal {
+        code: code.0,
+        hint: RetryHint::StartOver,
+        message: message.to_owned(),
+        failing_checks: Vec::new(),
+        circuit: None,
+    }
+}
