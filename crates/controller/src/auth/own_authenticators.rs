@@ -91,8 +91,15 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
         };
         let stored = Hashed { password: updb.password.clone(), salt: updb.salt.clone() };
         let given = body.current_password.as_ref().map(|it| it.expose()).unwrap_or_default();
-        if !controller.hasher().verify(given, Some(&stored)).await? {
+        let is_right = controller.hasher().verify(given, Some(&stored)).await?;
+        if !is_right {
             wrong_password(&controller, &current).await;
+        }
+        // Others that were guessed at the same time may have locked it out: then none is right.
+        let snapshot = controller.snapshot();
+        let identity = snapshot.get::<Identity>(&current.identity_id);
+        let is_out = identity.is_none_or(|identity| identity.is_disabled(controller.now()));
+        if !is_right || is_out {
             let reason = "the current password is wrong";
             let code = ErrorCode::Unauthorized;
             return Err(Failure::coded_field(code, "currentPassword", reason, ""));

@@ -311,6 +311,8 @@ async fn wrong_current_passwords_lock_out_as_those_of_logins_do() {
     assert_eq!(failure.field_name(), Some("currentPassword"));
     let failure = bed.login("anna", "geheim").await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::InvalidAuth, "locked out");
+    let failure = give("geheim").await.unwrap_err();
+    assert_eq!(failure.field_name(), Some("currentPassword"), "also for what came with the rest");
 }
 
 #[tokio::test]
