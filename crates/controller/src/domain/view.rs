@@ -58,18 +58,26 @@ pub struct Context {
     snapshot: Arc<Snapshot>,
     caller: Caller,
     now: Timestamp,
+    /// Whether tickets are signed for what is shown.
+    signs: bool,
 }
 
 impl Context {
     pub(crate) fn new(controller: Controller, caller: Caller) -> Self {
         let (snapshot, now) = (controller.snapshot(), controller.now());
-        Self { controller, snapshot, caller, now }
+        Self { controller, snapshot, caller, now, signs: true }
     }
 
     /// The same at a snapshot that is not, or not yet, or not any more, what is published.
     pub(crate) fn at(controller: Controller, caller: Caller, snapshot: Arc<Snapshot>) -> Self {
         let now = controller.now();
-        Self { controller, snapshot, caller, now }
+        Self { controller, snapshot, caller, now, signs: true }
+    }
+
+    /// The same for what shows no tickets: signing them would be most of the work.
+    #[must_use]
+    pub(crate) fn without_tickets(self) -> Self {
+        Self { signs: false, ..self }
     }
 
     /// The snapshot.
@@ -118,9 +126,10 @@ impl Context {
         value.map(|value| String::from_utf8_lossy(&value).into_owned()).unwrap_or_default()
     }
 
-    /// The signed ticket of an enrollment, made when it is first looked at.
+    /// The signed ticket of an enrollment, made when it is first looked at; nothing where tickets
+    /// are not shown.
     pub fn jwt(&self, enrollment: &Enrollment) -> String {
-        self.controller.enrollment_jwt(enrollment)
+        if self.signs { self.controller.enrollment_jwt(enrollment) } else { String::new() }
     }
 }
 

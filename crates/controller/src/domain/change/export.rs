@@ -26,7 +26,7 @@ pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> Ans
                 gate::pass(&caller, row)?;
             }
         }
-        let context = controller.context(&caller);
+        let context = controller.context(&caller).without_tickets();
         let page = tokio::task::spawn_blocking(move || page(&context, &wanted)).await;
         let page =
             page.map_err(|error| Failure::unhandled(format!("the export failed: {error}")))?;

@@ -45,8 +45,10 @@ impl Report {
         planned: &Planned,
     ) -> Self {
         let after = Arc::new(planned.after.clone());
-        let was = Context::at(controller.clone(), caller.clone(), Arc::clone(before));
-        let is = Context::at(controller.clone(), caller.clone(), Arc::clone(&after));
+        let at = |snapshot: &Arc<Snapshot>| {
+            Context::at(controller.clone(), caller.clone(), Arc::clone(snapshot)).without_tickets()
+        };
+        let (was, is) = (at(before), at(&after));
         let mut hash = Sha256::new();
         hash.update(before.timeline().0.as_bytes());
         hash.update([u8::from(document.prune)]);

@@ -131,6 +131,20 @@ async fn a_document_becomes_a_network_and_comes_back_as_it_is() {
 }
 
 #[tokio::test]
+async fn no_ticket_is_signed_for_a_document() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let context = bed.controller.context(&admin);
+    let ticket = context.snapshot().list::<weft_model::entity::Enrollment>().next().unwrap();
+    assert_eq!(context.clone().without_tickets().jwt(ticket), "");
+    assert!(!context.jwt(ticket).is_empty());
+    // What is told is the same.
+    let exported = export(&bed, &admin, "1000").await.to_string();
+    assert!(!exported.contains(&*ticket.token) && !exported.contains("enrollment"));
+}
+
+#[tokio::test]
 async fn what_is_not_said_has_its_default() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
