@@ -31,6 +31,9 @@ use crate::forwarder::LocalEnd;
 
 /// Largest datagram that is read.
 const MAX_DATAGRAM: usize = 65_507;
+/// Once its circuit is closed an application may take nothing for so long; then what it has not
+/// taken is thrown away, and it is told by a reset.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// A UDP conversation without datagrams in either direction ends after this.
 pub(crate) const UDP_IDLE: Duration = Duration::from_secs(60);
 
@@ -57,7 +60,7 @@ pub(crate) async fn carry_tcp(end: Arc<LocalEnd>, stream: TcpStream, crypto: Opt
     let (reader, writer) = stream.into_split();
     let (sealing, opening) = directions(crypto);
     let reading = read_tcp(&end, reader, sealing);
-    let delivering = deliver_tcp(&end, writer, opening);
+    let delivering = deliver_tcp(&end, writer, opening, PATIENCE);
     tokio::pin!(reading, delivering);
     // Delivering lasts until the circuit is closed, whichever side closes it.
     tokio::select! {
@@ -155,14 +158,23 @@ async fn read_tcp(end: &LocalEnd, socket: OwnedReadHalf, mut sealing: Sealing) {
 }
 
 /// Circuit to socket, until the circuit is closed.
-async fn deliver_tcp(end: &LocalEnd, mut socket: OwnedWriteHalf, mut opening: Opening) {
+async fn deliver_tcp(
+    end: &LocalEnd,
+    mut socket: OwnedWriteHalf,
+    mut opening: Opening,
+    patience: Duration,
+) {
     let mut open = true;
     loop {
         match end.read().await {
             Delivery::Data { data, .. } if open => {
                 let written = match opening.apply(data) {
                     Ok(None) => continue,
-                    Ok(Some(data)) => socket.write_all(&data).await,
+                    Ok(Some(data)) => tokio::select! {
+                        biased;
+                        written = socket.write_all(&data) => written,
+                        () = closed_for(end, patience) => return reset(&socket),
+                    },
                     Err(problem) => Err(io::Error::other(problem)),
                 };
                 if let Err(problem) = written {
@@ -180,6 +192,22 @@ async fn deliver_tcp(end: &LocalEnd, mut socket: OwnedWriteHalf, mut opening: Op
             Delivery::Closed(_) => return,
         }
     }
+}
+
+/// Waits until the circuit is closed, and as long as that is meant to last.
+async fn closed_for(end: &LocalEnd, patience: Duration) {
+    loop {
+        tokio::time::sleep(patience).await;
+        if end.is_closed() {
+            return;
+        }
+    }
+}
+
+/// Has the application told, once the socket is dropped, that something is missing.
+fn reset(socket: &OwnedWriteHalf) {
+    tracing::debug!("an application does not take what is left of its circuit: reset");
+    let _ = socket.as_ref().set_zero_linger();
 }
 
 /// Carries datagrams between an end and a connected UDP socket until it is idle or closed.
@@ -272,5 +300,51 @@ impl Activity {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::AsyncReadExt, net::TcpSocket};
+
+    use super::*;
+    use crate::forwarder::tests::{before_a_socket, pass};
+
+    /// A socket that takes little, and its application.
+    async fn narrow() -> (TcpStream, TcpStream) {
+        let listener = TcpSocket::new_v4().unwrap();
+        listener.set_recv_buffer_size(4096).unwrap();
+        listener.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listener.listen(1).unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(4096).unwrap();
+        let (socket, accepted) =
+            tokio::join!(socket.connect(listener.local_addr().unwrap()), listener.accept());
+        (socket.unwrap(), accepted.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn an_application_that_takes_nothing_is_waited_for_while_its_circuit_lives() {
+        const SHORT: Duration = Duration::from_millis(50);
+        let (mut dialer, end) = before_a_socket();
+        let (socket, mut application) = narrow().await;
+        while dialer.can_write() {
+            dialer.write(vec![7; PAYLOAD_SIZE].into()).unwrap();
+        }
+        pass(&mut dialer, &end);
+        let (_reader, writer) = socket.into_split();
+        let carried = Arc::clone(&end);
+        let mut delivering =
+            tokio::spawn(async move { deliver_tcp(&carried, writer, Opening::Plain, SHORT).await });
+        let early = tokio::time::timeout(5 * SHORT, &mut delivering).await;
+        assert!(early.is_err(), "the application may take its time");
+        end.unrouted();
+        let late = Duration::from_secs(20);
+        tokio::time::timeout(late, delivering).await.expect("given up").unwrap();
+        drop(_reader);
+        // What it gets is not whole, and it can tell.
+        let mut got = Vec::new();
+        let ended = application.read_to_end(&mut got).await;
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
     }
 }

@@ -261,6 +261,11 @@ impl LocalEnd {
         self.change(|inner, now| inner.end.close(now));
     }
 
+    /// The circuit is over; what arrived may still be read.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.lock().end.closed().is_some()
+    }
+
     /// Gives up at once.
     pub(crate) fn abort(&self) {
         self.change(|inner, _| {

@@ -14,7 +14,7 @@ mod outlet;
 mod report;
 mod sdk;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod timers;
 
 use std::{

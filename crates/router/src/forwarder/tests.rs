@@ -55,6 +55,17 @@ impl ConnOwner for NoOwner {
 /// What the clock was asked for.
 type Armed = UnboundedReceiver<(Instant, std::sync::Weak<LocalEnd>)>;
 
+/// The terminating end before a socket, and its dialer, which writes without waiting for acks.
+pub(crate) fn before_a_socket() -> (XgEnd, Arc<LocalEnd>) {
+    let (timers, _) = Timers::observed();
+    let forwarder = Forwarder::new(Arc::new(Nobody), timers, Budget::unlimited());
+    let circuit = forwarder.circuit_or_new("circuit", &"ctrl".into());
+    let (options, role) = (Options::default(), Role::Terminator);
+    let end = LocalEnd::start(&forwarder, circuit, "out", role, &options, App::socket());
+    let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
+    (dialer, end)
+}
+
 /// The terminating end at an old native SDK whose connection writes nothing, and its dialer.
 fn behind_a_full_connection(fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed) {
     let (timers, armed) = Timers::observed();
@@ -69,7 +80,8 @@ fn behind_a_full_connection(fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed)
     (dialer, host, armed)
 }
 
-fn pass(dialer: &mut XgEnd, host: &LocalEnd) {
+/// Brings what the dialer may send now to the other end.
+pub(crate) fn pass(dialer: &mut XgEnd, host: &LocalEnd) {
     while let Some(segment) = dialer.poll_transmit(Instant::now()) {
         host.on_segment(segment);
     }
