@@ -147,7 +147,7 @@ impl SdkConnection {
             established: AtomicBool::new(false),
         });
         self.binding.enter(&hosted);
-        if !self.fill(conn_id, Conn::Host(Arc::clone(&hosted)), Some(grant)) {
+        if !self.fill(conn_id, reserved, Conn::Host(Arc::clone(&hosted)), grant) {
             self.binding.withdraw(&hosted);
             // Either the SDK gave up, or what was allowed at first is not any more.
             if self.release_reserved(conn_id, reserved) {
@@ -232,9 +232,10 @@ impl SdkConnection {
 
     pub(super) async fn unbind(&self, message: &Message) {
         let Ok(unbind) = Unbind::from_message(message) else { return };
-        if let Some(hosted) = self.hosted(unbind.conn_id) {
-            self.release(unbind.conn_id);
-            self.binding.withdraw(&hosted);
+        match self.release_listener(unbind.conn_id) {
+            Some(Conn::Host(hosted)) => self.binding.withdraw(&hosted),
+            Some(Conn::Pending(cancel)) => cancel.cancel(),
+            _ => {}
         }
         // C SDKs wait for an answer of whatever type; Go SDKs have forgotten the listener.
         let done = StateClosed::new(unbind.conn_id, "unbound").to_message();

@@ -137,7 +137,7 @@ impl SdkConnection {
                 app,
             ))
         };
-        if !self.fill(conn_id, end.clone(), Some(grant)) {
+        if !self.fill(conn_id, cancel, end.clone(), grant) {
             end.abort();
             return Err(give_up("the connection was given up"));
         }

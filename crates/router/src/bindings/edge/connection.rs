@@ -241,20 +241,23 @@ impl SdkConnection {
     }
 
     /// Says what a reserved connection id stands for. False if it was given up meanwhile.
-    pub(super) fn fill(&self, id: u32, what: Conn, grant: Option<Grant>) -> bool {
+    pub(super) fn fill(
+        &self,
+        id: u32,
+        reserved: &CancellationToken,
+        what: Conn,
+        grant: Grant,
+    ) -> bool {
         let mut conns = self.conns.lock();
-        let reserved = conns.by_id.get(&id).is_some_and(|entry| match &entry.what {
-            Conn::Pending(cancel) => !cancel.is_cancelled(),
-            _ => true,
-        });
-        if conns.closed || !reserved {
+        // One that was given up may be in use again.
+        if conns.closed || reserved.is_cancelled() || !conns.by_id.contains_key(&id) {
             return false;
         }
         if let Conn::Sdk(circuit) = &what {
             let id = Arc::clone(&circuit.circuit().id);
             conns.circuits(circuit.role()).insert(id, Arc::clone(circuit));
         }
-        conns.by_id.insert(id, Entry { what, grant });
+        conns.by_id.insert(id, Entry { what, grant: Some(grant) });
         true
     }
 
@@ -271,6 +274,14 @@ impl SdkConnection {
             conns.by_id.remove(&id);
         }
         own
+    }
+
+    /// Gives the connection id of a listener back, also of one that is being made.
+    pub(super) fn release_listener(&self, id: u32) -> Option<Conn> {
+        let mut conns = self.conns.lock();
+        let listens = |entry: &Entry| matches!(entry.what, Conn::Host(_) | Conn::Pending(_));
+        conns.by_id.get(&id).filter(|entry| listens(entry))?;
+        conns.by_id.remove(&id).map(|entry| entry.what)
     }
 
     /// Gives a connection id back.

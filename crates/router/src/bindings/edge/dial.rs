@@ -112,7 +112,7 @@ impl EdgeBinding {
     ) -> Result<(), RouteFailure> {
         let refused = |why: &str| failure(RouteErrorCode::Generic, why.to_owned());
         let outlet = connection.outlet().ok_or_else(|| refused("the host's channel is closed"))?;
-        connection.reserve(conn_id).map_err(refused)?;
+        let reserved = connection.reserve(conn_id).map_err(refused)?;
         let owner = connection.this.clone();
         let (forwarder, address) = (&self.forwarder, &egress.address);
         let circuit = Arc::clone(circuit);
@@ -127,7 +127,7 @@ impl EdgeBinding {
             end.begin();
             Conn::Local(end)
         };
-        if connection.fill(conn_id, end.clone(), Some(hosted.grant.clone())) {
+        if connection.fill(conn_id, &reserved, end.clone(), hosted.grant.clone()) {
             if !hosted.over.is_cancelled() {
                 return Ok(());
             }

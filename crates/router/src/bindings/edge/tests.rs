@@ -16,6 +16,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::broadcast,
 };
+use tokio_util::sync::CancellationToken;
 use weft_channel::{
     ChannelHandle, ChannelOptions, DialOptions, GroupPolicy, Inbox, InboxLimits, Listeners, dial,
     inbox,
@@ -31,7 +32,7 @@ use weft_wire::{
     Address, Message, VersionInfo,
     edge::{
         Bind, BindSuccess, Connect, Data, Dial, DialFailed, DialSuccess, StateClosed,
-        StateConnected, content_type, data_flags, header,
+        StateConnected, Unbind, content_type, data_flags, header,
     },
     hello::{Hello, alpn},
     payload,
@@ -184,6 +185,8 @@ struct Believer {
     ended: Ended,
     /// Sessions that end, unheard, just before somebody listens.
     end_before_next: Ended,
+    /// The session of `slow` is judged after this.
+    judge_slow: CancellationToken,
 }
 
 /// Sessions that do not stand any more, whether that was told or not.
@@ -201,7 +204,11 @@ impl Access for Believer {
         _: Vec<Bytes>,
     ) -> BoxFuture<'static, Result<Arc<Session>, Refusal>> {
         let id = String::from_utf8_lossy(&token).into_owned();
+        let judge_slow = self.judge_slow.clone();
         async move {
+            if id == "slow" {
+                judge_slow.cancelled().await;
+            }
             if id == "bad" {
                 return Err(refusal("who are you?"));
             }
@@ -265,6 +272,7 @@ struct Router {
     events: broadcast::Sender<AccessEvent>,
     ended: Ended,
     end_before_next: Ended,
+    judge_slow: CancellationToken,
     address: std::net::SocketAddr,
     client: Arc<rustls::ClientConfig>,
     _listeners: Listeners,
@@ -317,10 +325,12 @@ async fn router_with(fin_hold: Duration) -> Router {
     };
     let control = Arc::new(FakeControl(Arc::clone(&table)));
     let (ended, end_before_next) = (Ended::default(), Ended::default());
+    let judge_slow = CancellationToken::new();
     let access = Arc::new(Believer {
         events: events.clone(),
         ended: Arc::clone(&ended),
         end_before_next: Arc::clone(&end_before_next),
+        judge_slow: judge_slow.clone(),
     });
     let data = DataHalf::start(options, control, access);
     table.data.set(Arc::downgrade(&data)).unwrap();
@@ -334,6 +344,7 @@ async fn router_with(fin_hold: Duration) -> Router {
         events,
         ended,
         end_before_next,
+        judge_slow,
         address,
         client: Arc::new(client),
         _listeners: listeners,
@@ -619,6 +630,30 @@ async fn a_circuit_that_ends_before_it_is_attached_is_refused() {
     // The connection id is free again.
     router.table.short_lived.store(false, Ordering::Relaxed);
     StateConnected::from_message(&dialer.connect(1, "tcp").await).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bind_that_is_taken_back_before_it_is_made_is_not_made() {
+    let router = router().await;
+    let mut host = router.sdk("slow").await;
+    let bind = |token: &'static str| Bind {
+        conn_id: 1,
+        token: token.into(),
+        supports_bind_success: true,
+        ..Bind::default()
+    };
+    host.channel.send(bind("first").to_message()).await.unwrap();
+    let unbind = Unbind { conn_id: 1, token: "first".into(), listener_id: None }.to_message();
+    let unbound = host.channel.request(unbind, PATIENCE).await.unwrap();
+    assert_eq!(StateClosed::from_message(&unbound).unwrap().reason, "unbound");
+    // The connection id is in use again when the first bind goes on.
+    let second = host.channel.request(bind("second").to_message(), PATIENCE);
+    let judge = async { router.judge_slow.cancel() };
+    let (bound, ()) = tokio::join!(second, judge);
+    assert_eq!(StateConnected::from_message(&bound.unwrap()).unwrap().conn_id, 1);
+    assert_eq!(host.next().await.content_type, content_type::BIND_SUCCESS);
+    let hosted: Vec<String> = router.table.terminators.lock().keys().cloned().collect();
+    assert_eq!(hosted, ["second"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,5 @@
 //! SDKs that send more than their circuits take, and are not read for a while.
 
-use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
 
 use super::*;
