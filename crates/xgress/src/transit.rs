@@ -18,6 +18,10 @@ const MAX_BYTES: u64 = 8 << 20;
 /// those of honest peers far below.
 const MAX_ACK_BYTES: u64 = 1 << 20;
 
+/// So much of them fits however little is left of the link's budget. Beyond it they are dropped
+/// like payloads, so that many circuits cannot hold together what one may not.
+const SPARE_ACK_BYTES: u64 = 16 << 10;
+
 /// A frame that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting<T> {
@@ -93,10 +97,15 @@ impl<T> TransitQueue<T> {
     /// Takes an ack or a control message of so many bytes.
     pub fn push_ack(&mut self, len: usize, frame: T) -> Pushed {
         let bytes = cost(len);
-        if self.held_by_acks.bytes() + bytes > MAX_ACK_BYTES {
+        let all = self.held_by_acks.bytes() + bytes;
+        if all > MAX_ACK_BYTES {
             return Pushed::Dropped;
         }
-        self.held_by_acks.grow_anyway(bytes);
+        if all <= SPARE_ACK_BYTES {
+            self.held_by_acks.grow_anyway(bytes);
+        } else if !self.held_by_acks.try_grow(bytes) {
+            return Pushed::Dropped;
+        }
         self.acks.push_back((len, frame));
         Pushed::Queued
     }
@@ -216,6 +225,22 @@ mod tests {
         assert_eq!((link.used(), other.used() > 0), (0, true));
         while queue.pop_ack().is_some() {}
         assert_eq!(other.used(), 0);
+    }
+
+    #[test]
+    fn acks_of_many_circuits_share_what_is_left() {
+        let link = Budget::new(1_000_000);
+        let mut queues: Vec<_> = (0..40).map(|_| TransitQueue::new(&link)).collect();
+        let cost = 80 + 256;
+        for queue in &mut queues {
+            for _ in 0..10_000 {
+                queue.push_ack(80, ());
+            }
+        }
+        let spare = SPARE_ACK_BYTES / cost * cost;
+        assert!(link.used() <= 1_000_000 + 40 * spare, "{}", link.used());
+        let held = |queue: &TransitQueue<()>| queue.held_by_acks.bytes();
+        assert_eq!(queues.iter().map(held).min(), Some(spare), "some always fit");
     }
 
     proptest! {
