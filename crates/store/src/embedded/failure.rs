@@ -39,7 +39,7 @@ impl Failure {
         matches!(self, Self::Full | Self::Unavailable(_))
     }
 
-    fn io(error: &io::Error) -> Self {
+    pub(crate) fn io(error: &io::Error) -> Self {
         use io::ErrorKind::{FileTooLarge, InvalidData, QuotaExceeded, StorageFull, UnexpectedEof};
         match error.kind() {
             StorageFull | QuotaExceeded | FileTooLarge => Self::Full,

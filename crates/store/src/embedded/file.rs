@@ -16,12 +16,15 @@ use weft_model::{ColdField, Entity, Id, Kind, Revision};
 use super::{
     COLD, HEAD, LIVE, META, NOTES, Options, ROWS, TALLIES,
     failure::{Failure, guarded},
-    load,
+    load, slots,
 };
 use crate::{BackupError, Head, OpenError, Space, codec};
 
+/// Memory for pages while a file is checked, in bytes.
+pub(super) const CHECKING: usize = 1 << 20;
+
 /// How the file is opened, and opened again.
-pub(crate) type Opener = Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send + Sync>;
+pub(crate) type Opener = Box<dyn Fn() -> Result<Database, Failure> + Send + Sync>;
 
 /// The open file.
 pub(crate) struct Shared {
@@ -96,7 +99,7 @@ impl Shared {
         }
         tracing::warn!(file = %self.path.display(), "opening the store again after an error");
         drop(database.take());
-        *database = Some(guarded(|| Ok((self.open)()?))?);
+        *database = Some(guarded(|| (self.open)())?);
         self.broken.store(false, Ordering::Release);
         Ok(())
     }
@@ -118,6 +121,20 @@ impl Shared {
         copy(&transaction, &head, to, true).map_err(BackupError::Write)?;
         Ok(head.revision)
     }
+}
+
+/// Opens a file, or makes an empty one a store, after checking every page of it.
+pub(super) fn open_checked(path: &Path, cache_bytes: usize) -> Result<Database, Failure> {
+    slots::settle(path)?;
+    // Checked with a small cache of its own: every page is read once, in no order that later reads
+    // have, and what the cache has held stays with the process.
+    drop(
+        Database::builder()
+            .set_cache_size(CHECKING)
+            .set_check_integrity_on_open(true)
+            .create(path)?,
+    );
+    Ok(Database::builder().set_cache_size(cache_bytes).create(path)?)
 }
 
 pub(super) fn read_head(transaction: &ReadTransaction) -> Result<Option<Head>, Failure> {
@@ -335,8 +352,7 @@ fn restore_through(scratch: &Path, from: &Path, into: &Path) -> Result<Head, Ope
     io::copy(&mut File::open(from).map_err(read)?, &mut copied).map_err(io)?;
     drop(copied);
     let checked = guarded(|| {
-        let mut builder = Database::builder();
-        let database = builder.set_check_integrity_on_open(true).open(scratch)?;
+        let database = open_checked(scratch, CHECKING)?;
         let transaction = database.begin_read()?;
         let head = load::load(&transaction, &mut |_| {})?;
         Ok((database, transaction, head))

@@ -251,7 +251,9 @@ impl Live for Writer {
     }
 
     fn notes(&self, space: Space) -> Result<Vec<(String, Bytes)>, ReadError> {
-        let (first, behind) = (space.0.to_be_bytes(), space.0.saturating_add(1).to_be_bytes());
+        let first @ [high, low] = space.0.to_be_bytes();
+        // No text has this byte, so that the last space has an end too.
+        let behind = [high, low, u8::MAX];
         let of_space = &first[..]..&behind[..];
         let values =
             self.values(NOTES, of_space, |writing| &writing.1, |pending| &pending.notes)?;

@@ -4,7 +4,7 @@
 //! `cold` (cold fields), `log` (the last change sets), `live` and `notes`. One commit is one
 //! transaction over them and one fsync. Commits have two phases (redb: quick repair), so that a page
 //! of the last commit that is not right is damage, and never a commit that was not finished; opening
-//! verifies the checksum of every page. redb locks the file against other processes.
+//! verifies the checksum of every page, and that the last commit is the one that counts. redb locks the file against other processes.
 //!
 //! After an I/O error redb refuses everything until the file is opened again; that happens here,
 //! on the next use, so that a disk that was full heals by itself.
@@ -15,6 +15,7 @@ mod failure;
 mod file;
 mod live;
 mod load;
+mod slots;
 
 use std::{
     path::{Path, PathBuf},
@@ -25,7 +26,7 @@ use bytes::Bytes;
 pub use file::restore;
 pub(crate) use file::{Content, write_new};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
-use redb::{Database, TableDefinition};
+use redb::TableDefinition;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use self::{failure::Failure, file::Shared, live::Writer};
@@ -56,7 +57,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { log_limit: 10_000, cache_bytes: 64 << 20 }
+        // All rows are in memory anyway, and the system caches the file: this is for its upper pages.
+        Self { log_limit: 10_000, cache_bytes: 16 << 20 }
     }
 }
 
@@ -73,11 +75,7 @@ impl Embedded {
         file::create_private(path)?;
         let opened: PathBuf = path.to_owned();
         let cache = options.cache_bytes;
-        let open = move || {
-            let mut builder = Database::builder();
-            builder.set_cache_size(cache).set_check_integrity_on_open(true);
-            builder.create(&opened)
-        };
+        let open = move || file::open_checked(&opened, cache);
         Self::open_with(path, options, Box::new(open))
     }
 
@@ -92,7 +90,7 @@ impl Embedded {
     pub(crate) fn open_backend<B: redb::StorageBackend>(
         backend: impl Fn() -> B + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
-        let open = move || Database::builder().create_with_backend(backend());
+        let open = move || Ok(redb::Database::builder().create_with_backend(backend())?);
         Self::open_with(Path::new("test"), Options::default(), Box::new(open))
     }
 

@@ -188,13 +188,15 @@ fn live_state_is_read_as_it_was_put() {
 #[test]
 fn notes_are_kept_by_space() {
     over_all(async |store| {
-        let (one, two) = (Space(1), Space(2));
+        let (one, two, last) = (Space(1), Space(2), Space(u16::MAX));
         let live = store.live();
         live.put_note(one, "b", Some(Bytes::from("1b")));
         live.put_note(two, "a", Some(Bytes::from("2a")));
         live.put_note(one, "a", Some(Bytes::from("1a")));
         live.flush().await.unwrap();
         live.put_note(two, "a", None);
+        live.put_note(last, "z", Some(Bytes::from("z")));
+        assert_eq!(live.notes(last).unwrap(), [("z".into(), Bytes::from("z"))]);
         let notes = live.notes(one).unwrap();
         assert_eq!(notes, [("a".into(), Bytes::from("1a")), ("b".into(), Bytes::from("1b"))]);
         assert!(live.notes(two).unwrap().is_empty());

@@ -1,0 +1,318 @@
+//! Which of its last two commits a file stands at.
+//!
+//! A redb file holds its last two commits, each with a number and a checksum, and one bit that says
+//! which of them counts. Nothing checks that bit: when it is flipped, the file looks like one whose
+//! last commit was cut off, redb goes back to the commit before, and an acknowledged commit is gone
+//! without a word. A crash in the middle of a commit leaves the same picture, though:
+//!
+//! ```text
+//! write pages and the new commit's slot -> sync -> set the bit -> sync -> acknowledge
+//!                                               ^ crash here: the newer commit does not count
+//! ```
+//!
+//! Both are settled alike: **the newer commit counts if it is whole**, which is tried by opening the
+//! file as if the bit were set, with every page verified and every write kept in memory. A commit
+//! that was not acknowledged may stand or not, as long as all who look agree; whoever asks what
+//! became of it asks the file that was opened. If the newer commit is not whole, a file that was in
+//! use may have been cut off while writing it, and goes back; one that was closed properly has
+//! always set its bit to the newer commit, and is damaged.
+
+use std::{fmt, fs::OpenOptions, io, ops::Bound, path::Path, sync::Arc};
+
+use parking_lot::Mutex;
+use redb::{BackendError, Database, StorageBackend, backends::FileBackend};
+
+use super::{
+    failure::{Failure, guarded},
+    file::CHECKING,
+};
+
+/// The header and both slots (redb 4: `docs/design.md`, "Database header").
+const HEADER: usize = 320;
+const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
+/// The byte of flags behind it.
+const FLAGS: usize = MAGIC.len();
+/// Which slot counts.
+const SECOND_COUNTS: u8 = 1;
+/// The file was not closed.
+const IN_USE: u8 = 2;
+/// The commit that counts was complete before it counted; without it redb takes the newer one.
+const TWO_PHASE: u8 = 4;
+/// Where the slots are, and in each its number.
+const SLOTS: [usize; 2] = [64, 192];
+const NUMBER: usize = 104;
+
+/// Lets the newer of the last two commits count, if it is whole.
+pub(super) fn settle(path: &Path) -> Result<(), Failure> {
+    let io = |error: io::Error| Failure::io(&error);
+    let Some(flags) = newer_that_does_not_count(path).map_err(io)? else { return Ok(()) };
+    let turned = flags ^ SECOND_COUNTS;
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
+    let file = Arc::new(FileBackend::new(file)?);
+    let tried = guarded(|| {
+        let trial = Trial::new(file.clone(), turned).map_err(io)?;
+        let mut builder = Database::builder();
+        builder.set_cache_size(CHECKING).set_check_integrity_on_open(true);
+        Ok(builder.create_with_backend(trial)?)
+    });
+    match tried {
+        Ok(tried) => {
+            file.write(FLAGS as u64, &[turned]).map_err(io)?;
+            file.sync_data().map_err(io)?;
+            // As long as it is tried out the file is locked.
+            drop(tried);
+            tracing::warn!(file = %path.display(), "the last commit is whole but did not count; it does now");
+            Ok(())
+        }
+        Err(Failure::Damaged(_)) if flags & IN_USE != 0 => {
+            tracing::warn!(file = %path.display(), "a commit that was cut off is left out");
+            Ok(())
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The flags of a file that holds a newer commit than the one that counts.
+fn newer_that_does_not_count(path: &Path) -> io::Result<Option<u8>> {
+    use std::io::Read as _;
+
+    let mut header = Vec::with_capacity(HEADER);
+    std::fs::File::open(path)?.take(HEADER as u64).read_to_end(&mut header)?;
+    Ok(flags_of(&header))
+}
+
+fn flags_of(header: &[u8]) -> Option<u8> {
+    let number = |slot: usize| -> Option<u64> {
+        let bytes = header.get(slot + NUMBER..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    };
+    let [first, second] = [number(SLOTS[0])?, number(SLOTS[1])?];
+    let flags = *header.get(FLAGS).filter(|_| header.starts_with(MAGIC))?;
+    let (counts, other) =
+        if flags & SECOND_COUNTS == 0 { (first, second) } else { (second, first) };
+    (flags & TWO_PHASE != 0 && other > counts).then_some(flags)
+}
+
+/// A file as it would be with other flags; what is written stays in memory.
+struct Trial {
+    file: Arc<FileBackend>,
+    state: Mutex<State>,
+}
+
+struct State {
+    len: u64,
+    /// How much of the file was never cut off.
+    kept: u64,
+    /// In the order in which it came.
+    written: Vec<(u64, Vec<u8>)>,
+}
+
+impl Trial {
+    fn new(file: Arc<FileBackend>, flags: u8) -> io::Result<Self> {
+        let len = file.len()?;
+        let state = State { len, kept: len, written: vec![(FLAGS as u64, vec![flags])] };
+        Ok(Self { file, state: Mutex::new(state) })
+    }
+}
+
+impl fmt::Debug for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trial")
+    }
+}
+
+/// Puts `from`, which lies at `at`, over what it covers of `onto`, which lies at `offset`.
+fn lay(from: &[u8], at: u64, onto: &mut [u8], offset: u64) {
+    let skip = usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX);
+    let behind = usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let from = from.iter().skip(skip);
+    onto.iter_mut().skip(behind).zip(from).for_each(|(to, from)| *to = *from);
+}
+
+impl StorageBackend for Trial {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.state.lock().len)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.state.lock();
+        if offset.checked_add(out.len() as u64).is_none_or(|end| end > state.len) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        out.fill(0);
+        let kept = usize::try_from(state.kept.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let kept = kept.min(out.len());
+        if let Some(out) = out.get_mut(..kept).filter(|out| !out.is_empty()) {
+            self.file.read(offset, out)?;
+        }
+        for (at, bytes) in &state.written {
+            lay(bytes, *at, out, offset);
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.len = len;
+        state.kept = state.kept.min(len);
+        state.written.retain_mut(|(at, bytes)| {
+            bytes.truncate(usize::try_from(len.saturating_sub(*at)).unwrap_or(usize::MAX));
+            !bytes.is_empty()
+        });
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.state.lock().written.push((offset, data.to_vec()));
+        Ok(())
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, BackendError> {
+        self.file.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.query_lock_range(start, end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use redb::{ReadableDatabase, TableDefinition};
+
+    use super::*;
+
+    const TABLE: TableDefinition<'_, u64, u64> = TableDefinition::new("numbers");
+
+    fn put(database: &Database, number: u64) {
+        let mut transaction = database.begin_write().unwrap();
+        transaction.set_quick_repair(true);
+        transaction.open_table(TABLE).unwrap().insert(0, number).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    /// A file with the commits 1 to 9, closed, or as a crash leaves it.
+    fn file(is_closed: bool) -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let database = Database::create(&path).unwrap();
+        (1..=9).for_each(|number| put(&database, number));
+        let open = fs::read(&path).unwrap();
+        drop(database);
+        let bytes = if is_closed { fs::read(&path).unwrap() } else { open };
+        fs::write(&path, &bytes).unwrap();
+        (folder, path, bytes)
+    }
+
+    fn last(path: &Path) -> u64 {
+        let mut builder = Database::builder();
+        let database = builder.set_check_integrity_on_open(true).open(path).unwrap();
+        let table = database.begin_read().unwrap().open_table(TABLE).unwrap();
+        table.get(0).unwrap().unwrap().value()
+    }
+
+    fn is_damage(outcome: Result<(), Failure>) -> bool {
+        matches!(outcome, Err(Failure::Damaged(_)))
+    }
+
+    #[test]
+    fn nothing_is_touched_where_the_newer_commit_counts() {
+        for is_closed in [true, false] {
+            let (_folder, path, bytes) = file(is_closed);
+            settle(&path).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+            assert_eq!(last(&path), 9);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        for bytes in [&b""[..], b"redb", &[0; 400]] {
+            fs::write(folder.path().join("db"), bytes).unwrap();
+            settle(&folder.path().join("db")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_whole_commit_counts_again() {
+        for is_closed in [true, false] {
+            let (_folder, path, mut bytes) = file(is_closed);
+            bytes[FLAGS] ^= SECOND_COUNTS;
+            fs::write(&path, &bytes).unwrap();
+            // It is lost without this: what is tested here is a fact of the engine.
+            let copy = path.with_extension("copy");
+            fs::write(&copy, &bytes).unwrap();
+            assert!(last(&copy) < 9 || is_closed);
+            settle(&path).unwrap();
+            assert_eq!(last(&path), 9);
+        }
+    }
+
+    #[test]
+    fn a_commit_that_is_not_whole_is_left_out_after_a_crash_only() {
+        for is_closed in [true, false] {
+            let (_folder, path, mut bytes) = file(is_closed);
+            bytes[FLAGS] ^= SECOND_COUNTS;
+            // The number of the slot that would count is part of what its checksum covers.
+            let slot = SLOTS[usize::from(bytes[FLAGS] & SECOND_COUNTS == 0)];
+            bytes[slot + NUMBER - 8] ^= 1;
+            fs::write(&path, &bytes).unwrap();
+            assert_eq!(is_damage(settle(&path)), is_closed);
+            assert_eq!(fs::read(&path).unwrap(), bytes, "a trial writes nothing");
+        }
+    }
+
+    #[test]
+    fn a_file_in_use_is_left_alone() {
+        let (_folder, path, mut bytes) = file(false);
+        bytes[FLAGS] ^= SECOND_COUNTS;
+        fs::write(&path, &bytes).unwrap();
+        let _held = Database::builder().open(&path).unwrap();
+        let mut now = fs::read(&path).unwrap();
+        now[FLAGS] = bytes[FLAGS];
+        fs::write(&path, &now).unwrap();
+        match settle(&path) {
+            Ok(()) | Err(Failure::InUse) => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(fs::read(&path).unwrap(), now);
+    }
+
+    #[test]
+    fn bytes_are_laid_over_what_they_cover() {
+        for (at, expected) in
+            [(0, "c..."), (1, "bc.."), (2, "abc."), (4, "..ab"), (5, "...a"), (9, "....")]
+        {
+            let mut onto = *b"....";
+            lay(b"abc", at, &mut onto, 2);
+            assert_eq!(onto, expected.as_bytes(), "{at}");
+        }
+    }
+}
