@@ -88,6 +88,14 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         }
         let session = record(&controller, &login, &service.base.id, session_type)?;
         controller.remember_end(&session.base.id, &decision);
+        // Of a change since the decision nobody may have told this session, which was not there.
+        let now_known = controller.snapshot();
+        if now_known.revision() != snapshot.revision() {
+            controller.end_ungranted(&now_known, &[Arc::clone(&session)]);
+            if controller.sessions().service(session.base.id.as_str()).is_none() {
+                return Err(Failure::field("serviceId", "service not found", id));
+            }
+        }
         controller.sessions().kept().await?;
         // The whole session, where the original leaves half of it null (protocol: auth 20.6).
         Reply::created_with(&shown(&context, &session)?)

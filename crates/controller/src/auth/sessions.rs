@@ -10,6 +10,7 @@
 mod follow;
 mod routers;
 mod services;
+mod touched;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,5 @@
 //! What a change of the model means for sessions.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Ca, Identity, Service};
@@ -9,7 +8,7 @@ use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 use super::{SessionNotice, Sessions};
 use crate::auth::login::VIRTUAL;
 use crate::auth::resolve::is_complete;
-use crate::{Controller, Core, Notice, Published};
+use crate::{Controller, Core, Notice};
 
 /// Ends sessions when the model says so: identities deleted or disabled, authenticators or CAs
 /// that logins rest on deleted, services deleted; and tells of certificates that came or went.
@@ -24,6 +23,8 @@ pub(crate) async fn follow_model(core: Weak<Core>) {
             Notice::Resync(snapshot) => {
                 core.service_changes.everybody(now);
                 resync(sessions, &snapshot, now);
+                let all = sessions.all_services();
+                Controller(core).end_ungranted(&snapshot, &all);
             }
             Notice::Change(published) => {
                 core.service_changes.follow(&published, now);
@@ -35,7 +36,8 @@ pub(crate) async fn follow_model(core: Weak<Core>) {
                         core.postures.forget(id);
                     }
                 }
-                end_ungranted(&Controller(core), &published);
+                let touched = sessions.services_touched(&published);
+                Controller(core).end_ungranted(&published.after, &touched);
             }
         }
     }
@@ -50,30 +52,6 @@ fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
     let lost = lost.filter(|it| snapshot.get::<Service>(&it.service_id).is_none());
     sessions.remove_services(&lost.map(|it| it.base.id.clone()).collect::<Vec<_>>());
     sessions.tell(SessionNotice::Resync);
-}
-
-/// Ends service sessions that are granted no more. Routers leave those of opaque logins to the
-/// controller (protocol: edge-control-plane 12.1).
-fn end_ungranted(controller: &Controller, published: &Published) {
-    let changes = || published.changes.iter().flat_map(|set| &set.changes);
-    let of_kind = |kind: Kind| -> HashSet<&Id> {
-        changes().filter(|change| change.kind() == kind).map(Change::id).collect()
-    };
-    let (identities, services) = (of_kind(Kind::Identity), of_kind(Kind::Service));
-    let everybody =
-        changes().any(|change| matches!(change.kind(), Kind::ServicePolicy | Kind::PostureCheck));
-    if !everybody && identities.is_empty() && services.is_empty() {
-        return;
-    }
-    let sessions = controller.sessions();
-    let concerned: Vec<_> = match everybody {
-        true => sessions.all_services(),
-        false => {
-            let of = identities.into_iter().flat_map(|id| sessions.services_of_identity(id));
-            of.chain(services.into_iter().flat_map(|id| sessions.services_for(id))).collect()
-        }
-    };
-    controller.end_ungranted(&published.after, &concerned);
 }
 
 fn follow(

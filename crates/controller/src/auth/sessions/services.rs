@@ -5,15 +5,16 @@ use std::sync::Arc;
 use weft_model::entity::Session;
 use weft_model::{Entity, Id, Kind, Table};
 
-use super::{SessionNotice, Sessions, Tables};
+use super::{SessionNotice, Sessions, Tables, touched};
+use crate::Published;
 
 /// Places among the links of a service session.
 const LOGIN: usize = 0;
-const IDENTITY: usize = 1;
-const SERVICE: usize = 2;
+pub(super) const IDENTITY: usize = 1;
+pub(super) const SERVICE: usize = 2;
 
 /// The sessions of a table that refer to something, ordered by id.
-fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<Session>> {
+pub(super) fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<Session>> {
     let found = table.referring(link, id);
     let mut found: Vec<_> = found.filter_map(|it| it.get::<Session>().cloned()).collect();
     found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
@@ -46,6 +47,11 @@ impl Sessions {
     /// The sessions for a service, ordered by id.
     pub(crate) fn services_for(&self, service: &Id) -> Vec<Arc<Session>> {
         referring(&self.0.tables.read().service, SERVICE, service)
+    }
+
+    /// The sessions that a change of the model can take the grant from.
+    pub(super) fn services_touched(&self, published: &Published) -> Vec<Arc<Session>> {
+        touched::by(&self.0.tables.read().service, published)
     }
 
     /// All service sessions, ordered by id.
