@@ -24,6 +24,8 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where in the list they are.
     pub pagination: Option<Pagination>,
+    /// How the list was found, if that was asked for.
+    pub explained: Option<String>,
 }
 
 /// Calls one API of one controller, with a session once there is one.
@@ -113,8 +115,10 @@ impl Caller {
         query: &Query<'_>,
     ) -> Result<Page<T>> {
         let answer = self.send(api, operation, ids, query, None).await?;
+        let explained = answer.headers.get(headers::EXPLAINED);
+        let explained = explained.and_then(|text| text.to_str().ok()).map(str::to_owned);
         let envelope: Envelope<Vec<T>> = answer.envelope()?;
-        Ok(Page { items: envelope.data, pagination: envelope.meta.pagination })
+        Ok(Page { items: envelope.data, pagination: envelope.meta.pagination, explained })
     }
 
     /// All of a list, page by page. A filter that brings its own `limit` or `skip` is sent once.

@@ -24,6 +24,10 @@ pub const EXTEND_REQUESTED: &str = "ziti-authenticator-extend-requested";
 pub const WWW_AUTHENTICATE: &str = "www-authenticate";
 /// Answer, 429 and 503: seconds to wait.
 pub const RETRY_AFTER: &str = "retry-after";
+/// Answer to a list with the query parameter [`EXPLAIN`] set to `true`: how it was found.
+pub const EXPLAINED: &str = "weft-explain";
+/// The query parameter that asks for it.
+pub const EXPLAIN: &str = "explain";
 /// Answer: how the body of the CA certificates is written.
 pub const TRANSFER_ENCODING: &str = "content-transfer-encoding";
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
+use weft_contract::headers;
 use weft_model::Entity;
 use weft_model::entity::Record;
 use weft_model::filter::{
@@ -24,10 +25,6 @@ use crate::failure::Failure;
 
 /// A list that has to look at more is made on the blocking pool.
 const INLINE: usize = 4096;
-/// With this query parameter set to `true` an answer says how its list was found.
-const EXPLAIN: &str = "explain";
-/// Where it says so.
-const EXPLAINED: &str = "weft-explain";
 /// Longest explanation, in characters.
 const MAX_EXPLAINED: usize = 1000;
 
@@ -79,12 +76,12 @@ async fn search<R: Readable>(
         let details: Vec<_> =
             listed.rows.iter().map(|row| R::detail(&context, row.record())).collect();
         let reply = reply::<R>(&listed, &details)?;
-        if call.query.get(EXPLAIN) != Some("true") {
+        if call.query.get(headers::EXPLAIN) != Some("true") {
             return Ok(reply);
         }
         let trace = trace.to_string();
         let shown: String = trace.escape_default().take(MAX_EXPLAINED).collect();
-        Ok(reply.with_header(EXPLAINED, shown))
+        Ok(reply.with_header(headers::EXPLAINED, shown))
     })
     .await
 }
@@ -238,3 +235,6 @@ pub(crate) async fn run<T: Send + 'static>(
         .await
         .unwrap_or_else(|error| Err(Failure::unhandled(format!("the list failed: {error}"))))
 }
+
+#[cfg(test)]
+mod tests;

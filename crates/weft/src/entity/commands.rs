@@ -104,6 +104,10 @@ fn list(kind: &'static Kind) -> Option<Command> {
                 .value_name("COUNT")
                 .value_parser(clap::value_parser!(usize))
                 .help("At most so many [default: all]"),
+            Arg::new("explain")
+                .long("explain")
+                .action(ArgAction::SetTrue)
+                .help("Say on standard error how the list was found: by which indexes"),
             Arg::new("columns")
                 .long("columns")
                 .value_name("A,B,...")

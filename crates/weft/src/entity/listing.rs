@@ -8,7 +8,7 @@ use weft_client::ManagementClient;
 use weft_contract::{
     Api, Operation,
     envelope::{MAX_LIMIT, MAX_OFFSET},
-    filter_text,
+    filter_text, headers,
 };
 
 use crate::failure::Failure;
@@ -29,6 +29,9 @@ pub(super) struct Listing<'c> {
     /// The last name or id of what was read before the current offset began.
     after: Option<String>,
     total: Option<i64>,
+    /// Whether to ask how the list is found, and how the first page was.
+    explain: bool,
+    explained: Option<String>,
     done: bool,
 }
 
@@ -63,6 +66,8 @@ impl<'c> Listing<'c> {
             offset: 0,
             after: None,
             total: None,
+            explain: false,
+            explained: None,
             done: false,
         }
     }
@@ -85,6 +90,12 @@ impl<'c> Listing<'c> {
         self
     }
 
+    /// Asking how the list is found.
+    pub(super) fn explaining(mut self, explain: bool) -> Self {
+        self.explain = explain;
+        self
+    }
+
     /// With these query parameters.
     pub(super) fn asking(mut self, query: Vec<(&'static str, String)>) -> Self {
         self.query = query;
@@ -94,6 +105,11 @@ impl<'c> Listing<'c> {
     /// How many there are, as the first page said.
     pub(super) fn total(&self) -> Option<i64> {
         self.total
+    }
+
+    /// How the first page was found, as the controller said.
+    pub(super) fn explained(&self) -> Option<&str> {
+        self.explained.as_deref()
     }
 
     /// The next of them; none at the end.
@@ -115,6 +131,9 @@ impl<'c> Listing<'c> {
         if self.operation.paged {
             query.extend([("limit", limit.as_str()), ("offset", offset.as_str())]);
         }
+        if self.explain {
+            query.push((headers::EXPLAIN, "true"));
+        }
         let ids: Vec<&str> = self.ids.iter().map(String::as_str).collect();
         let page = self.client.page_in::<Value>(self.api, self.operation, &ids, &query).await?;
         let mut items = page.items;
@@ -122,6 +141,8 @@ impl<'c> Listing<'c> {
         let at = page.pagination.unwrap_or_default();
         if self.total.is_none() {
             self.total = page.pagination.map(|at| at.total_count);
+            // Quotes are escaped in a header.
+            self.explained = page.explained.map(|text| text.replace("\\\"", "\""));
         }
         // A page that is not what was asked for: the filter has paging of its own.
         let own = !self.operation.paged || at.limit != asked || at.offset != self.offset;

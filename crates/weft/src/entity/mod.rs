@@ -93,6 +93,8 @@ pub(crate) struct ListRequest {
     pub(crate) limit: Option<usize>,
     /// Those that belong to one of another kind: the kind, and its name or id.
     pub(crate) of: Option<(&'static Kind, String)>,
+    /// Say how the list was found.
+    pub(crate) explain: bool,
     /// Columns of the table.
     pub(crate) columns: Vec<String>,
     /// Other query parameters of the operation.
@@ -145,6 +147,7 @@ impl ListRequest {
             sort: text(matches, "sort"),
             limit: matches.get_one::<usize>("limit").copied(),
             of,
+            explain: matches.get_flag("explain"),
             columns: columns.cloned().collect(),
             query: parameters
                 .into_iter()

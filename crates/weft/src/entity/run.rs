@@ -122,19 +122,38 @@ impl Entities<'_> {
             .filtered(wanted.filter)
             .ordered(order)
             .limited(wanted.limit)
+            .explaining(wanted.explain)
             .asking(query);
-        self.print(listing, columns).await
+        self.print(listing, columns, wanted.explain).await
     }
 
-    async fn print(&self, mut listing: Listing<'_>, columns: Vec<Column>) -> Result<(), Failure> {
-        if self.format != Format::Table {
+    async fn print(
+        &self,
+        mut listing: Listing<'_>,
+        columns: Vec<Column>,
+        explain: bool,
+    ) -> Result<(), Failure> {
+        if self.format == Format::Table {
+            self.print_table(&mut listing, columns).await?;
+        } else {
             let mut stream = Stream::new(self.format);
             while let Some(page) = listing.next().await? {
                 page.iter().for_each(|entity| stream.item(entity));
             }
             stream.end();
-            return Ok(());
         }
+        if explain {
+            let unsaid = "the controller does not say: no index serves this list";
+            eprintln!("found by: {}", listing.explained().unwrap_or(unsaid));
+        }
+        Ok(())
+    }
+
+    async fn print_table(
+        &self,
+        listing: &mut Listing<'_>,
+        columns: Vec<Column>,
+    ) -> Result<(), Failure> {
         let mut rows = Rows::new(columns);
         let mut progress = None;
         while let Some(page) = listing.next().await? {

@@ -56,6 +56,9 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     assert!(listed.contains("intranet, prod") && listed.contains("1 service"), "{listed}");
     let listed = run(&place, 0, "list services 'name = \"nope\"'").await;
     assert!(listed.contains("0 services"), "{listed}");
+    let found = run(&place, 0, "list services 'anyOf(roleAttributes) = \"prod\"' --explain").await;
+    let how = "found by: index anyOf(roleAttributes) = \"prod\"; 1 candidates";
+    assert!(found.contains(how), "{found}");
     let json = run(&place, 0, "list identities --sort 'name desc' --output json").await;
     let json: Vec<Value> = serde_json::from_str(&json).unwrap();
     let names: Vec<&str> = json.iter().map(|it| it["name"].as_str().unwrap()).collect();
