@@ -10,7 +10,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use super::ast::{Literal, Op};
 use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier, SubQuery, Values};
 use super::schema::{Record, SymbolId};
-use super::value::{Value, upper_case};
+use super::value::{Value, contains_folded};
 
 impl Plan {
     /// Whether the record is selected. It must be of the kind that the plan was bound to.
@@ -150,9 +150,9 @@ impl Check {
             Self::Contains { negated, needle } => {
                 value.as_text().map_or(*negated, |text| text.contains(needle) != *negated)
             }
-            Self::ContainsFolded { negated, needle } => value
-                .as_text()
-                .map_or(*negated, |text| upper_case(&text).contains(needle) != *negated),
+            Self::ContainsFolded { negated, needle } => {
+                value.as_text().map_or(*negated, |text| contains_folded(&text, needle) != *negated)
+            }
         }
     }
 }

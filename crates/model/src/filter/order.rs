@@ -5,6 +5,9 @@ use std::cmp::Ordering;
 use super::schema::{Index, Record, SymbolId};
 use super::value::Value;
 
+/// So many records are kept before any is left out. Few in tests, whose lists are short.
+const SOME: usize = if cfg!(test) { 4 } else { 1024 };
+
 /// One sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortKey {
@@ -54,9 +57,37 @@ impl Order {
             .unwrap_or_else(|| a.id().cmp(b.id()))
     }
 
+    /// The records of `start..end` of the sorted list, in order. Records come in any order; not
+    /// many more are kept than come before the end.
+    pub fn pick<R: Record>(
+        &self,
+        records: impl Iterator<Item = R>,
+        start: usize,
+        end: usize,
+    ) -> Vec<R> {
+        let most = end.saturating_mul(2).max(SOME);
+        let mut kept: Vec<R> = Vec::new();
+        // The last that counts of those kept so far, once there were too many of them.
+        let mut last = None;
+        for record in records {
+            let is_beyond = |last: &R| self.compare(&record, last).is_ge();
+            if end == 0 || last.and_then(|at: usize| kept.get(at)).is_some_and(is_beyond) {
+                continue;
+            }
+            kept.push(record);
+            if kept.len() >= most {
+                kept.select_nth_unstable_by(end - 1, |a, b| self.compare(a, b));
+                kept.truncate(end);
+                last = Some(end - 1);
+            }
+        }
+        self.window(&mut kept, start, end);
+        kept
+    }
+
     /// Puts the records of `start..end` of the sorted list in place and drops the others; the
     /// records beyond are not sorted.
-    pub fn window<R: Record>(&self, records: &mut Vec<R>, start: usize, end: usize) {
+    fn window<R: Record>(&self, records: &mut Vec<R>, start: usize, end: usize) {
         let end = end.min(records.len());
         if start >= end {
             records.clear();

@@ -101,74 +101,11 @@ impl Selection {
         source: Source<'t, F>,
     ) -> (Listed<R>, Trace) {
         let access = self.access();
-        let shown = access.to_string();
-        let (matched, candidates, tested) = self.matches_in(&access, &source);
-        let Source { table, row, .. } = source;
-        let total = matched.as_ref().map_or(table.len() as u64, RoaringBitmap::len);
-        let (start, end) = self.page().bounds();
-        let window = start..end.min(total as usize);
-        let rows = |ordinals: &mut dyn Iterator<Item = u32>| -> Vec<R> {
-            ordinals.filter_map(|ordinal| row(table.at(ordinal)?)).collect()
-        };
-        let by = self.order().to_string();
-        let (rows, order) = match (self.walk(table), &matched) {
-            _ if window.is_empty() => (Vec::new(), Order::Ranks(by)),
-            (Some(walk), None) if !walk.regroups() => {
-                (rows(&mut walk.at_ranks(window)), Order::Ranks(by))
-            }
-            (Some(walk), matched) if walk.is_cheaper(&window, total) => {
-                let mut steps = 0;
-                let mut members = walk.ordinals().inspect(|_| steps += 1).filter(|ordinal| {
-                    matched.as_ref().is_none_or(|matched| matched.contains(*ordinal))
-                });
-                let found = rows(&mut members.by_ref().skip(window.start).take(window.len()));
-                drop(members);
-                (found, Order::Walk(by, steps))
-            }
-            _ => {
-                let mut found = match &matched {
-                    Some(matched) => rows(&mut matched.iter()),
-                    None => rows(&mut table.live().iter()),
-                };
-                self.order().window(&mut found, window.start, window.end);
-                (found, Order::Sort(by, total))
-            }
-        };
-        let trace = Trace { access: shown, candidates, tested, matched: total, order };
-        (Listed { rows, total, page: self.page() }, trace)
-    }
-
-    /// The matches (none means every entity), the number of candidates, and how many of them were
-    /// looked at.
-    fn matches_in<'t, R: Record, F: Fn(&'t Entity) -> Option<R>>(
-        &self,
-        access: &Access<'_>,
-        source: &Source<'t, F>,
-    ) -> (Option<RoaringBitmap>, Option<u64>, u64) {
-        let Candidates { set, exact } = access.candidates(source.table);
-        let set = match (set, &source.within) {
-            (Some(set), Some(within)) => Some(set & within),
-            (set, within) => set.or_else(|| within.clone()),
-        };
-        let candidates = set.as_ref().map(RoaringBitmap::len);
-        if exact && source.all_have_rows {
-            return (set, candidates, 0);
+        let search = Search::new(self, &access, source);
+        match self.walk(search.source.table) {
+            Some(walk) => search.along(walk),
+            None => search.sorted(),
         }
-        let matches = |entity: &'t Entity| {
-            (source.row)(entity).is_some_and(|row| exact || self.matches(&row))
-        };
-        let table = source.table;
-        let (matched, tested): (Vec<u32>, _) = match &set {
-            Some(set) => {
-                let found = |ordinal: &u32| table.at(*ordinal).is_some_and(matches);
-                (set.iter().filter(found).collect(), set.len())
-            }
-            None => {
-                let found = table.occupied().filter(|(_, entity)| matches(entity));
-                (found.map(|(ordinal, _)| ordinal).collect(), table.len() as u64)
-            }
-        };
-        (Some(matched.into_iter().collect()), candidates, tested)
     }
 
     /// The way along an index that has the order of the list.
@@ -185,6 +122,116 @@ impl Selection {
             },
         };
         is_usable(table, ranking).then_some(Walk { table, ranking, descending })
+    }
+}
+
+/// A search whose candidates are known.
+struct Search<'s, 't, F> {
+    selection: &'s Selection,
+    source: Source<'t, F>,
+    /// What the indexes were asked.
+    access: String,
+    /// The ordinals of the candidates; none means every entity.
+    candidates: Option<RoaringBitmap>,
+    /// Whether they need not pass the filter any more, and are the matches themselves.
+    pass: bool,
+    exact: bool,
+}
+
+impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
+    fn new(selection: &'s Selection, access: &Access<'_>, source: Source<'t, F>) -> Self {
+        let Candidates { set, exact } = access.candidates(source.table);
+        let candidates = match (set, &source.within) {
+            (Some(set), Some(within)) => Some(set & within),
+            (set, within) => set.or_else(|| within.clone()),
+        };
+        let (pass, exact) = (exact, exact && source.all_have_rows);
+        Self { selection, access: access.to_string(), candidates, pass, exact, source }
+    }
+
+    /// The row of an entity that matches.
+    fn matching(&self, entity: &'t Entity) -> Option<R> {
+        (self.source.row)(entity).filter(|row| self.pass || self.selection.matches(row))
+    }
+
+    /// Sorts all matches, which are found on the way.
+    fn sorted(self) -> (Listed<R>, Trace) {
+        let table = self.source.table;
+        let listed = match &self.candidates {
+            Some(set) => {
+                let entities = set.iter().filter_map(|ordinal| table.at(ordinal));
+                self.selection.pick(entities.filter_map(|entity| self.matching(entity)))
+            }
+            None => {
+                let entities = table.occupied().map(|(_, entity)| entity);
+                self.selection.pick(entities.filter_map(|entity| self.matching(entity)))
+            }
+        };
+        let order = Order::Sort(self.selection.order().to_string(), listed.total);
+        let trace = self.trace(listed.total, order);
+        (listed, trace)
+    }
+
+    /// Takes the page out of an index that has the order, if that costs less.
+    fn along(self, walk: Walk<'t>) -> (Listed<R>, Trace) {
+        let (table, selection) = (self.source.table, self.selection);
+        let matches = self.matches();
+        let total = matches.as_ref().map_or(table.len() as u64, RoaringBitmap::len);
+        let (start, end) = selection.page().bounds();
+        let window = start..end.min(total as usize);
+        let row = |ordinal: u32| (self.source.row)(table.at(ordinal)?);
+        let by = selection.order().to_string();
+        let (rows, order) = match &matches {
+            _ if window.is_empty() => (Vec::new(), Order::Ranks(by)),
+            None if !walk.regroups() => {
+                (walk.at_ranks(window).filter_map(row).collect(), Order::Ranks(by))
+            }
+            matches if walk.is_cheaper(&window, total) => {
+                let mut steps = 0;
+                let mut members = walk.ordinals().inspect(|_| steps += 1).filter(|ordinal| {
+                    matches.as_ref().is_none_or(|matches| matches.contains(*ordinal))
+                });
+                let page = members.by_ref().skip(window.start).take(window.len());
+                let rows = page.filter_map(row).collect();
+                drop(members);
+                (rows, Order::Walk(by, steps))
+            }
+            matches => {
+                let ordinals = matches.as_ref().unwrap_or(table.live());
+                let rows = ordinals.iter().filter_map(row);
+                (selection.order().pick(rows, start, end), Order::Sort(by, total))
+            }
+        };
+        let trace = self.trace(total, order);
+        (Listed { rows, total, page: selection.page() }, trace)
+    }
+
+    /// The ordinals of the matches; none means every entity.
+    fn matches(&self) -> Option<RoaringBitmap> {
+        if self.exact {
+            return self.candidates.clone();
+        }
+        let table = self.source.table;
+        let is_match = |entity: &'t Entity| self.matching(entity).is_some();
+        let found: Vec<u32> = match &self.candidates {
+            Some(set) => {
+                set.iter().filter(|ordinal| table.at(*ordinal).is_some_and(is_match)).collect()
+            }
+            None => {
+                let found = table.occupied().filter(|(_, entity)| is_match(entity));
+                found.map(|(ordinal, _)| ordinal).collect()
+            }
+        };
+        Some(found.into_iter().collect())
+    }
+
+    fn trace(self, matched: u64, order: Order) -> Trace {
+        let candidates = self.candidates.as_ref().map(RoaringBitmap::len);
+        let tested = match self.exact {
+            true => 0,
+            false => candidates.unwrap_or(self.source.table.len() as u64),
+        };
+        Trace { access: self.access, candidates, tested, matched, order }
     }
 }
 

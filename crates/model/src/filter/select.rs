@@ -93,11 +93,14 @@ impl Selection {
 
     /// The page of the matches among candidates in any order.
     pub fn run<R: Record>(&self, candidates: impl IntoIterator<Item = R>) -> Listed<R> {
-        let matching = candidates.into_iter().filter(|record| self.plan.matches(record));
-        let mut rows: Vec<R> = matching.collect();
-        let total = rows.len() as u64;
+        self.pick(candidates.into_iter().filter(|record| self.plan.matches(record)))
+    }
+
+    /// The page of these matches, which come in any order.
+    pub(super) fn pick<R: Record>(&self, matches: impl Iterator<Item = R>) -> Listed<R> {
+        let mut total = 0;
         let (start, end) = self.page.bounds();
-        self.order.window(&mut rows, start, end);
+        let rows = self.order.pick(matches.inspect(|_| total += 1), start, end);
         Listed { rows, total, page: self.page }
     }
 

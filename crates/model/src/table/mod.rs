@@ -166,6 +166,12 @@ impl Table {
         self.ranked(ranking).ranks(ranks)
     }
 
+    /// The first and the last ordinal in an order.
+    pub(crate) fn ends(&self, ranking: Ranking) -> [Option<u32>; 2] {
+        let ranked = self.ranked(ranking);
+        [ranked.first(), ranked.last()].map(|end| end.map(|(_, ordinal)| ordinal))
+    }
+
     /// Whether an order holds every entity: those without a name have no place by name.
     pub(crate) fn is_complete(&self, ranking: Ranking) -> bool {
         self.ranked(ranking).len() == self.len()

@@ -12,10 +12,10 @@ use std::{cmp::Ordering, ops::Range, sync::Arc};
 
 use imbl::Vector;
 
-/// Most entries of a chunk.
-const CHUNK: usize = 256;
+/// Most entries of a chunk. Few in tests, so that their small tables have many chunks.
+const CHUNK: usize = if cfg!(test) { 16 } else { 256 };
 /// Room made when a chunk grows.
-const ROOM: usize = 32;
+const ROOM: usize = CHUNK / 8;
 
 #[derive(Debug, Clone)]
 struct Chunk {
@@ -76,6 +76,18 @@ impl Ranked {
         let (place, _) = self.locate(head, compare);
         let before = self.slots.iter().take(place.slot);
         before.map(|slot| slot.len as usize).sum::<usize>() + place.at
+    }
+
+    /// The first with its head.
+    pub(crate) fn first(&self) -> Option<(u64, u32)> {
+        let chunk = &self.slots.front()?.chunk;
+        Some((*chunk.heads.first()?, *chunk.ordinals.first()?))
+    }
+
+    /// The last with its head.
+    pub(crate) fn last(&self) -> Option<(u64, u32)> {
+        let chunk = &self.slots.back()?.chunk;
+        Some((*chunk.heads.last()?, *chunk.ordinals.last()?))
     }
 
     /// All, in order.
@@ -271,6 +283,9 @@ mod tests {
                 let head = head(key.as_bytes());
                 assert_eq!(self.ranked.rank(head, &compare(&self.keys, key)), rank);
             }
+            let end = |end: Option<(u64, u32)>| end.map(|(_, ordinal)| ordinal);
+            assert_eq!(end(self.ranked.first()), expected.first().copied());
+            assert_eq!(end(self.ranked.last()), expected.last().copied());
             let ranks = expected.len() / 3..expected.len() / 3 + 300;
             let part = self.ranked.ranks(ranks.clone()).map(|(_, ordinal)| ordinal);
             let wanted = expected.iter().copied().skip(ranks.start).take(300);

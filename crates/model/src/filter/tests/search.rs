@@ -336,7 +336,14 @@ fn searches_tell_how_they_went() {
             "name",
             0,
             "index anyOf(roleAttributes) = \"r0\" and index anyOf(roleAttributes) = \"r1\"; \
-             10 candidates, 10 tested, 10 match; page after 40 steps in the index of name, id",
+             10 candidates, 0 tested, 10 match; page after 40 steps in the index of name, id",
+        ),
+        (
+            "id in [\"i000\", \"i010\", \"i020\"] and anyOf(roleAttributes) = \"r1\"",
+            "",
+            0,
+            "index id = [\"i000\", \"i010\", \"i020\"] and index anyOf(roleAttributes) = \"r1\"; 3 candidates, 3 tested, \
+             2 match; 2 sorted by id",
         ),
         (
             "authPolicyId != \"q\"",
