@@ -16,6 +16,7 @@ use super::{
     Options,
     asks::{self, API, Ask, Timed},
     client::{Client, Place},
+    data_model,
     fill::{HALF, Network},
     report::{Aim, Figure},
     server::{Home, Running},
@@ -24,6 +25,8 @@ use super::{
 /// Requests before the first that counts, and creates for so long.
 const WARM_UP: u32 = 10;
 const WARM_UP_TIME: Duration = Duration::from_millis(300);
+/// The name of the figures of the data model.
+const DATA_MODEL: &str = "full data model";
 /// The aim of creates per second, with so many clients.
 const CREATES: f64 = 5000.0;
 const MANY: usize = 64;
@@ -44,6 +47,10 @@ pub(crate) async fn all(bed: Bed) -> io::Result<Vec<Figure>> {
     let (running, took) = bed.home.start().await?;
     let mut figures = vec![start(&bed, &running, took), memory(&bed, &running).await];
     let place = running.log_in().await?;
+    if bed.wants(DATA_MODEL) {
+        bed.progress.set_message(DATA_MODEL);
+        figures.extend(data_model::measure(&bed, &place).await?);
+    }
     let half = policy_over_half(&place).await?;
     let timed = asks::all(&bed.network, &half);
     bed.progress.set_length(timed.len() as u64 + 3);
@@ -62,6 +69,7 @@ pub(crate) async fn all(bed: Bed) -> io::Result<Vec<Figure>> {
             bed.progress.inc(1);
         }
     }
+    figures.push(memory_at_the_end(&running, &place).await?);
     figures.push(disk(&bed)?);
     bed.progress.finish_and_clear();
     Ok(figures)
@@ -97,6 +105,22 @@ async fn memory(bed: &Bed, running: &Running) -> Figure {
         note: format!("{:.0} MiB, empty {:.0} MiB", mib(resident), mib(bed.empty)),
         ..Figure::default()
     }
+}
+
+/// With everything that lists and creates have left behind; the identities are counted anew.
+async fn memory_at_the_end(running: &Running, place: &Place) -> io::Result<Figure> {
+    let Ask { path, .. } = asks::list("identities", "", "&limit=1");
+    let found = Client::connect(place).await?.get(&path).await?.json()?;
+    let total = found.pointer("/meta/pagination/totalCount").and_then(Value::as_u64);
+    let total = total.ok_or_else(|| io::Error::other("no number of identities"))?;
+    let mib = running.resident_settled().await as f64 / 1_048_576.0;
+    Ok(Figure {
+        name: "memory at the end".into(),
+        value: mib,
+        unit: "MiB",
+        note: format!("{total} identities"),
+        ..Figure::default()
+    })
 }
 
 fn disk(bed: &Bed) -> io::Result<Figure> {
@@ -157,7 +181,7 @@ async fn latency(
 }
 
 /// A percentile of sorted times, in milliseconds.
-fn millis(times: &[Duration], percent: usize) -> f64 {
+pub(crate) fn millis(times: &[Duration], percent: usize) -> f64 {
     let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
     times.get(place).copied().unwrap_or_default().as_secs_f64() * 1e3
 }

@@ -9,6 +9,7 @@
 
 mod asks;
 mod client;
+mod data_model;
 mod figures;
 mod fill;
 mod report;

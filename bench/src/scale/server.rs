@@ -1,6 +1,7 @@
 //! The controller that is measured, as a process of its own.
 
 use std::{
+    fs::File,
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -98,10 +99,37 @@ impl Home {
             .arg(self.root.join("controller.yaml"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            .env("NO_COLOR", "1")
+            .env("RUST_LOG", "warn,weft_controller::control::data_model=debug")
+            .stderr(File::create(self.root.join("controller.log"))?)
             .spawn()?;
         let running = Running { child, port: self.port };
         running.serving().await?;
         Ok((running, begun.elapsed()))
+    }
+
+    /// Starts the router, which knows nothing yet.
+    pub(crate) fn start_router(&self) -> io::Result<Running> {
+        let child = Command::new(program::weft()?)
+            .args(["router", "run"])
+            .arg(self.root.join("router.yaml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .env("NO_COLOR", "1")
+            .env("RUST_LOG", "warn,weft_router::access=info")
+            .stderr(File::create(self.root.join("router.log"))?)
+            .spawn()?;
+        Ok(Running { child, port: self.port })
+    }
+
+    /// What the controller has logged.
+    pub(crate) fn log(&self) -> io::Result<String> {
+        std::fs::read_to_string(self.root.join("controller.log"))
+    }
+
+    /// What the router has logged.
+    pub(crate) fn router_log(&self) -> io::Result<String> {
+        std::fs::read_to_string(self.root.join("router.log"))
     }
 }
 
