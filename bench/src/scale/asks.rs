@@ -13,6 +13,9 @@ pub(crate) const API: &str = "/edge/management/v1";
 const SERVED: Option<Aim> = Some(Aim::AtMost(5.0));
 const SCANNED: Option<Aim> = Some(Aim::AtMost(25.0));
 
+/// The aims are for networks of up to so many identities.
+pub(crate) const AIMED_AT: u32 = 200_000;
+
 /// A request.
 pub(crate) struct Ask {
     pub(crate) method: &'static str,
@@ -43,6 +46,9 @@ pub(crate) fn all<'a>(network: &'a Network, half: &'a str) -> Vec<Timed<'a>> {
     let mut all = served(network, half);
     all.extend(scanned());
     all.extend(others(network, half));
+    if network.identities > AIMED_AT {
+        all.iter_mut().for_each(|timed| timed.aim = None);
+    }
     all
 }
 

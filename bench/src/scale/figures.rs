@@ -82,7 +82,7 @@ impl Bed {
 }
 
 fn start(bed: &Bed, running: &Running, took: Duration) -> Figure {
-    let aim = if bed.network.identities > 200_000 { 20.0 } else { 2.0 };
+    let aim = if bed.network.identities > asks::AIMED_AT { 20.0 } else { 2.0 };
     Figure {
         name: "start to serving".into(),
         value: took.as_secs_f64(),

@@ -157,11 +157,11 @@ impl Controller {
         let authenticator = Authenticator {
             base: Base::new(self.ids().entity(), now),
             identity_id: id.clone(),
-            updb: Some(UpdbCredential {
+            updb: Some(Box::new(UpdbCredential {
                 username: username.into(),
                 password: hashed.password,
                 salt: hashed.salt,
-            }),
+            })),
             cert: None,
         };
         self.decide(&Caller::system(), move |decision| {

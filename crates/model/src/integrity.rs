@@ -236,8 +236,8 @@ mod tests {
         let identity = Identity {
             base: base("i"),
             auth_policy_id: Id::new("gone"),
-            service_configs: [(Id::new("s"), overrides)].into(),
-            service_hosting_costs: [(Id::new("gone"), 7)].into(),
+            service_configs: BTreeMap::from([(Id::new("s"), overrides)]).into(),
+            service_hosting_costs: BTreeMap::from([(Id::new("gone"), 7)]).into(),
             ..Identity::default()
         };
         let terminator = Terminator {

@@ -171,8 +171,10 @@ macro_rules! kinds {
             /// shared itself.
             pub(crate) fn share_attributes(&mut self, share: &mut dyn FnMut(&mut Arc<str>)) {
                 each!(self, it => {
-                    let list = Arc::get_mut(it).and_then(Record::attributes_mut);
-                    list.into_iter().flatten().for_each(share)
+                    if let Some(list) = Arc::get_mut(it).and_then(Record::attributes_mut) {
+                        list.shrink_to_fit();
+                        list.iter_mut().for_each(share);
+                    }
                 })
             }
 

@@ -11,7 +11,10 @@ use prost::encoding::{
     DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field,
 };
 
-use crate::{Id, IdError, JsonMap, Timestamp};
+use crate::{
+    Id, IdError, JsonMap, Timestamp,
+    rare::{Empty, Rare},
+};
 
 /// Why a row could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -164,6 +167,32 @@ impl<T: Value> Field for Vec<T> {
     fn read(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
         self.push(take_one(wire, input)?);
         Ok(())
+    }
+}
+
+impl<T: Field + Empty> Field for Rare<T> {
+    fn write(&self, tag: u32, out: &mut Vec<u8>) {
+        (**self).write(tag, out);
+    }
+
+    fn read(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
+        (**self).read(wire, input)
+    }
+}
+
+impl<T: Value> Value for Box<T> {
+    const WIRE: WireType = T::WIRE;
+
+    fn is_default(&self) -> bool {
+        (**self).is_default()
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        T::take(input).map(Box::new)
     }
 }
 

@@ -210,7 +210,7 @@ fn unique_values_find_their_entity() {
         .apply(&puts([
             identity("i", "i").into(),
             Authenticator { cert: Some(cert.clone()), ..authenticator("c") }.into(),
-            Authenticator { updb: Some(updb), ..authenticator("u") }.into(),
+            Authenticator { updb: Some(updb.into()), ..authenticator("u") }.into(),
         ]))
         .unwrap();
     assert_eq!(snapshot.authenticator_by_fingerprint("ff").unwrap().base.id, "c");

@@ -285,11 +285,11 @@ async fn updb(
     let authenticator = Authenticator {
         base: Base::new(controller.ids().entity(), controller.now()),
         identity_id,
-        updb: Some(UpdbCredential {
+        updb: Some(Box::new(UpdbCredential {
             username: username.clone(),
             password: hashed.password,
             salt: hashed.salt,
-        }),
+        })),
         cert: None,
     };
     controller

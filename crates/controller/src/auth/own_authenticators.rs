@@ -179,8 +179,8 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
             .decide(&caller, move |decision| {
                 let mut record = (**decision.require::<Authenticator>("id", &id)?).clone();
                 if let Some(cert) = &mut record.cert {
-                    cert.unverified_cert_pem.clone_from(&kept);
-                    cert.unverified_fingerprint.clone_from(&fingerprint);
+                    cert.unverified_cert_pem = kept.clone().into();
+                    cert.unverified_fingerprint = fingerprint.clone().into();
                 }
                 record.base.updated_at = decision.now();
                 decision.put(record);
@@ -211,7 +211,7 @@ fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
                     return Err(ErrorCode::CanNotUpdateAuthenticator.into());
                 };
                 if old.unverified_fingerprint.is_empty()
-                    || old.unverified_fingerprint != fingerprint
+                    || *old.unverified_fingerprint != fingerprint
                 {
                     return Err(ErrorCode::InvalidClientCert.into());
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Base, Link, OnDelete, Record, record};
-use crate::{ColdField, Id, Kind, Timestamp, row::row};
+use crate::{ColdField, Id, Kind, Rare, Timestamp, row::row};
 
 row! {
     /// A user name and the hash of a password.
@@ -45,9 +45,9 @@ row! {
         /// Fingerprint of the public key.
         10 => pub public_key_print: String,
         /// An extended certificate that was not verified yet.
-        11 => pub unverified_cert_pem: String,
+        11 => pub unverified_cert_pem: Rare<String>,
         /// The fingerprint of that certificate.
-        12 => pub unverified_fingerprint: String,
+        12 => pub unverified_fingerprint: Rare<String>,
     }
 }
 
@@ -59,7 +59,7 @@ row! {
         /// Whose it is.
         2 => pub identity_id: Id,
         /// A user name and password.
-        3 => pub updb: Option<UpdbCredential>,
+        3 => pub updb: Option<Box<UpdbCredential>>,
         /// A certificate.
         4 => pub cert: Option<CertCredential>,
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Base, Link, OnDelete, Record, named, record};
 use crate::{
-    Id, JsonMap, Kind, Timestamp,
+    Id, JsonMap, Kind, Rare, Timestamp,
     row::{choice, row},
 };
 
@@ -104,9 +104,9 @@ row! {
         /// Cost of terminators it hosts.
         10 => pub default_hosting_cost: u16,
         /// Precedence by service id.
-        11 => pub service_hosting_precedences: BTreeMap<Id, Precedence>,
+        11 => pub service_hosting_precedences: Rare<BTreeMap<Id, Precedence>>,
         /// Cost by service id.
-        12 => pub service_hosting_costs: BTreeMap<Id, u16>,
+        12 => pub service_hosting_costs: Rare<BTreeMap<Id, u16>>,
         /// Data for applications.
         13 => pub app_data: JsonMap,
         /// When it was disabled.
@@ -114,9 +114,9 @@ row! {
         /// When that ends; absent means never.
         15 => pub disabled_until: Option<Timestamp>,
         /// Config overrides by service id.
-        16 => pub service_configs: BTreeMap<Id, ServiceConfigs>,
+        16 => pub service_configs: Rare<BTreeMap<Id, ServiceConfigs>>,
         /// Permissions of administrators with a part of the rights.
-        17 => pub permissions: Vec<Arc<str>>,
+        17 => pub permissions: Rare<Vec<Arc<str>>>,
     }
 }
 

@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use serde_json::{Map, Value};
 use weft_contract::{ErrorCode, Kind as ContractKind, Operation, Verb, defaults};
 use weft_model::entity::Identity;
-use weft_model::{Change, ChangeSet, Entity, Id, Kind, Snapshot, Timestamp};
+use weft_model::{Change, ChangeSet, Entity, Id, Kind, Rare, Snapshot, Timestamp};
 
 use super::document::{Document, Problems};
 use super::form::{self, Reader};
@@ -404,7 +404,7 @@ fn set_overrides(
     let current = tip
         .get::<Identity>(identity)
         .ok_or_else(|| Failure::not_found("identity", identity.as_str()))?;
-    let mut wanted = Identity { service_configs: BTreeMap::new(), ..(**current).clone() };
+    let mut wanted = Identity { service_configs: Rare::default(), ..(**current).clone() };
     for (service, config) in pairs {
         overrides::associate(decision, &mut wanted, service, config)?;
     }

@@ -196,11 +196,11 @@ impl Resource for Authenticators {
                 let required = |field| Failure::field(field, format!("{field} is required"), "");
                 let username = username.ok_or_else(|| required("username"))?;
                 let (hashed, _) = prepared.password.as_ref().ok_or_else(|| required("password"))?;
-                record.updb = Some(UpdbCredential {
+                record.updb = Some(Box::new(UpdbCredential {
                     username: username.into(),
                     password: hashed.password.clone(),
                     salt: hashed.salt.clone(),
-                });
+                }));
             }
             Some(method::CERT) => {
                 let certificate = prepared.certificate.as_ref();

@@ -200,11 +200,11 @@ impl Resource for Identities {
         }
         if let Some(costs) = &body.service_hosting_costs {
             record.service_hosting_costs =
-                convert::id_keys("serviceHostingCosts", costs, |cost| cost)?;
+                convert::id_keys("serviceHostingCosts", costs, |cost| cost)?.into();
         }
         if let Some(map) = &body.service_hosting_precedences {
             record.service_hosting_precedences =
-                convert::id_keys("serviceHostingPrecedences", map, convert::from_precedence)?;
+                convert::id_keys("serviceHostingPrecedences", map, convert::from_precedence)?.into();
         }
         if let Some(data) = &body.app_data {
             record.app_data = data.clone().into();
@@ -213,7 +213,7 @@ impl Resource for Identities {
             record.base.tags = convert::from_tags(tags);
         }
         if let Some(permissions) = &body.permissions {
-            record.permissions = permissions_of(permissions)?;
+            record.permissions = permissions_of(permissions)?.into();
         }
         Ok(())
     }

@@ -1,0 +1,105 @@
+//! Fields that are nearly always empty: one pointer in every entity, and a value in the few that
+//! have one.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
+/// A type with an empty value that all can share.
+pub trait Empty: Default + PartialEq + 'static {
+    /// The empty value.
+    const EMPTY: &'static Self;
+}
+
+impl Empty for String {
+    const EMPTY: &'static Self = &String::new();
+}
+
+impl<T: PartialEq + 'static> Empty for Vec<T> {
+    const EMPTY: &'static Self = &Vec::new();
+}
+
+impl<K: Ord + 'static, V: PartialEq + 'static> Empty for BTreeMap<K, V> {
+    const EMPTY: &'static Self = &BTreeMap::new();
+}
+
+/// A text, list or map that is nearly always empty; used as if it were just that.
+#[derive(Clone)]
+pub struct Rare<T>(Option<Box<T>>);
+
+impl<T> Default for Rare<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: Empty> Deref for Rare<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or(T::EMPTY)
+    }
+}
+
+impl<T: Empty> DerefMut for Rare<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl<T: Empty> From<T> for Rare<T> {
+    fn from(value: T) -> Self {
+        Self((value != *T::EMPTY).then(|| Box::new(value)))
+    }
+}
+
+impl<A, T: Empty + FromIterator<A>> FromIterator<A> for Rare<T> {
+    fn from_iter<I: IntoIterator<Item = A>>(items: I) -> Self {
+        items.into_iter().collect::<T>().into()
+    }
+}
+
+impl<'a, T: Empty> IntoIterator for &'a Rare<T>
+where
+    &'a T: IntoIterator,
+{
+    type Item = <&'a T as IntoIterator>::Item;
+    type IntoIter = <&'a T as IntoIterator>::IntoIter;
+
+    fn into_iter(self) -> Self::IntoIter {
+        (**self).into_iter()
+    }
+}
+
+impl<T: Empty> PartialEq for Rare<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Empty + fmt::Debug> fmt::Debug for Rare<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_empty_takes_no_room() {
+        assert_eq!(size_of::<Rare<BTreeMap<String, String>>>(), size_of::<usize>());
+        let mut rare = Rare::from(String::new());
+        assert!(rare.0.is_none() && rare.is_empty());
+        rare.push('a');
+        assert_eq!(*rare, "a");
+        rare.clear();
+        assert_eq!(rare, Rare::default());
+        let map: Rare<BTreeMap<u8, u8>> = [(1, 2)].into_iter().collect();
+        assert_eq!((&map).into_iter().collect::<Vec<_>>(), [(&1, &2)]);
+        assert_eq!(format!("{map:?}"), "{1: 2}");
+    }
+}
