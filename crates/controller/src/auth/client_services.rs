@@ -34,15 +34,10 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Management, "listServices", list_as),
 ];
 
-/// The services an identity may dial or host, ordered by id.
-fn services_of(context: &Context, identity: &str) -> Vec<Arc<Service>> {
-    let snapshot = context.snapshot();
-    let id = Id::new(identity);
-    let of = |policy_type| snapshot.services_of(&id, policy_type);
-    let ordinals: RoaringBitmap = of(PolicyType::Dial) | of(PolicyType::Bind);
-    let mut found: Vec<_> = snapshot.entities::<Service>(&ordinals).cloned().collect();
-    found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
-    found
+/// The services an identity may dial or host.
+fn services_of(context: &Context, identity: &str) -> RoaringBitmap {
+    let (snapshot, id) = (context.snapshot(), Id::new(identity));
+    snapshot.services_of(&id, PolicyType::Dial) | snapshot.services_of(&id, PolicyType::Bind)
 }
 
 /// A service as this viewer sees it.
@@ -62,18 +57,8 @@ fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
         let identity = login_of(&caller)?.identity.clone();
         let context = controller.context(&caller);
         let found = services_of(&context, &identity);
-        list::run(found.len(), move || {
-            let roles = list::role_filter(&call.query)?;
-            let wanted = WantedConfigs::of_request(&context, &call.query);
-            let viewer = Viewer::of_caller(&context);
-            let candidates = found.iter().filter(|it| list::has_roles(&roles, &***it));
-            let listed = list::select::<Services>(&context, &caller, &call.query, candidates)?;
-            let rows = listed.rows.iter();
-            let details: Vec<_> =
-                rows.map(|row| detail_for(&context, &viewer, &wanted, row.record())).collect();
-            list::reply::<Services>(&listed, &details)
-        })
-        .await
+        let viewer = Viewer::of_caller(&context);
+        seen_by(viewer, Some(found), context, caller, call).await
     }
     .boxed()
 }
@@ -83,38 +68,46 @@ fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
 fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
-        let snapshot = Arc::clone(context.snapshot());
         let as_identity = match call.query.get("asIdentity").filter(|text| !text.is_empty()) {
             Some(text) if caller.may(Subject::Identity, Action::Read) => {
-                let found = snapshot.by_id_or_name::<Identity>(text);
+                let found = context.snapshot().by_id_or_name::<Identity>(text);
                 let found = found.ok_or_else(|| Failure::not_found("identity", text))?;
-                Some(found.base.id.to_string())
+                Some(found.base.id.clone())
             }
             Some(_) => return Err(Failure::unauthorized("asIdentity needs identity.read")),
             None => None,
         };
-        let count = snapshot.table(weft_model::Kind::Service).len();
-        list::run(count, move || {
-            let roles = list::role_filter(&call.query)?;
-            let wanted = WantedConfigs::of_request(&context, &call.query);
-            let found: Vec<Arc<Service>> = match &as_identity {
-                Some(identity) => services_of(&context, identity),
-                None => context.view().all::<Service>().cloned().collect(),
-            };
-            let viewer = match &as_identity {
-                Some(identity) => Viewer::new(context.controller(), &Id::new(identity), None),
-                None => Viewer::of_caller(&context),
-            };
-            let candidates = found.iter().filter(|it| list::has_roles(&roles, &***it));
-            let listed = list::select::<Services>(&context, &caller, &call.query, candidates)?;
-            let rows = listed.rows.iter();
-            let details: Vec<_> =
-                rows.map(|row| detail_for(&context, &viewer, &wanted, row.record())).collect();
-            list::reply::<Services>(&listed, &details)
-        })
-        .await
+        let (viewer, found) = match &as_identity {
+            Some(identity) => (
+                Viewer::new(context.controller(), identity, None),
+                Some(services_of(&context, identity.as_str())),
+            ),
+            None => (Viewer::of_caller(&context), None),
+        };
+        seen_by(viewer, found, context, caller, call).await
     }
     .boxed()
+}
+
+/// A page of all services, or of these, as somebody sees them.
+async fn seen_by(
+    viewer: Viewer,
+    services: Option<RoaringBitmap>,
+    context: Context,
+    caller: Caller,
+    call: Call,
+) -> Result<Reply, Failure> {
+    let roles = list::role_filter(&call.query)?.map(|(roles, semantic)| {
+        context.snapshot().with_roles(weft_model::Kind::Service, &roles, semantic)
+    });
+    let within = match (services, roles) {
+        (Some(services), Some(roles)) => Some(services & roles),
+        (services, roles) => services.or(roles),
+    };
+    let wanted = WantedConfigs::of_request(&context, &call.query);
+    let detail =
+        move |context: &Context, service: &Service| detail_for(context, &viewer, &wanted, service);
+    list::search::<Services, _>(context, caller, call, within, detail).await
 }
 
 /// A service that the caller may dial or host.

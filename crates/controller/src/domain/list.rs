@@ -10,7 +10,7 @@ use serde::Serialize;
 use weft_contract::envelope::Pagination;
 use weft_contract::headers;
 use weft_model::Entity;
-use weft_model::entity::Record;
+use weft_model::entity::Record as _;
 use weft_model::filter::{
     Audience, ListQuery, Listed, PageRules, Row, Selection, Source, Table, parse_param,
 };
@@ -40,7 +40,7 @@ pub(crate) async fn collection<R: Readable>(
     let context = controller.context(&caller);
     let within = role_filter(&call.query)?
         .map(|(roles, semantic)| context.snapshot().with_roles(R::Record::KIND, &roles, semantic));
-    search::<R>(context, caller, call, within).await
+    search::<R, _>(context, caller, call, within, R::detail).await
 }
 
 /// A list below an entity: `members` names the entities of `Child` that belong to it.
@@ -58,15 +58,16 @@ pub(crate) async fn nested<P: Readable, C: Readable>(
         return page::<C>(&context, &caller, &call.query, [].into_iter());
     };
     let found = members(&context, &parent, &call.query)?;
-    search::<C>(context, caller, call, Some(found)).await
+    search::<C, _>(context, caller, call, Some(found), C::detail).await
 }
 
 /// A page of the entities of a resource, or of those within a set, found by index where one serves.
-async fn search<R: Readable>(
+pub(crate) async fn search<R: Readable, D: Serialize>(
     context: Context,
     caller: Caller,
     call: Call,
     within: Option<RoaringBitmap>,
+    detail: impl Fn(&Context, &R::Record) -> D + Send + 'static,
 ) -> Result<Reply, Failure> {
     let selection = selection(&call.query, R::SYMBOLS, &PageRules::LIST)?;
     let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
@@ -74,7 +75,7 @@ async fn search<R: Readable>(
         let (listed, trace) = selection.search(source::<R>(&context, &caller, within));
         tracing::debug!(list = R::KIND.plural, %trace, "listed");
         let details: Vec<_> =
-            listed.rows.iter().map(|row| R::detail(&context, row.record())).collect();
+            listed.rows.iter().map(|row| detail(&context, row.record())).collect();
         let reply = reply::<R>(&listed, &details)?;
         if call.query.get(headers::EXPLAIN) != Some("true") {
             return Ok(reply);
@@ -214,13 +215,6 @@ pub(crate) fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Fa
             .ok_or_else(|| Failure::field("semantic", "must be AllOf or AnyOf", text))?,
     };
     Ok(asked.then_some((roles, semantic)))
-}
-
-/// Whether an entity is among those that `roleFilter` asks for.
-pub(crate) fn has_roles<T: Record>(wanted: &Option<(Roles, Semantic)>, record: &T) -> bool {
-    wanted.as_ref().is_none_or(|(roles, semantic)| {
-        roles.matches(*semantic, record.id(), record.attributes().unwrap_or_default())
-    })
 }
 
 /// Runs where it does not hold up others: in place when little is to be done.

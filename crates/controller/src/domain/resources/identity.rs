@@ -204,7 +204,8 @@ impl Resource for Identities {
         }
         if let Some(map) = &body.service_hosting_precedences {
             record.service_hosting_precedences =
-                convert::id_keys("serviceHostingPrecedences", map, convert::from_precedence)?.into();
+                convert::id_keys("serviceHostingPrecedences", map, convert::from_precedence)?
+                    .into();
         }
         if let Some(data) = &body.app_data {
             record.app_data = data.clone().into();
