@@ -97,7 +97,8 @@ impl Writer<'_> {
         self.number += 1;
         let network = &self.bed.network;
         let id = network.id(Kind::Identity, self.number % network.identities);
-        let body = format!("{{\"tags\":{{\"turn\":{}}}}}", self.number);
+        // Not what an earlier run wrote, which would be no change.
+        let body = format!("{{\"tags\":{{\"turn\":\"{}.{}\"}}}}", std::process::id(), self.number);
         let sent = Instant::now();
         let path = format!("{API}/identities/{id}");
         self.client.send("PATCH", &path, Some(body)).await?.accept()?;

@@ -110,6 +110,11 @@ impl Home {
 
     /// Starts the router, which knows nothing yet.
     pub(crate) fn start_router(&self) -> io::Result<Running> {
+        // What it kept of the model of an earlier run.
+        match std::fs::remove_file(self.root.join("router.yaml.proto.gzip")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let child = Command::new(program::weft()?)
             .args(["router", "run"])
             .arg(self.root.join("router.yaml"))

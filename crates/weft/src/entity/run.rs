@@ -143,7 +143,7 @@ impl Entities<'_> {
             stream.end();
         }
         if explain {
-            let unsaid = "the controller does not say: no index serves this list";
+            let unsaid = "the controller does not say";
             eprintln!("found by: {}", listing.explained().unwrap_or(unsaid));
         }
         Ok(())
