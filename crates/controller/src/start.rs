@@ -209,7 +209,7 @@ fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
         let head = reader.join().map_err(|_| StartError::Stopped)??;
         put?;
         loader.set_position(head.timeline, head.revision);
-        Ok::<_, StartError>(loader.finish())
+        Ok::<_, StartError>(loader.finish()?)
     })?;
     // Every row is as it was written, so a network can be run with it; who looks is told.
     let dangling = snapshot.dangling();

@@ -85,7 +85,7 @@ impl Snapshot {
                 loader.put(entity.clone())?;
             }
         }
-        Ok(loader.finish())
+        loader.finish()
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
         let mut loader = Snapshot::loader(Timeline("t".into()), crate::Revision(3));
         rows.into_iter().for_each(|row| loader.put(row).unwrap());
         loader.put(AuthPolicy::default_policy(NOW).into()).unwrap();
-        loader.finish()
+        loader.finish().unwrap()
     }
 
     /// Mends everything that can be mended, and says what is left.

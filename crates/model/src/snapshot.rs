@@ -317,7 +317,8 @@ impl Loader {
         if matches!(kind.class(), Class::Local | Class::Memory) {
             return Err(ApplyError::NotInSnapshots(kind));
         }
-        Arc::make_mut(&mut self.snapshot.tables[kind.index()]).load(entity)
+        Arc::make_mut(&mut self.snapshot.tables[kind.index()]).load(entity);
+        Ok(())
     }
 
     /// Says at which revision of which timeline the rows are.
@@ -325,8 +326,11 @@ impl Loader {
         (self.snapshot.timeline, self.snapshot.revision) = (timeline, revision);
     }
 
-    /// The finished snapshot.
-    pub fn finish(mut self) -> Snapshot {
+    /// The finished snapshot; refused if two entities have one name or other unique value.
+    pub fn finish(mut self) -> Result<Snapshot, ApplyError> {
+        for table in &mut self.snapshot.tables {
+            Arc::make_mut(table).loaded()?;
+        }
         for kind in Kind::ALL.iter().filter(|kind| !kind.sides().is_empty()) {
             let table = self.snapshot.tables[kind.index()].clone();
             for ordinal in table.live().iter() {
@@ -334,7 +338,7 @@ impl Loader {
                 self.snapshot.policies.replace(*kind, None, new);
             }
         }
-        self.snapshot
+        Ok(self.snapshot)
     }
 }
 

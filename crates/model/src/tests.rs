@@ -141,7 +141,7 @@ proptest! {
                 loader.put(Entity::from_row(*kind, kind.row_version(), &row).unwrap()).unwrap();
             }
         }
-        let loaded = loader.finish();
+        let loaded = loader.finish().unwrap();
         loaded.check_tables();
         check_members(&loaded);
         for kind in Kind::ALL {

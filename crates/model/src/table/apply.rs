@@ -35,12 +35,6 @@ impl Table {
         Some(entity)
     }
 
-    /// Adds an entity while a table is loaded: its attributes become shared ones.
-    pub(crate) fn load(&mut self, mut entity: Entity) -> Result<(), ApplyError> {
-        entity.share_attributes(&mut |attribute| self.share(attribute));
-        self.put(entity)
-    }
-
     /// Whether names and other unique values would still be unique after a change.
     pub(crate) fn check_unique(&self, change: &TableChange) -> Result<(), ApplyError> {
         let mut coming: HashMap<(Option<usize>, Arc<str>), Id> = HashMap::new();
@@ -188,7 +182,7 @@ impl Table {
         }
     }
 
-    fn insert_key(&mut self, key: &Key, ordinal: u32, id: &Id) {
+    pub(super) fn insert_key(&mut self, key: &Key, ordinal: u32, id: &Id) {
         match key {
             Key::Eligible => {
                 Arc::make_mut(&mut self.eligible).insert(ordinal);

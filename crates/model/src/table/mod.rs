@@ -10,6 +10,7 @@
 mod apply;
 mod error;
 mod key;
+mod load;
 mod ranked;
 mod refs;
 mod verify;

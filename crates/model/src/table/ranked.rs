@@ -59,7 +59,35 @@ pub(crate) fn head(text: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
+/// A longer head of a text: its upper half is the head.
+pub(crate) fn wide_head(text: &[u8]) -> u128 {
+    let low = text.get(8..).unwrap_or_default();
+    u128::from(head(text)) << 64 | u128::from(head(low))
+}
+
 impl Ranked {
+    /// Ordinals with keys, which begin with the heads, in any order; those with one key are told
+    /// apart by `compare`. None if it cannot tell two apart.
+    pub(crate) fn sorted(
+        mut entries: Vec<(u128, u32)>,
+        compare: impl Fn(u32, u32) -> Ordering,
+    ) -> Option<Self> {
+        let order = |(a, one): &(u128, u32), (b, other): &(u128, u32)| {
+            a.cmp(b).then_with(|| compare(*one, *other))
+        };
+        entries.sort_unstable_by(order);
+        if entries.windows(2).any(|pair| order(&pair[0], &pair[1]).is_eq()) {
+            return None;
+        }
+        let slots = entries.chunks(CHUNK).map(|entries| {
+            let heads: Vec<u64> = entries.iter().map(|(key, _)| (key >> 64) as u64).collect();
+            let ordinals = entries.iter().map(|(_, ordinal)| *ordinal).collect();
+            let first = heads.first().copied().unwrap_or_default();
+            Slot { first, len: entries.len() as u32, chunk: Arc::new(Chunk { heads, ordinals }) }
+        });
+        Some(Self { slots: slots.collect(), len: entries.len() })
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -319,7 +319,7 @@ proptest! {
             let head = store.head().unwrap();
             let mut loader = Snapshot::loader(head.timeline, head.revision);
             store.load(&mut |entity| loader.put(entity).unwrap()).unwrap();
-            assert_eq!(loader.finish().table(Kind::Service).len(), naive.len());
+            assert_eq!(loader.finish().unwrap().table(Kind::Service).len(), naive.len());
         });
     }
 }

@@ -1,0 +1,145 @@
+//! Loading a table: entities are put one behind the other, and its orders are sorted once, at the
+//! end. To look for the place of each one as it comes takes several times as long.
+
+use std::cmp::Ordering;
+
+use super::{
+    ApplyError, Table,
+    key::{Key, head_of_id, head_of_time, keys},
+    ranked::{Ranked, wide_head},
+};
+use crate::Entity;
+
+impl Table {
+    /// Puts an entity behind those that were loaded before; its attributes become shared ones.
+    /// Nothing is found before [`Table::loaded`].
+    pub(crate) fn load(&mut self, mut entity: Entity) {
+        entity.share_attributes(&mut |attribute| self.share(attribute));
+        let ordinal = self.slots.len() as u32;
+        for key in keys(&entity) {
+            if matches!(key, Key::Eligible | Key::Link(..) | Key::Attribute(_)) {
+                self.insert_key(&key, ordinal, entity.id());
+            }
+        }
+        self.slots.push_back(Some(entity));
+    }
+
+    /// Makes the orders of what was loaded.
+    pub(crate) fn loaded(&mut self) -> Result<(), ApplyError> {
+        if self.sort_orders().is_some() {
+            return Ok(());
+        }
+        // Two have one id or one value: the second takes the place of the first, or is refused.
+        let mut table = Self::new(self.kind);
+        for entity in self.slots.iter().flatten() {
+            table.put(entity.clone())?;
+        }
+        *self = table;
+        Ok(())
+    }
+
+    /// None if two entities have one place in an order.
+    fn sort_orders(&mut self) -> Option<()> {
+        self.live = std::sync::Arc::new((0..self.slots.len() as u32).collect());
+        self.by_id = self
+            .order(|entity| Some(wide_head(entity.id().as_bytes())), |a, b| a.id().cmp(b.id()))?;
+        self.by_name = self.order(
+            |entity| {
+                entity.name().filter(|name| !name.is_empty()).map(|name| wide_head(name.as_bytes()))
+            },
+            |a, b| a.name().cmp(&b.name()),
+        )?;
+        self.by_created = self.order(
+            |entity| {
+                let (time, id) = (head_of_time(entity.base().created_at), head_of_id(entity.id()));
+                Some(u128::from(time) << 64 | u128::from(id))
+            },
+            |a, b| a.id().cmp(b.id()),
+        )?;
+        for index in 0..self.by_unique.len() {
+            self.by_unique[index] = self.order(
+                |entity| unique(entity, index, |value| wide_head(value.as_bytes())),
+                |a, b| unique(a, index, str::to_owned).cmp(&unique(b, index, str::to_owned)),
+            )?;
+        }
+        Some(())
+    }
+
+    /// The entities with a key in its order, those with one key in the order of `compare`.
+    fn order(
+        &self,
+        key: impl Fn(&Entity) -> Option<u128>,
+        compare: impl Fn(&Entity, &Entity) -> Ordering,
+    ) -> Option<Ranked> {
+        let mut entries = Vec::with_capacity(self.slots.len());
+        entries.extend(self.occupied().filter_map(|(at, entity)| Some((key(entity)?, at))));
+        Ranked::sorted(entries, |a, b| match (self.at(a), self.at(b)) {
+            (Some(a), Some(b)) => compare(a, b),
+            _ => Ordering::Equal,
+        })
+    }
+}
+
+/// Something of a unique value of an entity, if it has one.
+fn unique<T>(entity: &Entity, index: usize, of: impl Fn(&str) -> T) -> Option<T> {
+    let mut found = None;
+    entity.unique(&mut |own, value| {
+        if own == index && !value.is_empty() {
+            found = Some(of(value));
+        }
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Base, Id, Kind, Timestamp, entity::Identity};
+
+    fn identity(number: i64, name: &str) -> Entity {
+        let base = Base::new(Id::new(&format!("i{number:03}")), Timestamp(number / 3));
+        let external_id = (number % 2 == 0).then(|| format!("an external id {number}").into());
+        let role_attributes: Vec<Arc<str>> = vec!["all-of-them".into()];
+        Identity { base, name: name.into(), external_id, role_attributes, ..Identity::default() }
+            .into()
+    }
+
+    fn loaded(entities: impl IntoIterator<Item = Entity>) -> Result<Table, ApplyError> {
+        let mut table = Table::new(Kind::Identity);
+        entities.into_iter().for_each(|entity| table.load(entity));
+        table.loaded().map(|()| table)
+    }
+
+    #[test]
+    fn a_loaded_table_is_as_one_that_grew() {
+        // Names that differ behind what the heads of the orders hold, and one that is empty.
+        let name = |number: i64| match number {
+            7 => String::new(),
+            _ => format!("a name that is long: {}", number * 37 % 100),
+        };
+        let entities = || (0..100).rev().map(|number| identity(number, &name(number)));
+        let mut table = loaded(entities()).unwrap();
+        table.check();
+        let mut grown = Table::new(Kind::Identity);
+        entities().for_each(|entity| grown.put(entity).unwrap());
+        assert!(table.iter().eq(grown.iter()));
+        // It goes on as any other.
+        for number in 100..150 {
+            table.put(identity(number, &format!("a name that is new: {number}"))).unwrap();
+        }
+        table.remove(&Id::new("i050"));
+        table.check();
+    }
+
+    #[test]
+    fn what_comes_twice_is_replaced_or_refused() {
+        let table = loaded([identity(1, "a"), identity(2, "b"), identity(1, "c")]).unwrap();
+        table.check();
+        assert_eq!(table.len(), 2);
+        assert!(table.by_name("a").is_none() && table.by_name("c").is_some());
+        let same_name = loaded([identity(1, "a"), identity(2, "a")]);
+        assert!(matches!(same_name, Err(ApplyError::DuplicateName { .. })));
+    }
+}
