@@ -10,9 +10,9 @@
 mod follow;
 mod routers;
 mod services;
-mod touched;
 #[cfg(test)]
 mod tests;
+mod touched;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -31,7 +31,7 @@ async fn network() -> (Bed, Caller) {
     bed.enroll(&admin, "laptop").await;
     for (name, external, attributes, enrollment) in [
         ("ann", Some("a@x"), vec!["staff"], json!({"ott": true})),
-        ("bob", None, vec!["staff", "ops"], json!({"updb": "bob"})),
+        ("bob", None, vec!["staff", "ops"], json!({"updb": "bobby"})),
         ("cid", Some("c@x"), vec![], json!({})),
     ] {
         let body = json!({"name": name, "type": "User", "isAdmin": false, "externalId": external,
