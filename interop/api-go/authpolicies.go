@@ -73,4 +73,21 @@ func tryAuthPolicies(r *report, n *network) {
 		},
 		patched: []string{"primary.updb.maxAttempts"},
 	})
+	r.check("delete of one that a signer has", func() error {
+		policy := n.authPolicy("kept")
+		keep(n, externalJWTSigners(n.admin), &rest_model.ExternalJWTSignerCreate{
+			Name: ptr(n.name("keeping")), Audience: ptr("weft"), Enabled: ptr(true), Issuer: ptr("https://" + n.name("keeping") + ".example"),
+			CertPem: ptr(n.authority("keeping").pem()), Kid: ptr(n.name("keeping")), EnrollAuthPolicyID: policy,
+		})
+		return undocumented(authPolicies(n.admin).remove(policy), 409)
+	})
+	r.check("delete of a signer that one has", func() error {
+		signer := n.signer("kept")
+		body := &rest_model.AuthPolicyCreate{
+			Name: ptr(n.name("keeping")), Primary: primary(5),
+			Secondary: &rest_model.AuthPolicySecondary{RequireTotp: ptr(false), RequireExtJWTSigner: &signer},
+		}
+		keep(n, authPolicies(n.admin), body)
+		return undocumented(externalJWTSigners(n.admin).remove(signer), 409)
+	})
 }

@@ -48,11 +48,7 @@ func (c *controller) client(token string, certificates ...tls.Certificate) *clie
 
 // transport is the clients' own one; its answers are read strictly and its calls are noted.
 func (c *controller) transport(api, base, token string, certificates []tls.Certificate) runtime.ClientTransport {
-	settings := &tls.Config{RootCAs: c.roots, Certificates: certificates, MinVersion: tls.VersionTLS12}
-	over := &http.Client{
-		Timeout:   20 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: settings, ForceAttemptHTTP2: true},
-	}
+	over := c.over(certificates)
 	own := httptransport.NewWithClient(c.url.Host, base, []string{"https"}, over)
 	if token != "" {
 		own.DefaultAuthentication = &rest_util.ZitiTokenAuth{Token: token}
@@ -63,7 +59,32 @@ func (c *controller) transport(api, base, token string, certificates []tls.Certi
 	own.Consumers["application/jwt"] = runtime.TextConsumer()
 	own.Consumers["application/pkcs7-mime"] = runtime.TextConsumer()
 	own.Consumers["image/png"] = runtime.ByteStreamConsumer()
+	over.Transport = watching{over.Transport, api, reader}
 	return noting{own, api, reader}
+}
+
+// over is plain HTTP to the controller.
+func (c *controller) over(certificates []tls.Certificate) *http.Client {
+	settings := &tls.Config{RootCAs: c.roots, Certificates: certificates, MinVersion: tls.VersionTLS12}
+	return &http.Client{
+		Timeout:   20 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: settings, ForceAttemptHTTP2: true},
+	}
+}
+
+// watching notes the status of each answer.
+type watching struct {
+	http.RoundTripper
+	api    string
+	reader *strict
+}
+
+func (w watching) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := w.RoundTripper.RoundTrip(request)
+	if err == nil {
+		w.reader.calls.answered(w.api, w.reader.operation, answer.StatusCode)
+	}
+	return answer, err
 }
 
 // noting passes calls on and notes those that succeeded.

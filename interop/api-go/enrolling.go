@@ -77,8 +77,14 @@ func tryEnrolling(r *report, n *network) {
 		if _, err := n.client("", with).Enroll.EnrollOttCa(enroll.NewEnrollOttCaParams().WithOttEnrollmentRequest(body)); err != nil {
 			return err
 		}
-		_, err = n.client("", with).Authentication.Authenticate(authentication.NewAuthenticateParams().WithMethod("cert"))
-		return err
+		if _, err = n.client("", with).Authentication.Authenticate(authentication.NewAuthenticateParams().WithMethod("cert")); err != nil {
+			return err
+		}
+		if body.Token, err = n.token(&rest_model.EnrollmentCreate{Method: ptr("ottca"), CaID: &ca}, "by-ottca-again"); err != nil {
+			return err
+		}
+		_, again := n.client("", with).Enroll.EnrollOttCa(enroll.NewEnrollOttCaParams().WithOttEnrollmentRequest(body))
+		return undocumented(again, 409)
 	})
 	r.check("with a certificate alone", func() error {
 		with := own.issue(n.name("by-ca"))
@@ -91,7 +97,8 @@ func tryEnrolling(r *report, n *network) {
 		}
 		id := *answer.Payload.Data.IdentityID
 		n.made = append(n.made, func() error { return identities(n.admin).remove(id) })
-		return n.identityIs(id, map[string]any{"roleAttributes": n.names("for-enrolling")})
+		_, again := n.client("", with).Enroll.EnrollCa(nil)
+		return errors.Join(n.identityIs(id, map[string]any{"roleAttributes": n.names("for-enrolling")}), undocumented(again, 409))
 	})
 	r.check("with a certificate of nobody", func() error {
 		with := n.authority("unknown").issue("nobody")

@@ -14,19 +14,33 @@ const (
 	client     = "client"
 )
 
-// A ledger notes which operations succeeded, and which members of answers no model knows.
+// A ledger notes which operations succeeded, which statuses they had, and which members of
+// answers no model knows.
 type ledger struct {
-	done   map[string]bool
-	extras map[string]bool
+	done     map[string]bool
+	extras   map[string]bool
+	statuses map[string]map[int]bool
 }
 
 func newLedger() *ledger {
-	return &ledger{done: map[string]bool{}, extras: map[string]bool{}}
+	return &ledger{done: map[string]bool{}, extras: map[string]bool{}, statuses: map[string]map[int]bool{}}
 }
 
 func (l *ledger) succeeded(api, operation string) {
-	l.done[api+" "+strings.ToLower(operation)] = true
+	l.done[name(api, operation)] = true
 }
+
+func (l *ledger) answered(api, operation string, status int) {
+	known := l.statuses[name(api, operation)]
+	if known == nil {
+		known = map[int]bool{}
+		l.statuses[name(api, operation)] = known
+	}
+	known[status] = true
+}
+
+// name is what an operation is noted by; methods of clients are written otherwise than ids.
+func name(api, operation string) string { return api + " " + strings.ToLower(operation) }
 
 func (l *ledger) unknown(path string) {
 	l.extras[strings.TrimPrefix(path, ".")] = true
@@ -49,7 +63,7 @@ func (l *ledger) extra() []string {
 
 // happened fails unless an operation succeeded.
 func (l *ledger) happened(api, operation string) error {
-	if !l.done[api+" "+strings.ToLower(operation)] {
+	if !l.done[name(api, operation)] {
 		return errors.New("never succeeded")
 	}
 	return nil

@@ -82,6 +82,7 @@ func main() {
 	r.check("delete what the run made", n.remove)
 	if *only == "" {
 		tryCoverage(r, n)
+		tryOwnDescription(r, n)
 	}
 	held := r.summary()
 	if *extra {

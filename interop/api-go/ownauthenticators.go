@@ -10,6 +10,7 @@ import (
 	client_session "github.com/openziti/edge-api/rest_client_api_client/current_api_session"
 	"github.com/openziti/edge-api/rest_management_api_client/authenticator"
 	management_session "github.com/openziti/edge-api/rest_management_api_client/current_api_session"
+	"github.com/openziti/edge-api/rest_management_api_client/enrollment"
 	"github.com/openziti/edge-api/rest_management_api_client/identity"
 	"github.com/openziti/edge-api/rest_model"
 )
@@ -165,6 +166,16 @@ func (n *network) tryReEnroll(r *report) {
 		asked := authenticator.NewRequestExtendAuthenticatorParams().WithID(id).WithRequestExtendAuthenticator(&rest_model.RequestExtendAuthenticator{})
 		_, err := n.admin.Authenticator.RequestExtendAuthenticator(asked, nil)
 		return refused(err, 401, "UNAUTHORIZED", "")
+	})
+	r.check("re-enroll beside an enrollment", func() error {
+		body := &rest_model.EnrollmentCreate{Method: ptr("updb"), IdentityID: &m.id, ExpiresAt: &tomorrow, Username: ptr(m.name + "-other")}
+		pending, err := created(n.admin.Enrollment.CreateEnrollment(enrollment.NewCreateEnrollmentParams().WithEnrollment(body), nil))
+		if err != nil {
+			return err
+		}
+		_, again := again(id)
+		_, err = n.admin.Enrollment.DeleteEnrollment(enrollment.NewDeleteEnrollmentParams().WithID(pending), nil)
+		return errors.Join(undocumented(again, 409), err)
 	})
 	r.check("re-enroll", func() error {
 		made, err := again(id)

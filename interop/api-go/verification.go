@@ -41,6 +41,7 @@ func (n *network) verifiedCA(r *report, name string) string {
 		}
 		return shown(map[string]any{"isVerified": true}, after)
 	})
+	r.check("verify a CA once more", func() error { return undocumented(verify("anybody"), 409) })
 	r.check("token of a CA", func() error {
 		var token bytes.Buffer
 		answer, err := api.GetCaJWT(certificate_authority.NewGetCaJWTParams().WithID(id), nil)

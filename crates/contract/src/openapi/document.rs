@@ -1,6 +1,6 @@
 //! A description in OpenAPI 3.1.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -43,7 +43,7 @@ pub fn document(api: Api) -> Value {
         "components": {
             "schemas": schemas.into_map(),
             "parameters": named(parameters::paging()),
-            "responses": named(statuses::REFUSALS.iter().map(|it| (it.name, statuses::shared(it)))),
+            "responses": named(refusals(api)),
             "securitySchemes": {
                 "session": {
                     "type": "apiKey", "in": "header", "name": headers::SESSION,
@@ -151,6 +151,13 @@ fn body_name(id: &str) -> String {
         }
     }
     format!("{id}Request")
+}
+
+/// The shared responses that the API has a use for.
+fn refusals(api: Api) -> impl Iterator<Item = (&'static str, Value)> {
+    let used: BTreeSet<_> = operations(api).flat_map(|row| statuses::of(api, row)).collect();
+    let all = statuses::REFUSALS.iter().filter(move |refusal| used.contains(&refusal.status));
+    all.map(|refusal| (refusal.name, statuses::shared(refusal)))
 }
 
 fn responses(api: Api, row: &Operation, schemas: &mut Schemas) -> Value {

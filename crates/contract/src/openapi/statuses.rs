@@ -61,6 +61,18 @@ const ALSO: &[(Api, u16, &[&str])] = &[
         409,
         &["updateRouter", "patchRouter", "updateTransitRouter", "patchTransitRouter"],
     ),
+    // Policies and signers that others name; a CA that is verified already; an authenticator whose
+    // identity has an enrollment already.
+    (
+        Api::Management,
+        409,
+        &["deleteAuthPolicy", "deleteExternalJwtSigner", "verifyCa", "reEnrollAuthenticator"],
+    ),
+    // Posture checks that are not passed; certificates and identities that are known already.
+    (Api::Client, 409, &["createSession", "enrollCa", "enrollOttCa"]),
+    // An identity without one-time codes.
+    (Api::Management, 409, &["createTotpToken"]),
+    (Api::Client, 409, &["createTotpToken"]),
     // Authenticators of another kind.
     (Api::Management, 409, EXTENSION),
     (Api::Client, 409, EXTENSION),

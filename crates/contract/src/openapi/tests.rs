@@ -71,6 +71,21 @@ fn every_reference_leads_somewhere() {
 }
 
 #[test]
+fn every_shared_response_has_a_use() {
+    for spec in &SPECS {
+        let document = spec.document();
+        let mut found = HashSet::new();
+        references(&document, &mut found);
+        for place in ["/components/responses", "/responses"] {
+            let shared = document.pointer(place).and_then(Value::as_object).into_iter().flatten();
+            for (name, _) in shared {
+                assert!(found.contains(&*format!("#{place}/{name}")), "{}: {name}", spec.id);
+            }
+        }
+    }
+}
+
+#[test]
 fn every_operation_is_described() {
     for spec in &SPECS {
         let document = spec.document();

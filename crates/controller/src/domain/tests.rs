@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
-use weft_contract::{Api, ErrorCode};
-use weft_model::{Id, Kind};
+use weft_contract::{Api, ErrorCode, openapi};
+use weft_model::{Id, Kind, OnDelete};
 
 use crate::testing::{Bed, to};
 use crate::{Caller, Failure};
@@ -12,6 +12,18 @@ async fn refusal(bed: &Bed, caller: &Caller, operation: &str, id: &str, body: Va
     match bed.manage(caller, operation, path, body).await {
         Ok(data) => panic!("{operation} was done: {data}"),
         Err(failure) => failure,
+    }
+}
+
+/// What others can keep from being deleted is described so.
+#[test]
+fn refusals_of_deletions_are_described() {
+    let described = openapi::document(Api::Management);
+    let links = Kind::ALL.iter().flat_map(|kind| kind.links());
+    for link in links.filter(|link| link.on_delete == OnDelete::Refuse) {
+        let path = format!("/{}/{{id}}", link.to.collection());
+        let responses = &described["paths"][&path]["delete"]["responses"];
+        assert!(responses.get("409").is_some(), "{path}: {responses}");
     }
 }
 
