@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use weft_channel::ListenerLimits;
+use weft_contract::resource::change::MAX_TIME;
 
 /// What peers may take up. The defaults suit a network of some ten thousand clients.
 #[derive(Debug, Clone)]
@@ -50,7 +51,7 @@ impl Default for Limits {
             body_bytes: 64 * 1024 * 1024,
             body_bytes_per_source: 20 * 1024 * 1024,
             handler_timeout: Duration::from_secs(10),
-            document_timeout: Duration::from_secs(120),
+            document_timeout: MAX_TIME,
         }
     }
 }

@@ -9,6 +9,8 @@
 //! A plan tells what a document would change and who would gain or lose access to what; the same
 //! plan applied changes all of it or nothing.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::body::body;
@@ -22,6 +24,8 @@ pub const MAX_PAGE: i64 = 5000;
 pub const MAX_ENTITIES: usize = 50_000;
 /// The largest document, in bytes; only who may change a network may send one.
 pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
+/// The longest that anybody waits for a plan, or for a document to be applied.
+pub const MAX_TIME: Duration = Duration::from_secs(120);
 /// The most changes that a plan tells member by member; of the others it tells the name.
 pub const MAX_DETAILED: usize = 2000;
 /// The most services whose access a plan tells one by one.

@@ -24,11 +24,12 @@ mod report;
 mod section;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use weft_contract::resource::change::{ChangeBody, ChangePlan};
+use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME};
 use weft_contract::{Api, ErrorCode, Verb};
 use weft_model::Snapshot;
 
@@ -56,9 +57,10 @@ fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         is_heard(&caller)?;
         let body: ChangeBody = call.decode(Verb::Create)?;
+        let until = Instant::now() + MAX_TIME;
         let plan = on_its_own(async move {
             let document = Document::read(&body)?;
-            let made = make(&controller, &caller, &document).await?;
+            let made = make(&controller, &caller, &document, until).await?;
             expect(&body, &made.report)?;
             Ok(made.report.plan)
         })
@@ -72,7 +74,9 @@ fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         is_heard(&caller)?;
         let body: ChangeBody = call.decode(Verb::Create)?;
-        let applied = on_its_own(async move { apply(&controller, &caller, &body).await }).await?;
+        let until = Instant::now() + MAX_TIME;
+        let work = async move { apply(&controller, &caller, &body, until).await };
+        let applied = on_its_own(work).await?;
         Reply::detail(&applied)
     }
     .boxed()
@@ -110,9 +114,10 @@ async fn make(
     controller: &Controller,
     caller: &Caller,
     document: &Document,
+    until: Instant,
 ) -> Result<Made, Failure> {
     let before = controller.snapshot();
-    let (planned, prepared) = plan::make(controller, caller, document, &before).await?;
+    let (planned, prepared) = plan::make(controller, caller, document, &before, until).await?;
     let report = Report::of(controller, caller, document, &before, &planned);
     Ok(Made { before, planned, prepared, report })
 }
@@ -145,16 +150,21 @@ async fn apply(
     controller: &Controller,
     caller: &Caller,
     body: &ChangeBody,
+    until: Instant,
 ) -> Result<ChangePlan, Failure> {
     let document = Document::read(body)?;
     let is_expected = body.expect_plan.is_some() || body.expect_revision.is_some();
     for attempt in 1..=TRIES {
-        let made = make(controller, caller, &document).await?;
+        let made = make(controller, caller, &document, until).await?;
         if made.planned.is_empty() {
             // Everything is so already: whoever tries again is not refused.
             return Ok(ChangePlan { applied: true, ..made.report.plan });
         }
         expect(body, &made.report)?;
+        if Instant::now() >= until {
+            // Whoever asked was told so, and does not expect it any more.
+            return Err(ErrorCode::Timeout.into());
+        }
         // What was looked at is applied or nothing; else a plan may be decided again on the tip,
         // but first it is tried without keeping the writer busy.
         let may_decide_again = !is_expected && attempt == TRIES;

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use serde_json::{Map, Value};
@@ -80,20 +80,21 @@ pub(super) struct Ready {
 
 /// Where entries that are ready come from.
 enum Source<'a> {
-    /// They are made.
-    Fresh { controller: &'a Controller, made: Prepared },
+    /// They are made, as long as anybody waits for them.
+    Fresh { controller: &'a Controller, made: Prepared, until: Instant },
     /// They were made before, and hold only if they are still the same.
     Known(&'a Prepared),
 }
 
-/// Plans a document on a snapshot.
+/// Plans a document on a snapshot; gives up when nobody waits any more.
 pub(super) async fn make(
     controller: &Controller,
     caller: &Caller,
     document: &Document,
     tip: &Snapshot,
+    until: Instant,
 ) -> Result<(Planned, Prepared), Failure> {
-    let source = Source::Fresh { controller, made: Prepared::new() };
+    let source = Source::Fresh { controller, made: Prepared::new(), until };
     let longest_token = controller.settings().durations.longest_token;
     let moment = Moment { now: controller.now(), longest_token };
     let mut work = Work::new(source, caller, document, tip, moment);
@@ -177,6 +178,7 @@ impl<'a> Work<'a> {
             let mut has_moved = false;
             let mut left = Vec::new();
             for at in entries {
+                self.check_time()?;
                 match self.put(at).await {
                     Ok(Outcome::Done) => {}
                     Ok(Outcome::Partly) => {
@@ -195,6 +197,7 @@ impl<'a> Work<'a> {
             entries = left;
             let mut kept = Vec::new();
             for (place, id, name) in doomed {
+                self.check_time()?;
                 match self.delete(place, &id) {
                     Ok(()) => {}
                     Err(failure) if is_final(&failure) => return Err(failure),
@@ -212,6 +215,15 @@ impl<'a> Work<'a> {
             if !has_moved && before == (entries.len(), doomed.len()) {
                 return problems.none();
             }
+        }
+    }
+
+    fn check_time(&self) -> Result<(), Failure> {
+        match &self.source {
+            Source::Fresh { until, .. } if Instant::now() >= *until => {
+                Err(ErrorCode::Timeout.into())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -272,7 +284,7 @@ impl<'a> Work<'a> {
             Source::Known(prepared) => {
                 prepared.get(&(at, phase)).filter(|known| fits(known)).cloned().ok_or_else(moved)
             }
-            Source::Fresh { controller, made } => {
+            Source::Fresh { controller, made, .. } => {
                 if let Some(known) = made.get(&(at, phase)).filter(|known| fits(known)) {
                     return Ok(known.clone());
                 }

@@ -1,11 +1,12 @@
 //! Documents against a controller: what they change, what they refuse, and what stays the same.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
-use weft_contract::resource::change::ChangePlan;
+use weft_contract::resource::change::{ChangePlan, MAX_TIME};
 use weft_contract::{Api, ErrorCode};
 use weft_model::Snapshot;
 
@@ -331,13 +332,29 @@ async fn documents_and_other_changes_at_the_same_time_lose_nothing() {
 }
 
 #[tokio::test]
+async fn what_nobody_waits_for_is_given_up() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body: weft_contract::resource::change::ChangeBody =
+        serde_json::from_value(json!({"network": small()})).unwrap();
+    let before = snapshot(&bed).revision();
+    let late = Instant::now();
+    let failure = super::apply(&bed.controller, &admin, &body, late).await.unwrap_err();
+    assert_eq!((failure.status(), failure.code()), (503, ErrorCode::Timeout));
+    assert_eq!(snapshot(&bed).revision(), before);
+    super::apply(&bed.controller, &admin, &body, late + MAX_TIME).await.unwrap();
+    assert_eq!(snapshot(&bed).revision(), before.next());
+}
+
+#[tokio::test]
 async fn a_plan_is_decided_again_on_another_tip() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let body: weft_contract::resource::change::ChangeBody =
         serde_json::from_value(json!({"network": small()})).unwrap();
     let document = super::Document::read(&body).unwrap();
-    let made = super::make(&bed.controller, &admin, &document).await.unwrap();
+    let until = Instant::now() + MAX_TIME;
+    let made = super::make(&bed.controller, &admin, &document, until).await.unwrap();
     let body = json!({"name": "other", "encryptionRequired": true});
     bed.create(&admin, "createService", body).await;
     let tip = snapshot(&bed);
