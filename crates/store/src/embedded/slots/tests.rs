@@ -1,0 +1,233 @@
+//! Flipped bits and crashes in the middle of commits.
+
+use std::{collections::BTreeMap, fs};
+
+use proptest::prelude::*;
+use redb::{ReadableDatabase, TableDefinition, backends::InMemoryBackend};
+
+use super::*;
+
+const TABLE: TableDefinition<'_, u64, u64> = TableDefinition::new("numbers");
+
+fn put(database: &Database, number: u64) {
+    let mut transaction = database.begin_write().unwrap();
+    transaction.set_quick_repair(true);
+    transaction.open_table(TABLE).unwrap().insert(0, number).unwrap();
+    transaction.commit().unwrap();
+}
+
+/// A file with the commits 1 to 9, closed, or as a crash leaves it.
+fn file(is_closed: bool) -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let database = Database::create(&path).unwrap();
+    (1..=9).for_each(|number| put(&database, number));
+    let open = fs::read(&path).unwrap();
+    drop(database);
+    let bytes = if is_closed { fs::read(&path).unwrap() } else { open };
+    fs::write(&path, &bytes).unwrap();
+    (folder, path, bytes)
+}
+
+fn last(path: &Path) -> u64 {
+    let mut builder = Database::builder();
+    let database = builder.set_check_integrity_on_open(true).open(path).unwrap();
+    let table = database.begin_read().unwrap().open_table(TABLE).unwrap();
+    table.get(0).unwrap().unwrap().value()
+}
+
+fn is_damage(outcome: Result<(), Failure>) -> bool {
+    matches!(outcome, Err(Failure::Damaged(_)))
+}
+
+#[test]
+fn nothing_is_touched_where_the_newer_commit_counts() {
+    for is_closed in [true, false] {
+        let (_folder, path, bytes) = file(is_closed);
+        settle(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+        assert_eq!(last(&path), 9);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for bytes in [&b""[..], b"redb", &[0; 400]] {
+        fs::write(folder.path().join("db"), bytes).unwrap();
+        settle(&folder.path().join("db")).unwrap();
+    }
+}
+
+#[test]
+fn a_whole_commit_counts_again() {
+    for is_closed in [true, false] {
+        let (_folder, path, mut bytes) = file(is_closed);
+        bytes[FLAGS] ^= SECOND_COUNTS;
+        fs::write(&path, &bytes).unwrap();
+        // It is lost without this: what is tested here is a fact of the engine.
+        let copy = path.with_extension("copy");
+        fs::write(&copy, &bytes).unwrap();
+        assert!(last(&copy) < 9 || is_closed);
+        settle(&path).unwrap();
+        assert_eq!(last(&path), 9);
+    }
+}
+
+#[test]
+fn a_commit_that_is_not_whole_is_left_out_after_a_crash_only() {
+    for is_closed in [true, false] {
+        let (_folder, path, mut bytes) = file(is_closed);
+        bytes[FLAGS] ^= SECOND_COUNTS;
+        // The number of the slot that would count is part of what its checksum covers.
+        let slot = SLOTS[usize::from(bytes[FLAGS] & SECOND_COUNTS == 0)];
+        bytes[slot + NUMBER - 8] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(is_damage(settle(&path)), is_closed);
+        assert_eq!(fs::read(&path).unwrap(), bytes, "a trial writes nothing");
+    }
+}
+
+#[test]
+fn a_file_in_use_is_left_alone() {
+    let (_folder, path, mut bytes) = file(false);
+    bytes[FLAGS] ^= SECOND_COUNTS;
+    fs::write(&path, &bytes).unwrap();
+    let _held = Database::builder().open(&path).unwrap();
+    let mut now = fs::read(&path).unwrap();
+    now[FLAGS] = bytes[FLAGS];
+    fs::write(&path, &now).unwrap();
+    match settle(&path) {
+        Ok(()) | Err(Failure::InUse) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read(&path).unwrap(), now);
+}
+
+#[test]
+fn bytes_are_laid_over_what_they_cover() {
+    for (at, expected) in
+        [(0, "c..."), (1, "bc.."), (2, "abc."), (4, "..ab"), (5, "...a"), (9, "....")]
+    {
+        let mut onto = *b"....";
+        lay(b"abc", at, &mut onto, 2);
+        assert_eq!(onto, expected.as_bytes(), "{at}");
+    }
+}
+
+/// What a file is made of, step by step.
+#[derive(Debug, Clone)]
+enum Step {
+    Write(u64, Vec<u8>),
+    Resize(u64),
+    Sync,
+}
+
+/// A file that remembers how it was written.
+#[derive(Debug, Default)]
+struct Recorder {
+    file: InMemoryBackend,
+    steps: Arc<Mutex<Vec<Step>>>,
+}
+
+impl StorageBackend for Recorder {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.steps.lock().push(Step::Resize(len));
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.steps.lock().push(Step::Sync);
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.steps.lock().push(Step::Write(offset, data.to_vec()));
+        self.file.write(offset, data)
+    }
+}
+
+/// How commits were written: the steps, and after how many of them each was acknowledged.
+struct History {
+    steps: Vec<Step>,
+    acknowledged: BTreeMap<usize, u64>,
+}
+
+impl History {
+    fn of_commits(commits: u64) -> Self {
+        let recorder = Recorder::default();
+        let steps = recorder.steps.clone();
+        let database = Database::builder().create_with_backend(recorder).unwrap();
+        let mut acknowledged = BTreeMap::new();
+        for number in 1..=commits {
+            put(&database, number);
+            acknowledged.insert(steps.lock().len(), number);
+        }
+        // What closing writes comes after the crash.
+        let steps = steps.lock().clone();
+        Self { steps, acknowledged }
+    }
+
+    /// The file after a crash behind so many steps: what was synced is there, of the rest whatever
+    /// reached the disk, sector by sector.
+    fn crashed(&self, after: usize, mut reached: impl FnMut() -> bool) -> Vec<u8> {
+        const SECTOR: usize = 512;
+        let steps = &self.steps[..after];
+        let synced = steps.iter().rposition(|step| matches!(step, Step::Sync)).unwrap_or(0);
+        let mut file = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Resize(len) => file.resize(*len as usize, 0),
+                Step::Sync => {}
+                Step::Write(offset, data) => {
+                    let mut offset = *offset as usize;
+                    for sector in data.chunks(SECTOR) {
+                        if at < synced || reached() {
+                            let end = offset + sector.len();
+                            file.resize(file.len().max(end), 0);
+                            file[offset..end].copy_from_slice(sector);
+                        }
+                        offset += sector.len();
+                    }
+                }
+            }
+        }
+        file
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn whatever_a_crash_leaves_opens_with_what_was_acknowledged(
+        after in any::<prop::sample::Index>(),
+        reached in prop::collection::vec(any::<bool>(), 1..200),
+        share in 0..3_u8,
+    ) {
+        let history = History::of_commits(6);
+        let first = *history.acknowledged.keys().next().unwrap();
+        let after = first + after.index(history.steps.len() - first + 1);
+        let mut reached = reached.into_iter().cycle();
+        // All, some or none of what was not synced.
+        let file = history.crashed(after, || match share {
+            0 => false,
+            1 => true,
+            _ => reached.next().unwrap_or_default(),
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        fs::write(&path, file).unwrap();
+        settle(&path).unwrap();
+        let (_, acknowledged) = history.acknowledged.range(..=after).next_back().unwrap();
+        let found = last(&path);
+        prop_assert!(found == *acknowledged || found == acknowledged + 1, "{found} of {acknowledged}");
+        // Who looks again finds the same.
+        settle(&path).unwrap();
+        prop_assert_eq!(last(&path), found);
+    }
+}
