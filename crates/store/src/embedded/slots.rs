@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Both are settled alike: **the newer commit counts if it is whole**, which is tried by opening the
-//! file as if the bit were set, with every page verified and every write kept in memory. A commit
+//! file as if the bit were set, with every page verified and every write kept in memory. The commit
+//! that counts has to be whole too: if it is not, it may be its own number that is damaged. A commit
 //! that was not acknowledged may stand or not, as long as all who look agree; whoever asks what
 //! became of it asks the file that was opened. If the newer commit is not whole, a file that was in
 //! use may have been cut off while writing it, and goes back; one that was closed properly has
@@ -46,22 +47,21 @@ const NUMBER: usize = 104;
 pub(super) fn settle(path: &Path) -> Result<(), Failure> {
     let io = |error: io::Error| Failure::io(&error);
     let Some(flags) = newer_that_does_not_count(path).map_err(io)? else { return Ok(()) };
+    match open_as(path, flags) {
+        Ok((tried, _)) => drop(tried),
+        // The commit that counts is damaged, perhaps in its number: opening will say so.
+        Err(Failure::Damaged(_)) => return Ok(()),
+        Err(failure) => return Err(failure),
+    }
     let turned = flags ^ SECOND_COUNTS;
-    let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
-    let file = Arc::new(FileBackend::new(file)?);
-    let tried = guarded(|| {
-        let trial = Trial::new(file.clone(), turned).map_err(io)?;
-        let mut builder = Database::builder();
-        builder.set_cache_size(CHECKING).set_check_integrity_on_open(true);
-        Ok(builder.create_with_backend(trial)?)
-    });
-    match tried {
-        Ok(tried) => {
+    match open_as(path, turned) {
+        Ok((tried, file)) => {
             file.write(FLAGS as u64, &[turned]).map_err(io)?;
             file.sync_data().map_err(io)?;
             // As long as it is tried out the file is locked.
             drop(tried);
-            tracing::warn!(file = %path.display(), "the last commit is whole but did not count; it does now");
+            let file = path.display();
+            tracing::warn!(%file, "the last commit is whole but did not count; it does now");
             Ok(())
         }
         Err(Failure::Damaged(_)) if flags & IN_USE != 0 => {
@@ -70,6 +70,20 @@ pub(super) fn settle(path: &Path) -> Result<(), Failure> {
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// Opens a file as if it had these flags, without writing to it.
+fn open_as(path: &Path, flags: u8) -> Result<(Database, Arc<FileBackend>), Failure> {
+    let io = |error: io::Error| Failure::io(&error);
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
+    let file = Arc::new(FileBackend::new(file)?);
+    let trial = Trial::new(file.clone(), flags).map_err(io)?;
+    let tried = guarded(|| {
+        let mut builder = Database::builder();
+        builder.set_cache_size(CHECKING).set_check_integrity_on_open(true);
+        Ok(builder.create_with_backend(trial)?)
+    });
+    Ok((tried?, file))
 }
 
 /// The flags of a file that holds a newer commit than the one that counts.

@@ -85,6 +85,22 @@ fn a_commit_that_is_not_whole_is_left_out_after_a_crash_only() {
 }
 
 #[test]
+fn a_damaged_number_makes_no_older_commit_count() {
+    for is_closed in [true, false] {
+        for bit in 0..64 {
+            let (_folder, path, mut bytes) = file(is_closed);
+            let slot = SLOTS[usize::from(bytes[FLAGS] & SECOND_COUNTS)];
+            bytes[slot + NUMBER + bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, &bytes).unwrap();
+            settle(&path).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+            let mut builder = Database::builder();
+            assert!(builder.set_check_integrity_on_open(true).open(&path).is_err(), "{bit}");
+        }
+    }
+}
+
+#[test]
 fn a_file_in_use_is_left_alone() {
     let (_folder, path, mut bytes) = file(false);
     bytes[FLAGS] ^= SECOND_COUNTS;
