@@ -23,6 +23,9 @@ const TIMELINE: &str = "timeline";
 /// Note: index of the last one, and the revision up to which none is missing.
 const POSITION: &str = "position";
 
+/// So many bytes are kept however small the model is.
+const SMALL: usize = 4 * 1024 * 1024;
+
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLimits {
@@ -151,13 +154,15 @@ impl Log {
         self.index
     }
 
-    /// Adds a change set, in memory and in the notes; old ones make room.
-    pub(crate) fn push(&mut self, mut set: ChangeSet, live: &dyn Live) {
+    /// Adds a change set, in memory and in the notes; old ones make room, also when all of them are
+    /// more than `full`: a router that lacks so much is sent everything.
+    pub(crate) fn push(&mut self, mut set: ChangeSet, full: usize, live: &dyn Live) {
         set.previous_index = self.index;
         let entry = Entry::new(&set);
         live.put_note(SETS, &key(entry.index()), Some(entry.body.clone()));
         self.append(entry);
-        while self.entries.len() > self.limits.entries || self.bytes > self.limits.bytes {
+        let most = self.limits.bytes.min(full.max(SMALL));
+        while self.entries.len() > self.limits.entries || self.bytes > most {
             let Some(oldest) = self.entries.pop_front() else { break };
             self.bytes -= oldest.body.len();
             self.base = oldest.index();
@@ -218,7 +223,7 @@ mod tests {
 
     fn log(limits: LogLimits, live: &dyn Live, indexes: &[u64]) -> Log {
         let mut log = Log::at(0, limits);
-        indexes.iter().for_each(|index| log.push(set(*index), live));
+        indexes.iter().for_each(|index| log.push(set(*index), 0, live));
         log
     }
 
@@ -255,6 +260,19 @@ mod tests {
         assert_eq!(replayed(&log, 4), None);
         assert_eq!(replayed(&log, 5), Some(vec![6, 7, 8, 9, 10]));
         assert_eq!(store.live().notes(SETS).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_everything_takes() {
+        let store = Memory::new();
+        let mut log = Log::at(0, LogLimits::default());
+        let large = |index| ChangeSet { timestamp_id: "t".repeat(SMALL / 4), ..set(index) };
+        (1..=20).for_each(|index| log.push(large(index), SMALL * 2, store.live()));
+        assert!((SMALL..=SMALL * 2).contains(&log.bytes), "{}", log.bytes);
+        assert_eq!(replayed(&log, 5), None);
+        assert_eq!(replayed(&log, 19), Some(vec![20]));
+        log.push(large(21), 0, store.live());
+        assert!(log.bytes <= SMALL);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use parking_lot::RwLock;
 use tokio::sync::watch;
-use weft_model::{Revision, Snapshot, Timestamp};
+use weft_model::{Kind, Revision, Snapshot, Timestamp};
 use weft_store::ReadError;
 use weft_wire::edge_ctrl::data_model::{ChangeSet, DataState};
 
@@ -34,6 +34,8 @@ const NOTE_EVERY: u64 = 500;
 /// for it for a while: it may be large.
 const FULL_SHARE: usize = 4;
 const KEEP_FULL: Duration = Duration::from_secs(60);
+/// About so many bytes does an entity take in a full state.
+const ENTITY_BYTES: usize = 100;
 
 /// The model that routers are told.
 pub(crate) struct Model {
@@ -125,7 +127,8 @@ impl Model {
         state.snapshot = Arc::clone(&published.after);
         if !changes.is_empty() {
             let index = last_concerning(published).0;
-            state.log.push(ChangeSet { index, changes, ..ChangeSet::default() }, live);
+            let full = entities_told(after) * ENTITY_BYTES;
+            state.log.push(ChangeSet { index, changes, ..ChangeSet::default() }, full, live);
         }
         let concerns = published.changes.iter().any(|set| events::concerns_routers(set));
         if concerns || published.revision.0 >= state.noted.0 + NOTE_EVERY {
@@ -206,6 +209,12 @@ impl Model {
         self.state.write().full = Some(Full { index, body: body.clone(), asked: now });
         (index, body)
     }
+}
+
+/// How many entities a full state holds, about.
+fn entities_told(snapshot: &Snapshot) -> usize {
+    let kinds = [Kind::Identity, Kind::Service, Kind::Config, Kind::Router, Kind::ServicePolicy];
+    kinds.iter().map(|kind| snapshot.table(*kind).len()).sum()
 }
 
 /// Revision of the last change set of a batch that may mean something for routers.
