@@ -10,7 +10,8 @@
 //! - [`password`], `lockout`: hashes, and how often one may be wrong;
 //! - `mfa`, `totp`, `attempts`: second factors, their codes, and how often one may be wrong;
 //! - `posture`: what clients say of their devices, and what follows;
-//! - `revocations`: how those that cover nothing any more go;
+//! - `revocations`: how those that cover nothing any more go; `lapsed`: how identities that are
+//!   disabled for a while come back;
 //! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers.
 
 pub(crate) mod admission;
@@ -21,6 +22,7 @@ pub(crate) mod enroll;
 pub(crate) mod external_id;
 pub(crate) mod external_token;
 pub(crate) mod fetch_policy;
+pub(crate) mod lapsed;
 pub(crate) mod lockout;
 pub(crate) mod login;
 pub(crate) mod mfa;

@@ -89,6 +89,7 @@ impl Controller {
         tokio::spawn(crate::auth::sessions::follow_model(controller.clone().weak()));
         tokio::spawn(sweep(controller.clone().weak()));
         tokio::spawn(crate::auth::revocations::purge(controller.clone().weak()));
+        tokio::spawn(crate::auth::lapsed::enable(controller.clone().weak()));
         Ok(controller)
     }
 
