@@ -141,9 +141,8 @@ fn end_circuits(session: &Session, ids: &[Id]) {
     if !is_old {
         return;
     }
-    session.plane.network.remove_circuits_where(|circuit| {
-        circuit.path.first() == Some(&session.router.id)
-            && ids.iter().any(|id| id.as_str() == circuit.client)
+    session.plane.network.end_circuits(|client, nodes| {
+        nodes.first() == Some(&session.router.id) && ids.iter().any(|id| id.as_str() == client)
     });
 }
 

@@ -261,8 +261,6 @@ impl Plane {
             live.channel.close("the router was deleted");
         }
         self.peers.changed(id);
-        self.network.remove_circuits_where(|circuit| {
-            [circuit.path.first(), circuit.path.last()].contains(&Some(id))
-        });
+        self.network.end_circuits(|_, nodes| [nodes.first(), nodes.last()].contains(&Some(id)));
     }
 }

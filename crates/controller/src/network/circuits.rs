@@ -92,9 +92,22 @@ pub enum NotReserved {
     Full,
 }
 
+/// A circuit that is being made.
+#[derive(Debug, Clone)]
+struct Reservation {
+    /// Session or identity that dials.
+    client: String,
+    /// The routers of the attempt; before the first the one where it begins.
+    nodes: Vec<Id>,
+    /// One of these routers said that it has ended already.
+    faulted: bool,
+    /// It is not wanted any more, whatever becomes of the attempt.
+    ended: bool,
+}
+
 #[derive(Debug, Clone)]
 enum Slot {
-    Reserved,
+    Reserved(Reservation),
     Up(Arc<Circuit>),
 }
 
@@ -112,8 +125,8 @@ struct Tables {
 pub struct Circuits(RwLock<Tables>);
 
 impl Circuits {
-    /// Reserves an id for a circuit that is being made.
-    pub fn reserve(&self, id: &str) -> Result<(), NotReserved> {
+    /// Reserves an id for a circuit that is being made, for whom and from which router.
+    pub fn reserve(&self, id: &str, client: &str, first: &Id) -> Result<(), NotReserved> {
         let mut tables = self.0.write();
         if tables.circuits.contains_key(id) {
             return Err(NotReserved::Taken);
@@ -121,24 +134,60 @@ impl Circuits {
         if tables.circuits.len() >= MAX_CIRCUITS {
             return Err(NotReserved::Full);
         }
-        tables.circuits.insert(id.to_owned(), Slot::Reserved);
+        let (client, nodes) = (client.to_owned(), vec![first.clone()]);
+        let reservation = Reservation { client, nodes, faulted: false, ended: false };
+        tables.circuits.insert(id.to_owned(), Slot::Reserved(reservation));
         Ok(())
+    }
+
+    /// An attempt at a reserved circuit begins; false if the circuit is not wanted any more.
+    pub fn attempt(&self, id: &str, nodes: &[Id]) -> bool {
+        let mut tables = self.0.write();
+        let Some(Slot::Reserved(reservation)) = tables.circuits.get_mut(id) else { return false };
+        reservation.nodes = nodes.to_vec();
+        reservation.faulted = false;
+        !reservation.ended
+    }
+
+    /// A router says that a circuit has ended. If it is one in the making it is not put any more,
+    /// provided that the router is on its path. False if it is not in the making.
+    pub fn fault_in_making(&self, id: &str, router: &Id) -> bool {
+        let mut tables = self.0.write();
+        let Some(Slot::Reserved(reservation)) = tables.circuits.get_mut(id) else { return false };
+        reservation.faulted |= reservation.nodes.contains(router);
+        true
+    }
+
+    /// Ends the circuits in the making that a test of client and routers picks: they are not put.
+    pub fn end_in_making(&self, pick: impl Fn(&str, &[Id]) -> bool) {
+        for slot in self.0.write().circuits.values_mut() {
+            if let Slot::Reserved(reservation) = slot {
+                reservation.ended |= pick(&reservation.client, &reservation.nodes);
+            }
+        }
     }
 
     /// Gives a reservation back.
     pub fn release(&self, id: &str) {
         let mut tables = self.0.write();
-        if matches!(tables.circuits.get(id), Some(Slot::Reserved)) {
+        if matches!(tables.circuits.get(id), Some(Slot::Reserved(_))) {
             tables.circuits.remove(id);
         }
     }
 
     /// Puts a circuit in the place of its reservation or of what it was before; false if it was
-    /// removed meanwhile.
+    /// removed or ended meanwhile.
     pub fn put(&self, circuit: Arc<Circuit>) -> bool {
         let mut tables = self.0.write();
-        let Some(before) = tables.circuits.get(&circuit.id).cloned() else { return false };
-        if let Slot::Up(before) = before {
+        let before = match tables.circuits.get(&circuit.id) {
+            Some(Slot::Up(before)) => Some(Arc::clone(before)),
+            Some(Slot::Reserved(reservation)) if reservation.faulted || reservation.ended => {
+                return false;
+            }
+            Some(Slot::Reserved(_)) => None,
+            None => return false,
+        };
+        if let Some(before) = before {
             tables.unlink(&before);
         }
         tables.link(circuit);
@@ -160,7 +209,7 @@ impl Circuits {
     pub fn get(&self, id: &str) -> Option<Arc<Circuit>> {
         match self.0.read().circuits.get(id)? {
             Slot::Up(circuit) => Some(Arc::clone(circuit)),
-            Slot::Reserved => None,
+            Slot::Reserved(_) => None,
         }
     }
 
@@ -205,7 +254,7 @@ impl Circuits {
         let ids = tables.by_link.get(link).into_iter().flatten();
         let up = ids.filter_map(|id| match tables.circuits.get(id)? {
             Slot::Up(circuit) => Some(Arc::clone(circuit)),
-            Slot::Reserved => None,
+            Slot::Reserved(_) => None,
         });
         up.collect()
     }
@@ -281,8 +330,9 @@ pub(crate) mod tests {
     #[test]
     fn an_id_is_reserved_once_and_given_back() {
         let circuits = Circuits::default();
-        assert_eq!(circuits.reserve("c1"), Ok(()));
-        assert_eq!(circuits.reserve("c1"), Err(NotReserved::Taken));
+        let r1 = Id::new("r1");
+        assert_eq!(circuits.reserve("c1", "client", &r1), Ok(()));
+        assert_eq!(circuits.reserve("c1", "client", &r1), Err(NotReserved::Taken));
         assert!(circuits.get("c1").is_none() && circuits.is_known("c1"));
         assert!(circuits.remove("c1").is_none());
         circuits.release("c1");
@@ -291,9 +341,35 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_ends_in_the_making_is_not_put() {
+        let circuits = Circuits::default();
+        let (r1, r2, r3) = (Id::new("r1"), Id::new("r2"), Id::new("r3"));
+        let put = || circuits.put(Arc::new(circuit("c1", &["r1", "r2"], &["l1"])));
+        circuits.reserve("c1", "client", &r1).unwrap();
+        assert!(circuits.attempt("c1", &[r1.clone(), r3.clone()]));
+        assert!(circuits.fault_in_making("c1", &r3));
+        assert!(!put(), "ended by a router on its way");
+        // The next attempt knows nothing of the one before.
+        assert!(circuits.attempt("c1", &[r1.clone(), r2.clone()]));
+        assert!(circuits.fault_in_making("c1", &r3), "not on its way any more");
+        circuits.end_in_making(|client, _| client == "other");
+        circuits.end_in_making(|_, nodes| nodes.last() == Some(&r3));
+        assert!(put());
+        assert!(!circuits.fault_in_making("c1", &r2), "not in the making");
+        circuits.remove("c1").unwrap();
+
+        circuits.reserve("c1", "client", &r1).unwrap();
+        circuits.end_in_making(|client, nodes| client == "client" && nodes.first() == Some(&r1));
+        assert!(!circuits.attempt("c1", &[r1, r2]), "ended for good");
+        assert!(!put());
+        circuits.release("c1");
+        assert!(circuits.is_empty());
+    }
+
+    #[test]
     fn links_are_followed_through_moves() {
         let circuits = Circuits::default();
-        circuits.reserve("c1").unwrap();
+        circuits.reserve("c1", "client", &Id::new("r1")).unwrap();
         let first = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
         assert!(circuits.put(Arc::clone(&first)));
         circuits.release("c1");

@@ -138,7 +138,8 @@ impl Network {
     pub async fn create_circuit(&self, spec: &CircuitSpec) -> Result<MadeCircuit, CircuitFailure> {
         let id = spec.id.clone().unwrap_or_else(|| self.new_circuit_id());
         let fail = |cause, text| CircuitFailure { cause, text, circuit: id.clone() };
-        self.0.circuits.reserve(&id).map_err(|why| match why {
+        let reserved = self.0.circuits.reserve(&id, &spec.client, &spec.router);
+        reserved.map_err(|why| match why {
             NotReserved::Taken => {
                 fail(FailureCause::IdInUse, format!("circuit id {id} is already in use"))
             }
@@ -239,6 +240,9 @@ impl Making<'_> {
             self.report_failure(None, &failure);
             Failed { failure, again: false }
         })?;
+        if !self.network.0.circuits.attempt(&self.id, &chosen.path.nodes) {
+            return Err(Failed { failure: self.ended(&chosen), again: false });
+        }
         let (ingress, egress) = (self.network.new_address(), self.network.new_address());
         let mut tags = self.spec.tags.clone();
         tags.insert(HOST_TAG.to_owned(), chosen.terminator.host_id.to_string());
@@ -352,18 +356,18 @@ impl Making<'_> {
 
     fn finish(self, attempt: Attempt) -> Result<MadeCircuit, CircuitFailure> {
         let Attempt { chosen, ingress, egress, tags, peer_data: told } = attempt;
-        let Candidate { terminator, path, .. } = chosen;
-        self.unroute_all_but(&path.nodes);
+        let terminator = &chosen.terminator;
+        self.unroute_all_but(&chosen.path.nodes);
         let service = self.network.0.controller.snapshot();
         let service = service.get::<Service>(&self.spec.service).cloned();
-        let (addresses, peer_data) = peer_data(self.spec, &terminator, told, service.as_deref());
+        let (addresses, peer_data) = peer_data(self.spec, terminator, told, service.as_deref());
         let circuit = Arc::new(Circuit {
             id: self.id.clone(),
             client: self.spec.client.clone(),
             service: self.spec.service.clone(),
             terminator: terminator.base.id.clone(),
             instance: self.spec.instance.clone(),
-            path,
+            path: chosen.path.clone(),
             ingress: ingress.clone(),
             egress,
             addresses,
@@ -374,12 +378,19 @@ impl Making<'_> {
         });
         if !self.network.0.circuits.put(Arc::clone(&circuit)) {
             self.unroute_all_but(&[]);
-            let text = "the circuit was removed while it was made";
-            return Err(self.failure(FailureCause::IdInUse, text));
+            return Err(self.ended(&chosen));
         }
         self.network.0.costs.created(&circuit.terminator);
         self.network.tell_circuit(CircuitChange::Created, &circuit, self.started.elapsed());
         Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
+    }
+
+    /// A router said that the circuit has ended, or it is not wanted any more.
+    fn ended(&self, chosen: &Candidate) -> CircuitFailure {
+        let cause = FailureCause::Router(RouteErrorCode::Generic);
+        let failure = self.failure(cause, "the circuit ended while it was made");
+        self.report_failure(Some(chosen), &failure);
+        failure
     }
 
     fn report_failure(&self, chosen: Option<&Candidate>, failure: &CircuitFailure) {

@@ -82,6 +82,13 @@ impl Network {
         }
     }
 
+    /// Ends the circuits that a test of client and routers picks, those in the making too.
+    pub(crate) fn end_circuits(&self, pick: impl Fn(&str, &[Id]) -> bool) {
+        // In this order: what is put in between is found among those that are up.
+        self.0.circuits.end_in_making(&pick);
+        self.remove_circuits_where(|circuit| pick(&circuit.client, &circuit.path.nodes));
+    }
+
     fn unroute(&self, router: &Id, circuit: &str) {
         let unroute = Unroute { circuit_id: circuit.to_owned(), now: true };
         self.tell(router.as_str(), Lane::High, unroute.to_message());
@@ -106,6 +113,10 @@ impl Network {
     pub(crate) fn on_fault(&self, router: &Arc<LiveRouter>, fault: &Fault) {
         match fault.subject() {
             FaultSubject::Ingress | FaultSubject::Egress => {
+                // An end can be gone before the other routers have answered their routes.
+                if self.0.circuits.fault_in_making(&fault.id, &router.id) {
+                    return;
+                }
                 let circuit = self.0.circuits.get(&fault.id);
                 if circuit.is_some_and(|circuit| circuit.path.has_node(router.id.as_str())) {
                     self.remove_circuit(&fault.id, false);

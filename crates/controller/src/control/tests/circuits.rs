@@ -126,6 +126,29 @@ async fn a_circuit_of_the_tunneler() {
 }
 
 #[tokio::test]
+async fn an_end_that_is_gone_before_the_answer_ends_the_circuit() {
+    let (net, _, mut peer, _) = hosted().await;
+    let channel = peer.channel.clone();
+    let asked = tokio::spawn(async move { channel.request(dial_request(), LONG).await.unwrap() });
+    let message = peer.expect(ctrl::content_type::ROUTE).await;
+    let Route { circuit_id, attempt, .. } = Route::from_message(&message).unwrap();
+    // Not heard: it does not go over this router.
+    let other = net.router("er2").await;
+    let stranger = net.connect(&other).await;
+    stranger.send(Fault::circuit(false, &*circuit_id).to_message()).await;
+    stranger.settled().await;
+    peer.send(Fault::circuit(false, &*circuit_id).to_message()).await;
+    let result = RouteResult { circuit_id: circuit_id.clone(), attempt, result: fine().unwrap() };
+    peer.send(result.to_message().in_reply_to(&message)).await;
+    let error = EdgeError::from_message(&asked.await.unwrap()).unwrap();
+    assert!(error.text.contains("ended while it was made"), "{}", error.text);
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!((unroute.circuit_id, unroute.now), (circuit_id, true));
+    assert!(net.network.circuits().is_empty());
+    assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 0);
+}
+
+#[tokio::test]
 async fn failures_are_tried_again_and_learnt_from() {
     let (net, _, mut peer, _) = hosted().await;
     // The first attempt is refused, the second works.

@@ -6,16 +6,18 @@ use weft_contract::{Api, ErrorCode};
 use weft_model::Id;
 use weft_wire::ctrl::{
     self, Fault, InspectRequest, InspectResponse, LinkConn, LinkConnState, Listener, Listeners,
-    Route, RouteResult, RouterLink, RouterLinks, Unroute, inspect_response::InspectValue,
+    Route, RouteResult, RouterHello, RouterLink, RouterLinks, Unroute,
+    inspect_response::InspectValue,
 };
 use weft_wire::edge_ctrl::content_type as is;
 use weft_wire::edge_ctrl::{
     ApiSessionRemoved, CreateCircuitV2, CreateTunnelCircuitV2Request,
-    CreateTunnelCircuitV2Response, CreateTunnelTerminatorRequestV2, CreatedCircuit, SessionRemoved,
+    CreateTunnelCircuitV2Response, CreateTunnelTerminatorRequestV2, CreatedCircuit, EdgeError,
+    SessionRemoved,
 };
-use weft_wire::{PeerData, ProtoBody};
+use weft_wire::{PeerData, ProtoBody, VersionInfo};
 
-use super::support::{LONG, Net, Peer, TestRouter, until};
+use super::support::{LONG, Net, Peer, TestRouter, soon, until};
 use crate::testing::to;
 use crate::{Content, Failure, Reply};
 
@@ -323,4 +325,43 @@ async fn ended_sessions_end_in_routers_too() {
     // What was ended does not come back with a restart.
     let net = net.restarted().await;
     assert!(net.bed.list(&net.admin, "listAPISessions", &filter).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_session_that_ends_during_its_dial_leaves_no_circuit() {
+    let net = Net::new().await;
+    let router = net.router("er1").await;
+    // Later routers end by themselves what a session made.
+    let mut options = net.options(&router);
+    let version = VersionInfo::from_header("v1.6.5|r|d|linux|amd64");
+    RouterHello { version, ..RouterHello::default() }.write(&mut options.hello.headers);
+    let mut peer = Peer::start(soon(weft_channel::dial(options)).await.unwrap());
+    peer.greet().await;
+    let service = net.host(&peer).await;
+    let (_, chain) = net.bed.enroll(&net.admin, "laptop").await;
+    let token = net.bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    let token = token.as_str().unwrap().to_owned();
+    let body = json!({"serviceId": service.as_str(), "type": "Dial"});
+    let caller = net.bed.with_token(&token);
+    let session = net.bed.client(&caller, "createSession", &[], body).await.unwrap();
+
+    let ask = CreateCircuitV2 {
+        api_session_token: token,
+        session_token: session["token"].as_str().unwrap().to_owned(),
+        ..CreateCircuitV2::default()
+    };
+    let (channel, request) = (peer.channel.clone(), ask.to_message().unwrap());
+    let asked = tokio::spawn(async move { channel.request(request, LONG).await.unwrap() });
+    let message = peer.expect(ctrl::content_type::ROUTE).await;
+    net.manage("deleteSession", &[session["id"].as_str().unwrap()], Value::Null).await;
+    peer.expect(is::SESSION_REMOVED).await;
+    let Route { circuit_id, attempt, .. } = Route::from_message(&message).unwrap();
+    let result = Ok(PeerData::new());
+    let result = RouteResult { circuit_id: circuit_id.clone(), attempt, result };
+    peer.send(result.to_message().in_reply_to(&message)).await;
+    let error = EdgeError::from_message(&asked.await.unwrap()).unwrap();
+    assert!(error.text.contains("ended while it was made"), "{}", error.text);
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!(unroute.circuit_id, circuit_id);
+    assert!(net.network.circuits().is_empty());
 }

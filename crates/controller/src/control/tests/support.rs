@@ -296,7 +296,7 @@ impl Peer {
         self.channel.request_on(Lane::High, message, LONG).await.unwrap()
     }
 
-    async fn greet(&mut self) {
+    pub(super) async fn greet(&mut self) {
         let greeting = self.expect(edge_ctrl::content_type::SERVER_HELLO).await;
         let advertise = EdgeAddress {
             value: "tls:er1.example:3022".into(),
