@@ -252,15 +252,22 @@ impl Plane {
     fn recheck(&self, router: &Router) {
         let may_stay = !router.disabled && router.fingerprint.is_some();
         if !may_stay && let Some(live) = self.network.routers().get(router.base.id.as_str()) {
+            self.end_circuits_at(&router.base.id);
             live.channel.close("the router was disabled or is to enroll again");
         }
     }
 
     fn router_deleted(&self, id: &weft_model::Id) {
+        self.end_circuits_at(id);
         if let Some(live) = self.network.routers().get(id.as_str()) {
             live.channel.close("the router was deleted");
         }
         self.peers.changed(id);
+    }
+
+    /// Ends the circuits that begin or end at a router. Before its channel is closed, which still
+    /// writes what was queued: later nobody could tell it.
+    fn end_circuits_at(&self, id: &weft_model::Id) {
         self.network.end_circuits(|_, nodes| [nodes.first(), nodes.last()].contains(&Some(id)));
     }
 }

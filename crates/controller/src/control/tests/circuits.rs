@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator};
 use weft_wire::ctrl::{
@@ -146,6 +146,26 @@ async fn an_end_that_is_gone_before_the_answer_ends_the_circuit() {
     assert_eq!((unroute.circuit_id, unroute.now), (circuit_id, true));
     assert!(net.network.circuits().is_empty());
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 0);
+}
+
+#[tokio::test]
+async fn a_router_that_is_cut_off_hears_that_its_circuits_end() {
+    let (net, router, mut peer, _) = hosted().await;
+    let disable = json!({"disabled": true});
+    for (operation, body) in [("patchEdgeRouter", disable), ("deleteEdgeRouter", Value::Null)] {
+        let (circuit, _) = made(&mut peer).await;
+        net.manage(operation, &[router.id.as_str()], body).await;
+        let end = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+        assert_eq!((end.circuit_id, end.now), (circuit.circuit_id, true), "{operation}");
+        soon(peer.channel.closed()).await;
+        assert!(net.network.circuits().is_empty());
+        if operation == "patchEdgeRouter" {
+            until(|| net.network.routers().all().is_empty()).await;
+            let enable = json!({"disabled": false});
+            net.manage("patchEdgeRouter", &[router.id.as_str()], enable).await;
+            peer = net.connect(&router).await;
+        }
+    }
 }
 
 #[tokio::test]
