@@ -10,7 +10,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use weft_channel::Lane;
+use weft_channel::{Lane, SendError};
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_wire::ProtoBody as _;
@@ -82,18 +82,27 @@ impl Peers {
         plane.network.tell(router.id.as_str(), Lane::Default, update.to_message());
     }
 
-    /// Who is to hear of whom.
-    fn take(&self, connected: &[Arc<LiveRouter>]) -> HashMap<Id, BTreeSet<Id>> {
+    /// A router is gone, unless it is back by now: what it did not hear yet it hears when it is
+    /// introduced again.
+    pub(crate) fn forget(&self, router: &Id, is_back: impl FnOnce() -> bool) {
+        let mut news = self.news.lock();
+        if !is_back() {
+            news.of.remove(router);
+        }
+    }
+
+    /// Who is to hear of whom. Who is connected is looked up after the news for everybody were
+    /// taken: a router that comes later finds them in the network when it is introduced.
+    fn take(&self, connected: impl FnOnce() -> Vec<Id>) -> HashMap<Id, BTreeSet<Id>> {
         let mut news = self.news.lock();
         let all = std::mem::take(&mut news.all);
-        let mut of = std::mem::take(&mut news.of);
-        connected
-            .iter()
+        connected()
+            .into_iter()
             .filter_map(|router| {
-                let mut changed = of.remove(&router.id).unwrap_or_default();
+                let mut changed = news.of.remove(&router).unwrap_or_default();
                 changed.extend(all.iter().cloned());
-                changed.remove(&router.id);
-                (!changed.is_empty()).then(|| (router.id.clone(), changed))
+                changed.remove(&router);
+                (!changed.is_empty()).then_some((router, changed))
             })
             .collect()
     }
@@ -108,14 +117,19 @@ impl Plane {
     pub(crate) async fn tell_peers(self: Arc<Self>) {
         loop {
             let _ = tokio::time::timeout(RETRY, self.peers.wake.notified()).await;
-            let connected = self.network.routers().all();
-            for (router, changed) in self.peers.take(&connected) {
+            let routers = self.network.routers();
+            let connected = || routers.all().iter().map(|router| router.id.clone()).collect();
+            for (router, changed) in self.peers.take(connected) {
                 let changes = changed.iter().map(|id| self.state_of(id)).collect();
                 let message = PeerStateChanges { changes }.to_message();
-                let Some(live) = self.network.routers().get(router.as_str()) else { continue };
-                if let Err(problem) = live.channel.try_send(message) {
-                    tracing::debug!(%router, %problem, "news about routers not sent yet");
-                    self.peers.put_back(&router, changed);
+                let Some(live) = routers.get(router.as_str()) else { continue };
+                match live.channel.try_send(message) {
+                    // Whose channel is closed is introduced again when it comes back.
+                    Ok(()) | Err(SendError::Closed(_)) => {}
+                    Err(problem) => {
+                        tracing::debug!(%router, %problem, "news about routers not sent yet");
+                        self.peers.put_back(&router, changed);
+                    }
                 }
             }
         }
@@ -139,5 +153,34 @@ impl Plane {
             }
             None => change(PeerState::Removed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(ids: &[&str]) -> BTreeSet<Id> {
+        ids.iter().map(|id| Id::new(id)).collect()
+    }
+
+    #[test]
+    fn news_for_a_router_that_is_not_listed_yet_wait() {
+        let peers = Peers::default();
+        let (r1, r2) = (Id::new("r1"), Id::new("r2"));
+        peers.put_back(&r2, set(&["r1"]));
+        peers.changed(&r2);
+        let told = peers.take(|| vec![r1.clone()]);
+        assert_eq!(told, [(r1.clone(), set(&["r2"]))].into());
+        let told = peers.take(|| vec![r1.clone(), r2.clone()]);
+        assert_eq!(told, [(r2.clone(), set(&["r1"]))].into());
+        assert!(peers.take(|| vec![r1.clone(), r2.clone()]).is_empty());
+
+        peers.put_back(&r2, set(&["r1"]));
+        peers.forget(&r2, || true);
+        assert_eq!(peers.take(|| vec![r2.clone()]).len(), 1);
+        peers.put_back(&r2, set(&["r1"]));
+        peers.forget(&r2, || false);
+        assert!(peers.take(|| vec![r1, r2]).is_empty());
     }
 }

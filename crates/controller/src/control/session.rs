@@ -122,6 +122,8 @@ impl Session {
         tracing::info!(router = %self.router.id, %reason, "router disconnected");
         if network.disconnected(&self.router) {
             self.plane.controller.online().remove_router(&self.router.id);
+            let is_back = || network.routers().get(self.router.id.as_str()).is_some();
+            self.plane.peers.forget(&self.router.id, is_back);
             self.plane.peers.changed(&self.router.id);
         }
     }
