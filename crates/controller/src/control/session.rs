@@ -72,7 +72,6 @@ impl Session {
             router,
         });
         let router = &session.router;
-        plane.network.begin_report(&router.id);
         if let Err(why) = plane.network.connected(router) {
             tracing::warn!(router = %router.id, %why, "router refused");
             return;

@@ -82,7 +82,7 @@ struct Told {
 
 impl Network {
     /// A router begins to be connected: what an earlier connection told is void.
-    pub(crate) fn begin_report(&self, router: &Id) {
+    pub(super) fn begin_report(&self, router: &Id) {
         let mut state = self.0.pieces.0.lock();
         state.telling.remove(router);
         state.told.remove(router);
@@ -90,6 +90,9 @@ impl Network {
 
     /// A router tells which circuits of this controller it carries.
     pub(crate) fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
+        if !self.0.routers.is_current(router) {
+            return;
+        }
         let snapshot = self.0.controller.snapshot();
         let mut named = Vec::with_capacity(part.routes.len());
         for route in part.routes {

@@ -225,7 +225,9 @@ impl Network {
         if let Some(former) = former {
             former.channel.close("the router has connected anew");
             self.lost(&former);
+            self.0.validations.forget(&former.id);
         }
+        self.begin_report(&router.id);
         let (router, at) = (router.id.clone(), router.connected_at);
         self.0.events.tell(Event::Router(RouterEvent { at, router, online: true }));
         Ok(())

@@ -346,6 +346,11 @@ async fn terminators_are_validated_when_a_router_connects() {
     let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
     let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
     assert!(request.fix_invalid && request.terminators.len() == 2);
+    // A connection that takes the place of another is asked as well.
+    let mut peer = net.connect(&router).await;
+    let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
+    assert_eq!(request.terminators.len(), 2);
     let states = request.terminators.iter().map(|one| {
         let (valid, marker) = (one.id == "t1", one.marker);
         (one.id.clone(), RouterTerminatorState { valid, marker, ..Default::default() })
