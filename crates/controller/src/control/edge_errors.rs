@@ -48,7 +48,10 @@ pub(crate) fn of_refused(refused: &Refused) -> EdgeError {
     match refused {
         Refused::Conflict(_) => EdgeError::new(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text),
         Refused::Gone(_) => error(ErrorCode::INVALID_SERVICE, text),
-        Refused::Unknown(_) => error(ErrorCode::INVALID_TERMINATOR, text),
+        Refused::Instance => error(ErrorCode::INVALID_INSTANCE_ID, text),
+        Refused::Unknown(_) | Refused::Router | Refused::Host(_) => {
+            error(ErrorCode::INVALID_TERMINATOR, text)
+        }
         Refused::Write(_) => error(ErrorCode::INTERNAL, text),
     }
 }

@@ -22,7 +22,7 @@ use super::edge_errors::{
     error, malformed, of_refused, of_session, terminator_answer, tunnel_terminator_answer,
 };
 use super::session::Session;
-use crate::domain::terminators::{Refused, Reported, Update};
+use crate::domain::terminators::{Owned, Refused, Reported, Update};
 use crate::{Caller, Failure};
 
 /// Binding of terminators of SDKs.
@@ -204,34 +204,9 @@ async fn create_for_tunneler(
     put(session, reported).await
 }
 
-/// Terminators that share an instance must prove that they belong together
-/// (protocol: edge-control-plane 14.2).
 async fn put(session: &Session, reported: Reported) -> Result<(), EdgeError> {
-    let controller = &session.plane.controller;
-    if !reported.instance_id.is_empty() {
-        let snapshot = controller.snapshot();
-        let mut same = snapshot.referring::<Terminator>(Terminator::SERVICE, &reported.service);
-        let foreign = same.any(|one| {
-            *one.instance_id == *reported.instance_id
-                && one.base.id != reported.id
-                && one.instance_secret != reported.instance_secret
-        });
-        if foreign {
-            let text = "another host holds this instance id";
-            return Err(error(ErrorCode::INVALID_INSTANCE_ID, text));
-        }
-    }
-    controller.put_terminator(reported).await.map_err(|refused| of_refused(&refused))
-}
-
-/// A terminator of this router and binding.
-fn own(session: &Session, id: &str, binding: &str) -> Result<Arc<Terminator>, EdgeError> {
-    let snapshot = session.plane.controller.snapshot();
-    let found = snapshot.get::<Terminator>(&Id::new(id));
-    let own = found.filter(|it| it.router_id == session.router.id && *it.binding == *binding);
-    own.cloned().ok_or_else(|| {
-        error(ErrorCode::INVALID_TERMINATOR, format!("terminator {id} is not one of this router"))
-    })
+    let done = session.plane.controller.put_terminator(reported).await;
+    done.map_err(|refused| of_refused(&refused))
 }
 
 async fn update_for_sdk(
@@ -246,48 +221,53 @@ async fn update_for_sdk(
         PolicyType::Bind,
     );
     let checked = checked.map_err(|refusal| of_session(&refusal))?;
-    let terminator = own(session, &request.terminator_id, EDGE)?;
-    if terminator.host_id != checked.identity.base.id {
-        let text = "the terminator belongs to another identity";
-        return Err(error(ErrorCode::INVALID_TERMINATOR, text));
-    }
+    let host = Some(checked.identity.base.id.clone());
+    let owned = Owned { host, ..owned(session, EDGE) };
     let new_cost = request.update_cost.then_some(request.cost);
     let new_precedence = request.update_precedence.then_some(request.precedence);
-    change(session, &terminator.base.id, new_cost, new_precedence).await
+    change(session, owned, &request.terminator_id, new_cost, new_precedence).await
 }
 
 async fn update_for_tunneler(
     session: &Session,
     request: &UpdateTunnelTerminatorRequest,
 ) -> Result<(), EdgeError> {
-    let terminator = own(session, &request.terminator_id, TUNNEL)?;
+    let owned = owned(session, TUNNEL);
     let new_cost = request.update_cost.then_some(request.cost);
     let new_precedence = request.update_precedence.then_some(request.precedence);
-    change(session, &terminator.base.id, new_cost, new_precedence).await
+    change(session, owned, &request.terminator_id, new_cost, new_precedence).await
 }
 
+/// Those of this router and binding.
+fn owned(session: &Session, binding: &'static str) -> Owned {
+    Owned { binding: Some(binding), ..Owned::by(&session.router.id) }
+}
+
+/// Whether there is such a terminator is said before what is wrong with the values.
 async fn change(
     session: &Session,
-    id: &Id,
+    owned: Owned,
+    id: &str,
     new_cost: Option<u32>,
     new_precedence: Option<i32>,
 ) -> Result<(), EdgeError> {
-    let update = Update {
-        cost: new_cost.map(cost).transpose()?,
-        precedence: new_precedence.map(precedence).transpose()?,
+    let wanted = || -> Result<Update, EdgeError> {
+        Ok(Update {
+            cost: new_cost.map(cost).transpose()?,
+            precedence: new_precedence.map(precedence).transpose()?,
+        })
     };
-    if update.cost.is_none() && update.precedence.is_none() {
-        return Ok(());
-    }
-    let done = session.plane.controller.update_terminator(&session.router.id, id, update).await;
-    done.map_err(|refused| of_refused(&refused))
+    let (id, wanted) = (Id::new(id), wanted());
+    let update = wanted.as_ref().copied().unwrap_or_default();
+    let done = session.plane.controller.update_owned_terminator(owned, &id, update).await;
+    done.map_err(|refused| of_refused(&refused))?;
+    wanted.map(drop)
 }
 
 /// The session may be gone already: only router and binding count.
-async fn remove_one(session: &Session, id: &str, binding: &str) -> Result<(), EdgeError> {
-    let terminator = own(session, id, binding)?;
-    let ids = std::slice::from_ref(&terminator.base.id);
-    let done = session.plane.controller.remove_terminators(&session.router.id, ids).await;
+async fn remove_one(session: &Session, id: &str, binding: &'static str) -> Result<(), EdgeError> {
+    let (controller, owned) = (&session.plane.controller, owned(session, binding));
+    let done = controller.remove_owned_terminator(owned, &Id::new(id)).await;
     done.map_err(|refused| of_refused(&refused))
 }
 
@@ -342,16 +322,8 @@ async fn update(
 }
 
 async fn remove_owned(session: &Session, id: &str) -> Result<String, Refused> {
-    let id = Id::new(id);
-    let controller = &session.plane.controller;
-    match controller.snapshot().get::<Terminator>(&id) {
-        None => return Err(Refused::Unknown(id)),
-        Some(it) if it.router_id != session.router.id => {
-            return Err(Refused::Gone("terminator not owned by requesting router".to_owned()));
-        }
-        Some(_) => {}
-    }
-    controller.remove_terminators(&session.router.id, std::slice::from_ref(&id)).await?;
+    let (controller, owned) = (&session.plane.controller, Owned::by(&session.router.id));
+    controller.remove_owned_terminator(owned, &Id::new(id)).await?;
     Ok(String::new())
 }
 

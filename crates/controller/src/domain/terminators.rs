@@ -1,13 +1,19 @@
 //! Terminators that routers report (protocol: edge-control-plane 14). The router chooses the id,
 //! which is also the address; creating the same one again is answered like the first time.
+//!
+//! Everything is judged on the tip, where requests before this one have been decided already, even
+//! if they are not durable yet: a removal may follow its creation at once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use weft_model::entity::{Precedence, Router, Service, Terminator};
-use weft_model::{Base, Id, Kind};
+use weft_model::{Base, Id, Kind, Snapshot};
 
 use super::caller::Caller;
+use super::decision::Decision;
 use crate::Controller;
 use crate::failure::Failure;
 
@@ -39,17 +45,26 @@ pub struct Reported {
 }
 
 /// Why a report was refused.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Refused {
     /// A terminator of this id belongs to another service, router or host.
     #[error("terminator {0} belongs to another service, router or host")]
     Conflict(Id),
+    /// Another host holds the instance id, and the secrets differ.
+    #[error("another host holds this instance id")]
+    Instance,
     /// The router or service is gone.
     #[error("{0}")]
     Gone(String),
-    /// The terminator is not there, or not this router's.
-    #[error("terminator {0} is not one of this router")]
+    /// There is no such terminator of the binding asked for.
+    #[error("terminator {0} does not exist")]
     Unknown(Id),
+    /// Another router has the terminator.
+    #[error("terminator not owned by requesting router")]
+    Router,
+    /// The terminator is this router's, but hosted by somebody else.
+    #[error("terminator {0} belongs to another identity")]
+    Host(Id),
     /// The writer refused.
     #[error("{0}")]
     Write(#[from] Failure),
@@ -71,63 +86,118 @@ pub struct Update {
     pub precedence: Option<Precedence>,
 }
 
+/// What a terminator must be for a request to be about it.
+#[derive(Debug, Clone)]
+pub(crate) struct Owned {
+    pub(crate) router: Id,
+    /// Any if there is none.
+    pub(crate) binding: Option<&'static str>,
+    /// Any if there is none.
+    pub(crate) host: Option<Id>,
+}
+
+impl Owned {
+    /// Any of this router.
+    pub(crate) fn by(router: &Id) -> Self {
+        Self { router: router.clone(), binding: None, host: None }
+    }
+
+    /// The terminator, if it is one of these.
+    fn find<'s>(&self, tip: &'s Snapshot, id: &Id) -> Result<&'s Arc<Terminator>, Refused> {
+        let found = tip.get::<Terminator>(id);
+        let found = found.filter(|found| self.binding.is_none_or(|it| *found.binding == *it));
+        let found = found.ok_or_else(|| Refused::Unknown(id.clone()))?;
+        if found.router_id != self.router {
+            return Err(Refused::Router);
+        }
+        if self.host.as_ref().is_some_and(|host| *host != found.host_id) {
+            return Err(Refused::Host(id.clone()));
+        }
+        Ok(found)
+    }
+}
+
+impl Reported {
+    /// The terminator as it is to be stored; none if it is stored like that already.
+    fn stored(
+        &self,
+        decision: &Decision<'_>,
+        source: &Arc<str>,
+    ) -> Result<Option<Terminator>, Refused> {
+        let tip = decision.tip();
+        if tip.get::<Router>(&self.router).is_none() {
+            return Err(Refused::Gone(format!("there is no router {}", self.router)));
+        }
+        if tip.get::<Service>(&self.service).is_none() {
+            return Err(Refused::Gone(format!("there is no service {}", self.service)));
+        }
+        self.check_instance(tip)?;
+        let Some(current) = tip.get::<Terminator>(&self.id) else {
+            let base = Base { is_system: true, ..Base::new(self.id.clone(), decision.now()) };
+            return Ok(Some(self.terminator(base, None, source)));
+        };
+        let is_same = *current.binding == *self.binding
+            && current.service_id == self.service
+            && current.router_id == self.router
+            && current.host_id == self.host;
+        if !is_same {
+            return Err(Refused::Conflict(self.id.clone()));
+        }
+        let saved = current.saved_precedence.filter(|_| current.precedence == self.precedence);
+        let mut changed = self.terminator(current.base.clone(), saved, &current.source_ctrl);
+        if changed == **current {
+            return Ok(None);
+        }
+        changed.base.updated_at = decision.now();
+        changed.source_ctrl = Arc::clone(source);
+        Ok(Some(changed))
+    }
+
+    /// Terminators that share an instance must prove that they belong together
+    /// (protocol: edge-control-plane 14.2).
+    fn check_instance(&self, tip: &Snapshot) -> Result<(), Refused> {
+        if self.instance_id.is_empty() {
+            return Ok(());
+        }
+        let mut others = tip.referring::<Terminator>(Terminator::SERVICE, &self.service);
+        let is_foreign = others.any(|one| {
+            *one.instance_id == *self.instance_id
+                && one.base.id != self.id
+                && one.instance_secret != self.instance_secret
+        });
+        if is_foreign { Err(Refused::Instance) } else { Ok(()) }
+    }
+
+    fn terminator(&self, base: Base, saved: Option<Precedence>, source: &Arc<str>) -> Terminator {
+        Terminator {
+            base,
+            service_id: self.service.clone(),
+            router_id: self.router.clone(),
+            binding: self.binding.as_str().into(),
+            address: self.address.as_str().into(),
+            instance_id: self.instance_id.as_str().into(),
+            instance_secret: self.instance_secret.clone(),
+            cost: self.cost,
+            precedence: self.precedence,
+            saved_precedence: saved,
+            peer_data: self.peer_data.clone(),
+            host_id: self.host.clone(),
+            source_ctrl: Arc::clone(source),
+        }
+    }
+}
+
 impl Controller {
     /// Creates a terminator for its router, or brings an existing one up to date.
     pub async fn put_terminator(&self, reported: Reported) -> Result<(), Refused> {
-        let source: std::sync::Arc<str> = self.settings().id.as_str().into();
-        let snapshot = self.snapshot();
-        if snapshot.get::<Router>(&reported.router).is_none() {
-            return Err(Refused::Gone(format!("there is no router {}", reported.router)));
-        }
-        if snapshot.get::<Service>(&reported.service).is_none() {
-            return Err(Refused::Gone(format!("there is no service {}", reported.service)));
-        }
-        if let Some(current) = snapshot.get::<Terminator>(&reported.id) {
-            let same = current.binding.as_ref() == reported.binding
-                && current.service_id == reported.service
-                && current.router_id == reported.router
-                && current.host_id == reported.host;
-            if !same {
-                return Err(Refused::Conflict(reported.id));
+        let source: Arc<str> = self.settings().id.as_str().into();
+        self.judge(move |decision| {
+            if let Some(stored) = reported.stored(decision, &source)? {
+                decision.put(stored);
             }
-            if current.cost == reported.cost && current.precedence == reported.precedence {
-                return Ok(());
-            }
-        }
-        let id = reported.id.clone();
-        let done = self
-            .decide(&Caller::system(), move |decision| {
-                let now = decision.now();
-                let base = match decision.tip().get::<Terminator>(&reported.id) {
-                    Some(current) if current.router_id != reported.router => {
-                        return Err(Failure::field("id", "is taken", reported.id.as_str()));
-                    }
-                    Some(current) => Base { updated_at: now, ..current.base.clone() },
-                    None => Base { is_system: true, ..Base::new(reported.id.clone(), now) },
-                };
-                decision.put(Terminator {
-                    base,
-                    service_id: reported.service.clone(),
-                    router_id: reported.router.clone(),
-                    binding: reported.binding.as_str().into(),
-                    address: reported.address.as_str().into(),
-                    instance_id: reported.instance_id.as_str().into(),
-                    instance_secret: reported.instance_secret.clone(),
-                    cost: reported.cost,
-                    precedence: reported.precedence,
-                    saved_precedence: None,
-                    peer_data: reported.peer_data.clone(),
-                    host_id: reported.host.clone(),
-                    source_ctrl: source.clone(),
-                });
-                Ok(())
-            })
-            .await;
-        match done {
-            Ok(_) => Ok(()),
-            Err(failure) if failure.field_name() == Some("id") => Err(Refused::Conflict(id)),
-            Err(failure) => Err(failure.into()),
-        }
+            Ok(())
+        })
+        .await
     }
 
     /// Changes cost or precedence of a terminator of this router.
@@ -137,15 +207,19 @@ impl Controller {
         id: &Id,
         update: Update,
     ) -> Result<(), Refused> {
-        let mine = |terminator: &Terminator, router: &Id| terminator.router_id == *router;
-        match self.snapshot().get::<Terminator>(id) {
-            Some(current) if mine(current, router) => {}
-            _ => return Err(Refused::Unknown(id.clone())),
-        }
-        let (router, id) = (router.clone(), id.clone());
-        self.decide(&Caller::system(), move |decision| {
-            let current = decision.tip().get::<Terminator>(&id).filter(|it| mine(it, &router));
-            let Some(current) = current else { return Ok(()) };
+        self.update_owned_terminator(Owned::by(router), id, update).await
+    }
+
+    /// The same for one of these.
+    pub(crate) async fn update_owned_terminator(
+        &self,
+        owned: Owned,
+        id: &Id,
+        update: Update,
+    ) -> Result<(), Refused> {
+        let id = id.clone();
+        self.judge(move |decision| {
+            let current = owned.find(decision.tip(), &id)?;
             let mut changed = (**current).clone();
             changed.cost = update.cost.unwrap_or(changed.cost);
             changed.precedence = update.precedence.unwrap_or(changed.precedence);
@@ -155,14 +229,13 @@ impl Controller {
             }
             Ok(())
         })
-        .await?;
-        Ok(())
+        .await
     }
 
     /// Removes terminators of this router; those that are gone or another's are passed over.
     pub async fn remove_terminators(&self, router: &Id, ids: &[Id]) -> Result<(), Refused> {
         let (router, ids) = (router.clone(), ids.to_vec());
-        self.decide(&Caller::system(), move |decision| {
+        self.judge(move |decision| {
             for id in &ids {
                 let current = decision.tip().get::<Terminator>(id);
                 if current.is_some_and(|current| current.router_id == router) {
@@ -171,7 +244,156 @@ impl Controller {
             }
             Ok(())
         })
-        .await?;
-        Ok(())
+        .await
+    }
+
+    /// Removes one of these.
+    pub(crate) async fn remove_owned_terminator(
+        &self,
+        owned: Owned,
+        id: &Id,
+    ) -> Result<(), Refused> {
+        let id = id.clone();
+        self.judge(move |decision| {
+            owned.find(decision.tip(), &id)?;
+            Ok(decision.delete(Kind::Terminator, &id)?)
+        })
+        .await
+    }
+
+    /// Has something decided on the tip that may be refused there, and answers with the refusal.
+    async fn judge(
+        &self,
+        decide: impl Fn(&mut Decision<'_>) -> Result<(), Refused> + Send + Sync + 'static,
+    ) -> Result<(), Refused> {
+        let refused = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&refused);
+        let system = Caller::system();
+        let decided = self.decide(&system, move |decision| {
+            decide(decision).map_err(|refusal| match refusal {
+                Refused::Write(failure) => failure,
+                refusal => Failure::unhandled(told.lock().insert(refusal).to_string()),
+            })
+        });
+        match decided.await {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(refused.lock().take().unwrap_or(Refused::Write(failure))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::Bed;
+
+    /// A controller, and what a router of it hosts for a service of it.
+    async fn hosting() -> (Bed, Reported) {
+        let bed = Bed::new().await;
+        let admin = bed.admin().await;
+        let body = json!({"name": "web", "encryptionRequired": true});
+        let service = bed.create(&admin, "createService", body).await;
+        let router = bed.router(&admin, "er1", json!({})).await;
+        let reported = Reported {
+            id: Id::new("t1"),
+            router,
+            service: Id::new(&service),
+            binding: "edge".into(),
+            address: "t1".into(),
+            instance_id: "i1".into(),
+            instance_secret: Bytes::from_static(b"secret"),
+            peer_data: [(1003, Bytes::from_static(b"key one"))].into(),
+            cost: 5,
+            precedence: Precedence::Default,
+            host: Id::new("host"),
+        };
+        (bed, reported)
+    }
+
+    fn edge(reported: &Reported) -> Owned {
+        Owned { binding: Some("edge"), ..Owned::by(&reported.router) }
+    }
+
+    /// All are submitted before the writer decides the first: nothing is published in between.
+    #[tokio::test]
+    async fn requests_see_what_was_asked_before_them() {
+        let (bed, one) = hosting().await;
+        let (controller, id) = (&bed.controller, &one.id);
+        let stored = || controller.snapshot().get::<Terminator>(id).cloned();
+        let update = Update { cost: Some(9), precedence: None };
+        let remove = || controller.remove_owned_terminator(edge(&one), id);
+        let (made, updated, removed, again) = tokio::join!(
+            controller.put_terminator(one.clone()),
+            controller.update_owned_terminator(edge(&one), id, update),
+            remove(),
+            remove(),
+        );
+        assert!(
+            made.is_ok() && updated.is_ok() && removed.is_ok(),
+            "{made:?} {updated:?} {removed:?}"
+        );
+        assert!(matches!(again, Err(Refused::Unknown(_))), "{again:?}");
+        assert!(stored().is_none());
+
+        controller.put_terminator(one.clone()).await.unwrap();
+        let (removed, made) = tokio::join!(remove(), controller.put_terminator(one.clone()));
+        assert!(removed.is_ok() && made.is_ok(), "{removed:?} {made:?}");
+        assert!(stored().is_some(), "made again after its removal");
+    }
+
+    #[tokio::test]
+    async fn what_differs_is_stored() {
+        let (bed, one) = hosting().await;
+        let controller = &bed.controller;
+        let stored = || controller.snapshot().get::<Terminator>(&one.id).cloned().unwrap();
+        controller.put_terminator(one.clone()).await.unwrap();
+        let before = (controller.snapshot().revision(), stored());
+        bed.clock.advance(Duration::from_secs(1));
+        controller.put_terminator(one.clone()).await.unwrap();
+        assert_eq!((controller.snapshot().revision(), stored()), before);
+
+        let peer_data = [(1003, Bytes::from_static(b"key two"))];
+        let taken_over = Reported { peer_data: peer_data.clone().into(), ..one.clone() };
+        controller.put_terminator(taken_over).await.unwrap();
+        assert_eq!(stored().peer_data, peer_data.into());
+        assert_eq!(stored().base.created_at, before.1.base.created_at);
+        let secret = Bytes::from_static(b"other");
+        let renewed = Reported { instance_secret: secret.clone(), ..one.clone() };
+        controller.put_terminator(renewed).await.unwrap();
+        assert_eq!(stored().instance_secret, secret);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_the_askers_is_refused() {
+        let (bed, one) = hosting().await;
+        let controller = &bed.controller;
+        let foreign = Reported {
+            id: Id::new("t2"),
+            instance_secret: Bytes::from_static(b"guess"),
+            ..one.clone()
+        };
+        let (made, refused) = tokio::join!(
+            controller.put_terminator(one.clone()),
+            controller.put_terminator(foreign),
+        );
+        made.unwrap();
+        assert!(matches!(refused, Err(Refused::Instance)), "{refused:?}");
+        let nothing = Update::default();
+        let refused = |owned| controller.update_owned_terminator(owned, &one.id, nothing);
+        let tunnel = Owned { binding: Some("tunnel"), ..edge(&one) };
+        assert!(matches!(refused(tunnel).await, Err(Refused::Unknown(_))));
+        let other = Owned { host: Some(Id::new("other")), ..edge(&one) };
+        assert!(matches!(refused(other).await, Err(Refused::Host(_))));
+        let stranger = Owned::by(&Id::new("stranger"));
+        assert!(matches!(refused(stranger).await, Err(Refused::Router)));
+        let host = Owned { host: Some(one.host.clone()), ..edge(&one) };
+        refused(host).await.unwrap();
+        let gone = Reported { service: Id::new("gone"), ..one.clone() };
+        let refused = controller.put_terminator(gone).await;
+        assert!(matches!(refused, Err(Refused::Gone(_))), "{refused:?}");
     }
 }

@@ -332,6 +332,20 @@ async fn terminators_are_created_once_changed_and_removed() {
 }
 
 #[tokio::test]
+async fn a_removal_may_follow_its_creation_at_once() {
+    let (net, _, peer, service) = hosted().await;
+    let remove = |id: &str| Message::new(is::REMOVE_TUNNEL_TERMINATOR_REQUEST, id.to_owned());
+    for number in 0..20 {
+        let id = format!("quick-{number}");
+        let (made, removed) = tokio::join!(host(&peer, &service, &id), peer.ask(remove(&id)));
+        assert_eq!(made.result(), CreateTerminatorResult::Success);
+        let answer = is::REMOVE_TUNNEL_TERMINATOR_RESPONSE;
+        assert_eq!(removed.content_type, answer, "{}", removed.text());
+        assert!(net.bed.controller.snapshot().get::<Terminator>(&Id::new(&id)).is_none());
+    }
+}
+
+#[tokio::test]
 async fn terminators_are_validated_when_a_router_connects() {
     let net = Net::with(NetworkOptions { validation_age: Duration::ZERO, ..quick() }).await;
     let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
