@@ -28,6 +28,8 @@ struct Position {
     /// The router has everything up to this index; 0 is nothing.
     index: u64,
     timeline: String,
+    /// The epoch in which it was sent that; none if it only says so.
+    sent: Option<u64>,
     until: Instant,
 }
 
@@ -84,6 +86,7 @@ fn subscribe(position: &mut Option<Position>, request: SubscribeToDataModelReque
                 subscription: request.subscription_id,
                 index: request.current_index,
                 timeline: request.timeline_id,
+                sent: None,
                 until,
             });
         }
@@ -101,11 +104,18 @@ async fn push(
         return Ok(());
     }
     loop {
-        let same = position.index > 0 && position.timeline == model.timeline();
-        let replay = if same { model.replay(position.index) } else { Replay::Full };
+        let known = position.index > 0 && position.timeline == model.timeline();
+        let (replay, epoch) = match position.sent.is_some() || known {
+            true => model.replay(position.index, position.sent),
+            false => (Replay::Full, 0),
+        };
         match replay {
-            Replay::Nothing => break,
+            Replay::Nothing => {
+                position.sent = Some(epoch);
+                break;
+            }
             Replay::Entries(entries) => {
+                position.sent = Some(epoch);
                 for entry in entries {
                     let message = entry.message_after(position.index);
                     channel.send(for_subscription(message, &position.subscription)).await?;
@@ -116,15 +126,11 @@ async fn push(
             // The state that is sent may be one of before: what follows is what has changed since.
             Replay::Full => {
                 in_step(false);
-                let (index, body) = model.full().await;
-                let message = Message::new(DataState::CONTENT_TYPE, body);
+                let full = model.full().await;
+                let message = Message::new(DataState::CONTENT_TYPE, full.body);
                 channel.send(for_subscription(message, &position.subscription)).await?;
-                position.index = index;
-                position.timeline.clear();
-                position.timeline.push_str(model.timeline());
-                if index == 0 {
-                    break;
-                }
+                position.index = full.index;
+                position.sent = Some(full.epoch);
             }
         }
     }

@@ -20,7 +20,8 @@ const SETS: Space = Space(16);
 const ABOUT: Space = Space(17);
 /// Note: the timeline they belong to.
 const TIMELINE: &str = "timeline";
-/// Note: index of the last one, and the revision up to which none is missing.
+/// Note: index of the last one, the revision up to which none is missing, and up to which index
+/// nobody is believed.
 const POSITION: &str = "position";
 
 /// So many bytes are kept however small the model is.
@@ -95,6 +96,8 @@ pub(crate) struct Log {
     index: u64,
     /// With this index or a later one nothing is missing.
     base: u64,
+    /// A router that says that it is no further than this has what was wrong.
+    disbelieved: u64,
 }
 
 /// What was kept of an earlier run.
@@ -108,7 +111,14 @@ pub(crate) struct Kept {
 impl Log {
     /// A log without history.
     pub(crate) fn at(index: u64, limits: LogLimits) -> Self {
-        Self { limits, entries: VecDeque::new(), bytes: 0, index, base: index }
+        let entries = VecDeque::new();
+        Self { limits, entries, bytes: 0, index, base: index, disbelieved: 0 }
+    }
+
+    /// The log of a model that is taken anew, with the limits of this one: whatever routers were
+    /// sent until now may be wrong, also at the same index.
+    pub(crate) fn anew(&self, index: u64) -> Self {
+        Self { disbelieved: index, ..Self::at(index, self.limits) }
     }
 
     /// What an earlier run kept, if it is of this timeline.
@@ -121,11 +131,13 @@ impl Log {
         let note = |key: &str| about.iter().find(|(own, _)| own == key).map(|(_, value)| value);
         let same = note(TIMELINE).is_some_and(|own| **own == *timeline.0.as_bytes());
         let position = note(POSITION).and_then(|note| std::str::from_utf8(note).ok());
-        let position = position.and_then(|note| note.split_once(' '));
-        let position = position.and_then(|(index, complete)| {
-            Some((index.parse::<u64>().ok()?, complete.parse::<u64>().ok()?))
+        let position = position.and_then(|note| {
+            let mut numbers = note.split(' ').map(|number| number.parse::<u64>().ok());
+            Some((numbers.next()??, numbers.next()??, numbers.next().flatten().unwrap_or(0)))
         });
-        let Some((index, complete)) = position.filter(|_| same) else { return Ok(None) };
+        let Some((index, complete, disbelieved)) = position.filter(|_| same) else {
+            return Ok(None);
+        };
         let mut log = Self::at(0, limits);
         for (_, note) in live.notes(SETS)? {
             let Ok(set) = ChangeSet::from_body(&note) else { continue };
@@ -140,6 +152,7 @@ impl Log {
             false if log.index < index => return Ok(None),
             false => complete.max(log.index),
         };
+        log.disbelieved = disbelieved;
         Ok(Some(Kept { log, complete: Revision(complete) }))
     }
 
@@ -172,7 +185,7 @@ impl Log {
 
     /// Notes that nothing is missing up to a revision.
     pub(crate) fn note_position(&self, complete: Revision, live: &dyn Live) {
-        let position = format!("{} {complete}", self.index);
+        let position = format!("{} {complete} {}", self.index, self.disbelieved);
         live.put_note(ABOUT, POSITION, Some(position.into()));
     }
 
@@ -192,6 +205,11 @@ impl Log {
     pub(crate) fn bytes_after(&self, position: u64) -> Option<usize> {
         let newer = self.entries.iter().rev().take_while(|entry| entry.index > position);
         (position >= self.base).then(|| newer.map(|entry| entry.body.len()).sum())
+    }
+
+    /// What a router lacks that says that it has everything up to `position`.
+    pub(crate) fn replay_claimed(&self, position: u64) -> Replay {
+        if position <= self.disbelieved { Replay::Full } else { self.replay(position) }
     }
 
     /// What a router lacks that has everything up to `position`.
@@ -287,6 +305,11 @@ mod tests {
         assert_eq!(replayed(&kept.log, 3), Some(vec![4, 9]));
         let elsewhere = Timeline("elsewhere".into());
         assert!(Log::load(live, &elsewhere, LogLimits::default()).unwrap().is_none());
+        let anew = kept.log.anew(9);
+        anew.note_position(Revision(12), live);
+        let kept = Log::load(live, &here, LogLimits::default()).unwrap().unwrap();
+        assert!(matches!(kept.log.replay_claimed(9), Replay::Full));
+        assert!(matches!(kept.log.replay(9), Replay::Nothing));
         live.put_note(SETS, &key(9), None);
         assert!(Log::load(live, &here, LogLimits::default()).unwrap().is_none());
     }

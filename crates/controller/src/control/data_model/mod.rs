@@ -54,6 +54,9 @@ struct State {
     full: Option<Full>,
     /// The last revision that was noted.
     noted: Revision,
+    /// How often changes were missed or the model was mended: what was sent in an earlier epoch
+    /// does not count.
+    epoch: u64,
 }
 
 /// A full state, encoded.
@@ -97,7 +100,7 @@ impl Model {
         log.begin(&timeline, store.live())?;
         log.note_position(head, store.live());
         let (changed, _) = watch::channel(log.index());
-        let state = State { snapshot, log, full: None, noted: head };
+        let state = State { snapshot, log, full: None, noted: head, epoch: 0 };
         let model = Self {
             controller,
             timeline: timeline.0.to_string(),
@@ -142,20 +145,23 @@ impl Model {
         self.changed.send_if_modified(|known| std::mem::replace(known, index) != index);
     }
 
-    /// Changes were missed: routers take everything anew.
-    fn restart(&self, snapshot: Arc<Snapshot>) {
+    /// Changes were missed, or the indexes were made anew at the same revision: routers take
+    /// everything anew.
+    pub(super) fn restart(&self, snapshot: Arc<Snapshot>) {
         let index = snapshot.revision();
         {
             let live = self.controller.settings().store.live();
             let mut state = self.state.write();
-            state.log = Log::at(index.0, LogLimits::default());
+            state.log = state.log.anew(index.0);
             state.snapshot = snapshot;
             state.full = None;
+            state.epoch += 1;
             let timeline = state.snapshot.timeline().clone();
             if let Err(problem) = state.log.begin(&timeline, live) {
                 tracing::warn!(%problem, "the log of the data model is not kept");
             }
             state.log.note_position(index, live);
+            state.noted = index;
         }
         self.changed.send_replace(index.0);
     }
@@ -175,23 +181,30 @@ impl Model {
         self.changed.subscribe()
     }
 
-    /// What a router lacks that has everything up to `position`.
-    fn replay(&self, position: u64) -> Replay {
-        self.state.read().log.replay(position)
+    /// What a router lacks, with the epoch: it says itself that it has everything up to `position`,
+    /// or was sent it in an epoch.
+    fn replay(&self, position: u64, sent: Option<u64>) -> (Replay, u64) {
+        let state = self.state.read();
+        let replay = match sent {
+            None => state.log.replay_claimed(position),
+            Some(epoch) if epoch == state.epoch => state.log.replay(position),
+            Some(_) => Replay::Full,
+        };
+        (replay, state.epoch)
     }
 
-    /// The whole model, encoded, with its index, from which the log leads on.
-    async fn full(&self) -> (u64, Bytes) {
+    /// The whole model, encoded, with its epoch and index, from which the log leads on.
+    async fn full(&self) -> Sent {
         let _one = self.encoding.lock().await;
         let now = self.controller.now();
-        let (snapshot, index) = {
+        let (snapshot, index, epoch) = {
             let mut state = self.state.write();
-            let State { snapshot, log, full, .. } = &mut *state;
+            let State { snapshot, log, full, epoch, .. } = &mut *state;
             if let Some(full) = full.as_mut().filter(|full| full.is_useful(log, now)) {
                 full.asked = now;
-                return (full.index, full.body.clone());
+                return Sent { epoch: *epoch, index: full.index, body: full.body.clone() };
             }
-            (Arc::clone(snapshot), log.index())
+            (Arc::clone(snapshot), log.index(), *epoch)
         };
         let controller = self.controller.clone();
         let timeline_id = self.timeline.clone();
@@ -206,9 +219,24 @@ impl Model {
             Err(_) => Bytes::new(),
         };
         tracing::debug!(index, bytes = body.len(), took = ?begun.elapsed(), "full data model encoded");
-        self.state.write().full = Some(Full { index, body: body.clone(), asked: now });
-        (index, body)
+        self.keep(epoch, Full { index, body: body.clone(), asked: now });
+        Sent { epoch, index, body }
     }
+
+    /// Keeps a full state for others, unless the model was taken anew while it was encoded.
+    fn keep(&self, epoch: u64, full: Full) {
+        let mut state = self.state.write();
+        if state.epoch == epoch {
+            state.full = Some(full);
+        }
+    }
+}
+
+/// A full state as it is sent.
+struct Sent {
+    epoch: u64,
+    index: u64,
+    body: Bytes,
 }
 
 /// How many entities a full state holds, about.
@@ -241,4 +269,66 @@ async fn last_effect(
         }
     }
     Some(effect)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::Bed;
+
+    /// A model with a short log.
+    async fn model(bed: &Bed) -> (Arc<Model>, Subscription) {
+        let limits = LogLimits { entries: 2, ..LogLimits::default() };
+        Model::load(bed.controller.clone(), limits).await.unwrap()
+    }
+
+    async fn make(bed: &Bed, model: &Model, subscription: &mut Subscription, name: &str) {
+        let body = json!({"name": name, "encryptionRequired": false});
+        bed.create(&bed.admin().await, "createService", body).await;
+        while model.state.read().snapshot.revision() < bed.controller.snapshot().revision() {
+            let Some(Notice::Change(published)) = subscription.next().await else { panic!() };
+            model.change(&published);
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_sent_before_counts_after_the_model_is_taken_anew() {
+        let bed = Bed::new().await;
+        let (model, mut subscription) = model(&bed).await;
+        let before = model.full().await;
+        assert!(matches!(model.replay(before.index, Some(before.epoch)).0, Replay::Nothing));
+        assert!(matches!(model.replay(before.index, None).0, Replay::Nothing));
+
+        // The indexes were made anew: same revision, and a full state still being encoded.
+        model.restart(bed.controller.snapshot());
+        assert_eq!(model.index(), before.index);
+        let late = Full { index: before.index, body: before.body.clone(), asked: Timestamp(0) };
+        model.keep(before.epoch, late);
+        assert!(model.state.read().full.is_none());
+        assert!(matches!(model.replay(before.index, Some(before.epoch)).0, Replay::Full));
+        assert!(matches!(model.replay(before.index, None).0, Replay::Full));
+
+        let after = model.full().await;
+        assert!(matches!(model.replay(after.index, Some(after.epoch)).0, Replay::Nothing));
+        make(&bed, &model, &mut subscription, "one").await;
+        assert!(matches!(model.replay(after.index, Some(after.epoch)).0, Replay::Entries(_)));
+        assert!(matches!(model.replay(after.index, None).0, Replay::Full));
+        assert!(matches!(model.replay(model.index(), None).0, Replay::Nothing));
+    }
+
+    #[tokio::test]
+    async fn the_log_keeps_its_limits_when_the_model_is_taken_anew() {
+        let bed = Bed::new().await;
+        let (model, mut subscription) = model(&bed).await;
+        model.restart(bed.controller.snapshot());
+        let (base, epoch) = (model.index(), model.replay(0, None).1);
+        for name in ["one", "two"] {
+            make(&bed, &model, &mut subscription, name).await;
+        }
+        assert!(matches!(model.replay(base, Some(epoch)).0, Replay::Entries(_)));
+        make(&bed, &model, &mut subscription, "three").await;
+        assert!(matches!(model.replay(base, Some(epoch)).0, Replay::Full));
+    }
 }

@@ -145,3 +145,22 @@ async fn a_router_resumes_by_index_also_after_a_restart() {
     peer.send(subscribe(index + 1000, &state.timeline_id, "s5").to_message()).await;
     peer.expect(is::DATA_STATE).await;
 }
+
+#[tokio::test]
+async fn a_model_taken_anew_is_sent_anew_at_the_same_index() {
+    let net = Net::new().await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    let state = full(&mut peer, "s1").await;
+    net.plane.0.model.restart(net.bed.controller.snapshot());
+    let again = DataState::from_message(&peer.expect(is::DATA_STATE).await).unwrap();
+    assert_eq!(again.end_index, net.plane.model_index());
+
+    // One that comes back is not believed that it has what it had before.
+    let claim = subscribe(state.end_index.max(again.end_index), &state.timeline_id, "s2");
+    peer.send(claim.to_message()).await;
+    let message = peer.expect(is::DATA_STATE).await;
+    assert_eq!(subscription_id(&message), Some("s2"));
+    net.open_service(json!({"name": "web", "encryptionRequired": true})).await;
+    assert!(change(&mut peer).await.previous_index >= again.end_index);
+}
