@@ -9,7 +9,8 @@
 //! - [`Embedded`]: one redb file; [`Memory`]: nothing survives, for tests and trials;
 //! - [`Faulty`]: an engine that fails on demand, for tests of what is built on a store;
 //! - [`Examination`] and [`Mend`]: looking at everything that is stored, and mending it;
-//! - [`restore`]: a new file, with a new timeline, from a backup.
+//! - [`restore`]: a new file, with a new timeline, from a backup; [`Hold`] keeps others away from the
+//!   one that it is to replace.
 
 mod codec;
 mod embedded;
@@ -24,7 +25,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use embedded::{Embedded, Options, restore};
+pub use embedded::{Embedded, Hold, Options, restore, sync_folder_of};
 pub use error::{BackupError, CommitError, Damage, FollowError, OpenError, ReadError};
 pub use examine::{Examination, Mend, Place, Seen, StoredFault};
 pub use faulty::{Fault, Faulty};

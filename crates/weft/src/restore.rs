@@ -1,11 +1,12 @@
 //! `weft controller restore`: a snapshot takes the place of the database.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
-use weft_store::{Embedded, OpenError, Options};
+use weft_store::{Hold, sync_folder_of};
 
 use crate::failure::{Failure, chain};
 
@@ -13,10 +14,11 @@ use crate::failure::{Failure, chain};
 const KEPT: &str = "before-restore";
 
 /// Checks the snapshot, writes it as a new database on a new timeline, and puts that in the place
-/// of the one there is, which is kept.
+/// of the one there is, which is kept. Nobody opens the one there is meanwhile: what he wrote would
+/// be gone.
 pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
     let during = |failure: Failure| failure.during("nothing was restored");
-    check_free(database).map_err(during)?;
+    let held = hold(database).map_err(during)?;
     let fresh = beside(database, "restoring");
     if fresh.exists() {
         // Left by a restore that was cut off; it never became anybody's database.
@@ -25,8 +27,15 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
     let head = weft_store::restore(snapshot, &fresh).map_err(|error| {
         during(Failure::new(chain(&error)).during(format!("snapshot {}", snapshot.display())))
     })?;
+    let held = match held {
+        // There was none when we began.
+        None => hold(database).map_err(during)?,
+        held => held,
+    };
     let kept = keep(database).map_err(during)?;
     fs::rename(&fresh, database).map_err(|error| during(at(database, &error)))?;
+    sync_folder_of(database).map_err(|error| at(database, &error).during("not yet durable"))?;
+    drop(held);
     println!("restored {} to {}", snapshot.display(), database.display());
     println!("revision {}, timeline {}", head.revision, head.timeline);
     if let Some(kept) = kept {
@@ -38,34 +47,36 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
 
 /// Nobody may have the database open. Whether it is whole does not matter: that is why somebody
 /// restores.
-fn check_free(database: &Path) -> Result<(), Failure> {
-    if !database.exists() {
-        return Ok(());
-    }
-    match Embedded::open(database, Options::default()) {
-        Err(error @ OpenError::InUse(_)) => Err(Failure::new(chain(&error))),
-        Ok(_) | Err(_) => Ok(()),
-    }
+fn hold(database: &Path) -> Result<Option<Hold>, Failure> {
+    Hold::take(database).map_err(|error| Failure::new(chain(&error)))
 }
 
-/// Gives the database a second name, so that there is one at every moment.
+/// Gives the database a second name, so that there is one at every moment, also after a crash.
 fn keep(database: &Path) -> Result<Option<PathBuf>, Failure> {
     for number in 1.. {
         let kept = beside(database, &format!("{KEPT}-{number}"));
         match fs::hard_link(database, &kept) {
-            Ok(()) => return Ok(Some(kept)),
+            Ok(()) => return durable(kept),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             // Not every file system knows second names.
             Err(_) => {
-                return match fs::copy(database, &kept) {
-                    Ok(_) => Ok(Some(kept)),
+                let copied = fs::copy(database, &kept).and_then(|_| File::open(&kept)?.sync_all());
+                return match copied {
+                    Ok(()) => durable(kept),
                     Err(error) => Err(at(&kept, &error)),
                 };
             }
         }
     }
     Ok(None)
+}
+
+fn durable(kept: PathBuf) -> Result<Option<PathBuf>, Failure> {
+    match sync_folder_of(&kept) {
+        Ok(()) => Ok(Some(kept)),
+        Err(error) => Err(at(&kept, &error)),
+    }
 }
 
 /// A path in the same folder whose name ends in this.
@@ -85,7 +96,7 @@ mod tests {
     use std::sync::Arc;
 
     use weft_model::{Base, Change, ChangeSet, Id, Revision, Timestamp, entity::Service};
-    use weft_store::Store as _;
+    use weft_store::{Embedded, Options, Store as _};
 
     use super::*;
 

@@ -16,6 +16,7 @@ use weft_model::{ColdField, Entity, Id, Kind, Revision};
 use super::{
     COLD, HEAD, LIVE, META, NOTES, Options, ROWS, TALLIES,
     failure::{Failure, guarded},
+    hold::sync_folder_of,
     load, slots,
 };
 use crate::{BackupError, Head, OpenError, Space, codec};
@@ -208,13 +209,18 @@ fn fill(
     })
 }
 
-/// Makes an empty file of mode 0600 if there is none.
+/// Makes an empty file of mode 0600 if there is none. Its name is durable before anything is
+/// written to it, also if an earlier run got no further than to make it.
 pub(super) fn create_private(path: &Path) -> Result<(), OpenError> {
-    match private(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(OpenError::Io { path: path.to_owned(), error }),
-        Ok(_) => Ok(()),
-    }
+    let made = match private(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::metadata(path),
+        made => made.and_then(|file| file.metadata()),
+    };
+    let named = made.and_then(|made| match made.len() {
+        0 => sync_folder_of(path),
+        _ => Ok(()),
+    });
+    named.map_err(|error| OpenError::Io { path: path.to_owned(), error })
 }
 
 fn private(path: &Path) -> io::Result<File> {
@@ -253,9 +259,7 @@ fn write_file(
         drop(fs::remove_file(&part));
         return Err(failure.open(path));
     }
-    fs::rename(&part, path).map_err(io)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(io)
+    fs::rename(&part, path).and_then(|()| sync_folder_of(path)).map_err(io)
 }
 
 /// Copies the rows, cold fields and notes that a transaction sees to a new file, and live state if

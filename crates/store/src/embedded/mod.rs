@@ -13,6 +13,7 @@ mod commit;
 pub(crate) mod examine;
 mod failure;
 mod file;
+mod hold;
 mod live;
 mod load;
 mod slots;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 pub use file::restore;
 pub(crate) use file::{Content, write_new};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
+pub use hold::{Hold, sync_folder_of};
 use redb::TableDefinition;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use weft_model::{Base, Id, Revision, Timestamp, entity::ApiSession};
 
 use super::{commit, put, rows, service};
-use crate::{CommitError, Embedded, OpenError, Options, Store};
+use crate::{CommitError, Embedded, Hold, OpenError, Options, Store};
 
 fn open(path: &Path) -> Embedded {
     Embedded::open(path, Options::default()).unwrap()
@@ -47,6 +47,30 @@ async fn a_second_opener_is_told_so() {
     let second = Embedded::open(&path, Options::default()).unwrap_err();
     assert!(matches!(second, OpenError::InUse(_)), "{second}");
     assert!(second.to_string().contains("in use by another process"), "{second}");
+}
+
+#[tokio::test]
+async fn nobody_opens_what_is_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    assert!(Hold::take(&path).unwrap().is_none());
+    let store = open(&path);
+    assert!(matches!(Hold::take(&path), Err(OpenError::InUse(_))));
+    drop(store);
+    let hold = Hold::take(&path).unwrap().unwrap();
+    assert!(matches!(Hold::take(&path), Err(OpenError::InUse(_))));
+    let second = Embedded::open(&path, Options::default()).unwrap_err();
+    assert!(matches!(second, OpenError::InUse(_)), "{second}");
+    // It stays with the file, whatever it is called.
+    let moved = folder.path().join("moved");
+    fs::rename(&path, &moved).unwrap();
+    assert!(Embedded::open(&moved, Options::default()).is_err());
+    drop(open(&path));
+    drop(hold);
+    drop(open(&moved));
+    // What cannot be opened any more can be held.
+    fs::write(&path, b"cut").unwrap();
+    assert!(Hold::take(&path).unwrap().is_some());
 }
 
 #[tokio::test]
