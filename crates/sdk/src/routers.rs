@@ -185,11 +185,12 @@ impl Inner {
         if let Some((_, channel)) = nearest {
             return Ok(channel);
         }
-        let first = future::select_all(slots.iter().map(|slot| Box::pin(slot.connected())));
-        match tokio::time::timeout_at(deadline, first).await {
-            Ok((Some(channel), ..)) => Ok(channel),
-            Ok((None, ..)) => Err(Error::Closed("the context is closed".to_owned())),
-            Err(_) => {
+        match tokio::time::timeout_at(deadline, first_connected(&slots)).await {
+            Ok(Some(channel)) => Ok(channel),
+            Ok(None) if self.cancel.is_cancelled() => {
+                Err(Error::Closed("the context is closed".to_owned()))
+            }
+            Ok(None) | Err(_) => {
                 let problems: Vec<_> = slots.iter().map(|slot| slot.problem()).collect();
                 none(problems.join("; "))
             }
@@ -289,6 +290,14 @@ impl Inner {
     }
 }
 
+/// The first of these that is connected; none once all of them are left. One that is left, because
+/// the controller does not name it any more, says nothing of the others.
+async fn first_connected(slots: &[Arc<Slot>]) -> Option<Arc<RouterChannel>> {
+    let connected =
+        slots.iter().map(|slot| Box::pin(async move { slot.connected().await.ok_or(()) }));
+    future::select_ok(connected).await.ok().map(|(channel, _)| channel)
+}
+
 /// Measures the round trip now and then; ends when the router does not answer any more.
 async fn probe(slot: &Slot, channel: &RouterChannel) {
     loop {
@@ -321,7 +330,30 @@ fn parse(url: &str) -> Option<Address> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
+
+    fn slot(name: &str) -> Arc<Slot> {
+        Arc::new(Slot {
+            name: name.to_owned(),
+            address: Mutex::new(parse("tls:router.example:3022").unwrap()),
+            state: watch::Sender::default(),
+            rtt: AtomicU64::new(u64::MAX),
+            cancel: CancellationToken::new(),
+        })
+    }
+
+    #[tokio::test]
+    async fn a_router_that_is_left_does_not_end_the_wait_for_others() {
+        let slots = [slot("er1"), slot("er2")];
+        let mut first = Box::pin(first_connected(&slots));
+        assert!(first.as_mut().now_or_never().is_none(), "both are being connected to");
+        slots[0].state.send_modify(|state| state.left = true);
+        assert!(first.as_mut().now_or_never().is_none(), "one still is");
+        slots[1].state.send_modify(|state| state.left = true);
+        assert!(matches!(first.now_or_never(), Some(None)), "there is none to wait for");
+    }
 
     #[test]
     fn addresses_of_both_spellings() {
