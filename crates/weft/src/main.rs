@@ -25,7 +25,11 @@ mod tools;
 mod verify;
 mod yaml;
 
-use std::{future::Future, io, process::ExitCode};
+use std::{
+    future::Future,
+    io::{self, IsTerminal as _},
+    process::ExitCode,
+};
 
 use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
@@ -149,5 +153,12 @@ fn start_log(level: &str) {
         }),
         _ => EnvFilter::new(level),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    // Colours are for people: neither for files nor where `NO_COLOR` is set.
+    let is_coloured = io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(is_coloured)
+        .with_writer(io::stderr)
+        .init();
 }
