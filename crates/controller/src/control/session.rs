@@ -147,6 +147,7 @@ impl Session {
             self.write(writes),
             feed::run(model, self.router.channel.clone(), wanted, in_step),
             self.be_present(),
+            plane.network.recount(&self.router),
         );
         std::future::pending().await
     }

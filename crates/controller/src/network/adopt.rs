@@ -64,6 +64,12 @@ impl Pieces {
         Some(pieces.clone())
     }
 
+    /// Whether a router tells, or has told, which circuits it carries.
+    pub(super) fn has_begun(&self, router: &Id) -> bool {
+        let state = self.0.lock();
+        state.telling.contains_key(router) || state.told.contains(router)
+    }
+
     fn done(&self, circuit: &str) {
         self.0.lock().circuits.remove(circuit);
     }

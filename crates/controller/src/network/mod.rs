@@ -5,7 +5,7 @@
 //! - [`path`], [`select`]: pure: the cheapest way, the terminator to dial; [`routes`]: what routers
 //!   are told;
 //! - [`create`]: a circuit is made; [`upkeep`]: it is moved, confirmed and removed; [`adopt`]:
-//!   circuits of an earlier run are taken up;
+//!   circuits of an earlier run are taken up; [`recount`]: those that a router lost are ended;
 //! - [`inspect`]: looking inside routers;
 //! - [`validate`]: whether terminators that routers reported are still there.
 //!
@@ -19,6 +19,7 @@ pub mod create;
 pub mod inspect;
 pub mod links;
 pub mod path;
+pub mod recount;
 pub mod routers;
 pub mod routes;
 pub mod select;
@@ -75,6 +76,9 @@ pub struct NetworkOptions {
     pub validation_interval: Duration,
     /// How long circuits are kept whose routers do not come back.
     pub lost_circuit_life: Duration,
+    /// How long a router that is back may take to tell which circuits it carries before it is
+    /// asked.
+    pub carried_grace: Duration,
 }
 
 impl Default for NetworkOptions {
@@ -89,6 +93,7 @@ impl Default for NetworkOptions {
             validation_age: Duration::from_secs(5),
             validation_interval: Duration::from_secs(30),
             lost_circuit_life: Duration::from_secs(600),
+            carried_grace: Duration::from_secs(10),
         }
     }
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator};
 use weft_wire::ctrl::{
-    self, CarriedCircuits, CircuitConfirmation, Fault, Route, RouteError, RouteErrorCode,
-    RouteResult, RouterTerminatorState, TerminatorPrecedence, Unroute,
-    ValidateTerminatorsV2Request, ValidateTerminatorsV2Response,
+    self, CarriedCircuits, CircuitConfirmation, Fault, InspectRequest, InspectResponse, Route,
+    RouteError, RouteErrorCode, RouteResult, RouterTerminatorState, TerminatorPrecedence, Unroute,
+    ValidateTerminatorsV2Request, ValidateTerminatorsV2Response, inspect_response::InspectValue,
 };
 use weft_wire::edge_ctrl::content_type as is;
 use weft_wire::edge_ctrl::{
@@ -77,7 +77,11 @@ fn failed(code: RouteErrorCode) -> Option<Result<PeerData, RouteError>> {
 
 /// A network with a service that the router's tunneler hosts.
 async fn hosted() -> (Net, TestRouter, Peer, Id) {
-    let net = Net::new().await;
+    hosted_with(quick()).await
+}
+
+async fn hosted_with(options: NetworkOptions) -> (Net, TestRouter, Peer, Id) {
+    let net = Net::with(options).await;
     let service = net.open_service(json!({"name": "web", "encryptionRequired": true})).await;
     let router = net.router("er1").await;
     let peer = net.connect(&router).await;
@@ -435,6 +439,40 @@ async fn routers_that_only_confirm_keep_their_circuits_too() {
     peer.send(confirm.to_message()).await;
     peer.expect(ctrl::content_type::UNROUTE).await;
     assert!(net.network.circuits().is_empty());
+}
+
+#[tokio::test]
+async fn a_router_that_tells_nothing_is_asked_what_it_lost() {
+    let options = NetworkOptions { carried_grace: Duration::from_millis(10), ..quick() };
+    let (net, router, mut peer, _) = hosted_with(options).await;
+    let (kept, _) = made(&mut peer).await;
+    let (lost, _) = made(&mut peer).await;
+    net.bed.clock.advance(Duration::from_secs(5));
+    peer.leave();
+    until(|| net.network.routers().all().is_empty()).await;
+    assert_eq!(net.network.circuits().len(), 2, "they live on over one router");
+
+    let mut peer = net.connect(&router).await;
+    let (young, _) = made(&mut peer).await;
+    let mut asked = peer.expect(ctrl::content_type::INSPECT_REQUEST).await;
+    // What cannot be told is asked again.
+    let failed = InspectResponse { success: false, ..InspectResponse::default() };
+    peer.send(failed.to_message().in_reply_to(&asked)).await;
+    asked = peer.expect(ctrl::content_type::INSPECT_REQUEST).await;
+    let mut names = InspectRequest::from_message(&asked).unwrap().requested_values;
+    names.sort_unstable();
+    let name = |circuit: &CreateTunnelCircuitV2Response| format!("circuit:{}", circuit.circuit_id);
+    let mut expected = [name(&kept), name(&lost)];
+    expected.sort_unstable();
+    assert_eq!(names, expected, "what is younger than the connection is not asked about");
+    let values = vec![InspectValue { name: name(&kept), value: "{}".into() }];
+    let answer = InspectResponse { success: true, errors: Vec::new(), values };
+    peer.send(answer.to_message().in_reply_to(&asked)).await;
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!((unroute.circuit_id, unroute.now), (lost.circuit_id, true));
+    assert_eq!(net.network.circuits().len(), 2);
+    assert!(net.network.circuits().get(&young.circuit_id).is_some());
+    assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 4);
 }
 
 #[tokio::test]
