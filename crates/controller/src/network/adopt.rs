@@ -30,6 +30,10 @@ use crate::events::CircuitChange;
 
 /// Most circuits of which pieces are kept.
 const MAX_CIRCUITS: usize = 200_000;
+/// Most circuits known in part that one router was the first to tell of.
+const MAX_BEGUN: usize = 100_000;
+/// Most circuits that one router may name while it tells what it carries.
+const MAX_TOLD: usize = 1_000_000;
 /// Most routers one circuit goes over.
 const MAX_NODES: usize = 64;
 /// Tag with the service, possibly `instance@service`.
@@ -39,22 +43,64 @@ const CLIENT_TAG: &str = "clientId";
 
 /// The pieces of circuits that are not whole yet, and what routers are telling right now.
 #[derive(Debug, Default)]
-pub struct Pieces(Mutex<State>);
+pub struct Pieces {
+    state: Mutex<State>,
+    /// Held while a circuit is taken up, so that what routers tell at the same time adds up.
+    taking_up: Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct State {
     circuits: HashMap<String, BTreeMap<Id, Route>>,
+    /// Circuits known in part, with the router that told of each first.
+    first: HashMap<String, Id>,
+    /// Of how many of these each router was the first to tell.
+    begun: HashMap<Id, usize>,
     /// What connected routers named so far, while they are still telling.
     telling: HashMap<Id, HashSet<String>>,
     /// Connected routers that have told everything.
     told: HashSet<Id>,
 }
 
+impl State {
+    /// A router tells of a circuit that is not whole; false if it told of too many.
+    fn begin(&mut self, router: &Id, circuit: &str) -> bool {
+        if self.first.contains_key(circuit) {
+            return true;
+        }
+        let begun = self.begun.entry(router.clone()).or_default();
+        if *begun >= MAX_BEGUN {
+            return false;
+        }
+        *begun += 1;
+        self.first.insert(circuit.to_owned(), router.clone());
+        true
+    }
+
+    fn done(&mut self, circuit: &str) {
+        self.circuits.remove(circuit);
+        let Some(router) = self.first.remove(circuit) else { return };
+        if let Some(begun) = self.begun.get_mut(&router) {
+            *begun -= 1;
+            if *begun == 0 {
+                self.begun.remove(&router);
+            }
+        }
+    }
+}
+
 impl Pieces {
+    fn begin(&self, router: &Id, circuit: &str) -> bool {
+        self.state.lock().begin(router, circuit)
+    }
+
     fn add(&self, router: &Id, route: Route) -> Option<BTreeMap<Id, Route>> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let known = state.circuits.contains_key(&route.circuit_id);
         if !known && state.circuits.len() >= MAX_CIRCUITS {
+            return None;
+        }
+        if !state.begin(router, &route.circuit_id) {
             return None;
         }
         let pieces = state.circuits.entry(route.circuit_id.clone()).or_default();
@@ -66,12 +112,13 @@ impl Pieces {
 
     /// Whether a router tells, or has told, which circuits it carries.
     pub(super) fn has_begun(&self, router: &Id) -> bool {
-        let state = self.0.lock();
+        let state = self.state.lock();
         state.telling.contains_key(router) || state.told.contains(router)
     }
 
-    fn done(&self, circuit: &str) {
-        self.0.lock().circuits.remove(circuit);
+    /// A circuit is whole, or over: nothing is to be added any more.
+    pub(super) fn done(&self, circuit: &str) {
+        self.state.lock().done(circuit);
     }
 }
 
@@ -89,7 +136,7 @@ struct Told {
 impl Network {
     /// A router begins to be connected: what an earlier connection told is void.
     pub(super) fn begin_report(&self, router: &Id) {
-        let mut state = self.0.pieces.0.lock();
+        let mut state = self.0.pieces.state.lock();
         state.telling.remove(router);
         state.told.remove(router);
     }
@@ -109,9 +156,14 @@ impl Network {
             named.push(id);
         }
         let named = {
-            let mut state = self.0.pieces.0.lock();
+            let mut state = self.0.pieces.state.lock();
             let so_far = state.telling.entry(router.id.clone()).or_default();
             so_far.extend(named);
+            if so_far.len() > MAX_TOLD {
+                state.telling.remove(&router.id);
+                router.channel.close(format!("it names more than {MAX_TOLD} circuits"));
+                return;
+            }
             if !part.last {
                 return;
             }
@@ -128,6 +180,7 @@ impl Network {
     /// Takes a carried route up; false if its circuit is over.
     fn take_up(&self, snapshot: &Snapshot, router: &Arc<LiveRouter>, route: Route) -> bool {
         let id = route.circuit_id.clone();
+        let _one_by_one = self.0.pieces.taking_up.lock();
         match self.0.circuits.get(&id) {
             Some(circuit) if circuit.is_whole => {
                 return circuit.path.has_node(router.id.as_str());
@@ -182,6 +235,7 @@ impl Network {
             None => self.0.circuits.adopt(Arc::clone(&circuit)),
         };
         if !is_kept {
+            self.0.pieces.done(id);
             return;
         }
         let counted = before.is_some_and(|before| !before.terminator.is_empty());
@@ -194,10 +248,14 @@ impl Network {
     }
 
     /// An idle circuit that nobody here knows is confirmed by a router that does not tell what it
-    /// carries: it is kept in part. False if it is over.
+    /// carries: it is kept in part, unless the router has confirmed too many. False if it is over.
     pub(super) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
-        if self.is_over(id) || self.0.pieces.0.lock().told.contains(&router.id) {
+        if self.is_over(id) || self.0.pieces.state.lock().told.contains(&router.id) {
             return false;
+        }
+        let _one_by_one = self.0.pieces.taking_up.lock();
+        if self.0.circuits.is_known(id) || !self.0.pieces.begin(&router.id, id) {
+            return true;
         }
         let path = Path::of_one(router.id.clone());
         let snapshot = self.0.controller.snapshot();
@@ -213,6 +271,13 @@ impl Network {
         let mut path = circuit.path.clone();
         path.nodes.push(router.id.clone());
         self.0.circuits.put(Arc::new(circuit.moved(path)))
+    }
+
+    /// Of how many circuits only a part is known.
+    #[cfg(test)]
+    pub(crate) fn in_part(&self) -> usize {
+        let state = self.0.pieces.state.lock();
+        state.first.len().max(state.circuits.len())
     }
 
     fn unroute_at(&self, router: &Id, circuit: &str) {
@@ -307,6 +372,23 @@ mod tests {
             tags: &[("serviceId".to_owned(), "svc".to_owned())].into(),
         };
         spec.routes().into_iter().collect()
+    }
+
+    #[test]
+    fn one_router_fills_only_its_own_share() {
+        let pieces = Pieces::default();
+        let (r1, r2) = (Id::new("r1"), Id::new("r2"));
+        assert!((0..MAX_BEGUN).all(|number| pieces.begin(&r1, &format!("c{number}"))));
+        let route = |id: &str| Route { circuit_id: id.to_owned(), ..Route::default() };
+        assert!(!pieces.begin(&r1, "more") && pieces.add(&r1, route("more")).is_none());
+        assert_eq!(pieces.add(&r1, route("c7")).unwrap().len(), 1, "it told of this one before");
+        assert_eq!(pieces.add(&r2, route("more")).unwrap().len(), 1);
+        assert_eq!(pieces.add(&r1, route("more")).unwrap().len(), 2);
+        pieces.done("c7");
+        pieces.done("c7");
+        assert!(pieces.begin(&r1, "c7") && !pieces.begin(&r1, "c8888888"));
+        pieces.done("more");
+        assert!(!pieces.state.lock().begun.contains_key(&r2));
     }
 
     #[test]

@@ -65,6 +65,9 @@ impl Network {
     /// Ends a circuit: at once, or when what is on its way has arrived. False if there is none.
     pub fn remove_circuit(&self, id: &str, now: bool) -> bool {
         let Some(circuit) = self.0.circuits.remove(id) else { return false };
+        if !circuit.is_whole {
+            self.0.pieces.done(id);
+        }
         let unroute = Unroute { circuit_id: circuit.id.clone(), now };
         for router in &circuit.path.nodes {
             self.tell(router.as_str(), Lane::High, unroute.to_message());

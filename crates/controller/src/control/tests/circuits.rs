@@ -396,7 +396,7 @@ async fn a_restart_breaks_no_circuit() {
     peer.send(report.to_message()).await;
     until(|| net.network.circuits().get(&kept.circuit_id).is_some()).await;
     let circuit = net.network.circuits().get(&kept.circuit_id).unwrap();
-    assert!(circuit.is_whole);
+    assert!(circuit.is_whole && net.network.in_part() == 0);
     assert_eq!(circuit.terminator, Id::new("t1"));
     assert_eq!((circuit.ingress.as_str(), circuit.path.nodes.len()), (kept.address.as_str(), 1));
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 2);
@@ -434,8 +434,10 @@ async fn routers_that_only_confirm_keep_their_circuits_too() {
     peer.settled().await;
     assert!(!peer.has(ctrl::content_type::UNROUTE));
     assert!(!net.network.circuits().get(&circuit.circuit_id).unwrap().is_whole);
+    assert_eq!(net.network.in_part(), 1);
     peer.send(Fault::circuit(true, &*circuit.circuit_id).to_message()).await;
     peer.expect(ctrl::content_type::UNROUTE).await;
+    assert_eq!(net.network.in_part(), 0);
     peer.send(confirm.to_message()).await;
     peer.expect(ctrl::content_type::UNROUTE).await;
     assert!(net.network.circuits().is_empty());
