@@ -29,7 +29,10 @@ mod worker;
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
@@ -135,8 +138,19 @@ struct Inner {
     queue: Queue,
     /// The subscription should be looked at.
     look: Notify,
-    /// Position of the model that is in the file.
-    saved: Mutex<(String, u64)>,
+    /// Counts how often the whole model was taken.
+    taken: AtomicU64,
+    /// Which model is in the file.
+    saved: Mutex<Saved>,
+}
+
+/// A model that was written to the file. A model that is taken anew may have the position of the one
+/// before it and be another.
+#[derive(Debug, PartialEq, Eq)]
+struct Saved {
+    timeline: String,
+    index: u64,
+    taken: u64,
 }
 
 impl AccessHalf {
@@ -162,7 +176,12 @@ impl AccessHalf {
             online: watch::Sender::new(false),
             queue: Queue::new(),
             look: Notify::new(),
-            saved: Mutex::new((model.timeline.clone(), model.index)),
+            taken: AtomicU64::new(0),
+            saved: Mutex::new(Saved {
+                timeline: model.timeline.clone(),
+                index: model.index,
+                taken: 0,
+            }),
             model: RwLock::new(model),
             options,
             identity,
@@ -357,15 +376,17 @@ impl Inner {
     fn save(&self) {
         let Some(path) = &self.options.db else { return };
         let mut saved = self.saved.lock();
-        let state = {
+        let (state, now) = {
             let model = self.model.read();
-            if model.timeline.is_empty() || *saved == (model.timeline.clone(), model.index) {
+            let taken = self.taken.load(Ordering::Acquire);
+            let now = Saved { timeline: model.timeline.clone(), index: model.index, taken };
+            if model.timeline.is_empty() || *saved == now {
                 return;
             }
-            model.to_state()
+            (model.to_state(), now)
         };
         match file::save(path, &state) {
-            Ok(()) => *saved = (state.timeline_id, state.end_index),
+            Ok(()) => *saved = now,
             Err(problem) => {
                 tracing::warn!(%problem, path = %path.display(), "data model not written");
             }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -130,6 +130,7 @@ impl Inner {
             let mut model = self.model.write();
             fresh.caches = std::mem::take(&mut model.caches);
             *model = fresh;
+            self.taken.fetch_add(1, Ordering::Release);
         }
         tracing::info!(controller = %from.id, index, timeline, "data model taken");
         self.timeline.send_if_modified(|known| {
@@ -182,6 +183,7 @@ impl Inner {
                 let mut model = self.model.write();
                 wanted.caches = std::mem::take(&mut model.caches);
                 *model = wanted;
+                self.taken.fetch_add(1, Ordering::Release);
             }
             self.subscription.lock().begin_anew();
             self.after(&Touched::all());

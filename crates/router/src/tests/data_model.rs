@@ -1,6 +1,9 @@
 //! Subscription, changes, gaps, resuming, the file.
 
+use std::time::Duration;
+
 use futures::StreamExt;
+use weft_channel::ChannelHandle;
 use weft_wire::{
     Message, ProtoBody,
     edge_ctrl::data_model::{
@@ -83,6 +86,41 @@ async fn a_model_is_resumed_by_index_after_either_side_restarted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_model_taken_anew_at_the_same_index_is_the_one_that_is_kept() {
+    let mut network = Network::new().await;
+    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.router.online().await;
+    network.router.control.shutdown().await;
+    let addr = network.controller.addr();
+    let start = || TestRouter::start(&network.pki, network.home.path(), addr);
+    let bob = vec![events::create(events::identity("bob"))];
+
+    let wanted = DataState {
+        events: bob.clone(),
+        end_index: 10,
+        timeline_id: "line1".into(),
+        ..DataState::default()
+    };
+    let ask = ValidateRequest { state: Some(wanted), fix: false }.to_message();
+    let is_bobs = async |channel: &ChannelHandle| {
+        let reply = channel.request(ask.clone(), Duration::from_secs(10)).await.unwrap();
+        ValidateResponse::from_message(&reply).unwrap().diffs.is_empty()
+    };
+
+    let router = start();
+    let mut peer = network.controller.router().await;
+    assert!(!is_bobs(&peer.channel).await);
+    peer.give_model(bob, 10).await;
+    soon(async { while !is_bobs(&peer.channel).await {} }).await;
+    router.control.shutdown().await;
+
+    let router = start();
+    let peer = network.controller.router().await;
+    assert!(is_bobs(&peer.channel).await);
+    router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hosted_services_follow_policies_and_configs() {
     let mut network = Network::new().await;
     let mut services = network.router.access.hosted_services();
@@ -117,7 +155,7 @@ async fn a_controller_finds_and_mends_differences() {
         ..DataState::default()
     };
     let ask = ValidateRequest { state: Some(wanted.clone()), fix: true }.to_message();
-    let timeout = std::time::Duration::from_secs(10);
+    let timeout = Duration::from_secs(10);
     let reply = network.peer.channel.request(ask, timeout).await.unwrap();
     let response = ValidateResponse::from_message(&reply).unwrap();
     let diffs: Vec<_> =
