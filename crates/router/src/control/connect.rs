@@ -212,7 +212,11 @@ async fn run(core: &Arc<Core>, established: Established, controller: Arc<Control
     );
     core.connected(&controller, &chain);
     let reason = channel.closed().await;
-    tracing::warn!(controller = %controller.id, %reason, "connection to controller ended");
+    if core.stop.is_cancelled() {
+        tracing::debug!(controller = %controller.id, %reason, "connection to controller ended");
+    } else {
+        tracing::warn!(controller = %controller.id, %reason, "connection to controller ended");
+    }
     drop(ended);
 }
 
