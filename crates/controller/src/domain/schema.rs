@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 
 /// Largest compiled pattern, bytes.
-const MAX_PATTERN: usize = 1 << 20;
+const MAX_PATTERN: usize = 10 << 20;
 
 /// A compiled schema.
 #[derive(Debug)]

@@ -194,13 +194,16 @@ async fn deliver_tcp(
     }
 }
 
-/// Waits until the circuit is closed, and as long as that is meant to last.
+/// Waits until the circuit has been closed for this long, and at most for twice as long.
 async fn closed_for(end: &LocalEnd, patience: Duration) {
+    let mut was_closed = end.is_closed();
     loop {
         tokio::time::sleep(patience).await;
-        if end.is_closed() {
+        let is_closed = end.is_closed();
+        if was_closed && is_closed {
             return;
         }
+        was_closed = is_closed;
     }
 }
 

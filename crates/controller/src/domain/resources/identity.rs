@@ -343,11 +343,12 @@ fn authenticators(view: View<'_>, identity: &str) -> IdentityAuthenticators {
 }
 
 /// Its outstanding enrollments. Who may not read enrollments of an administrator does not see
-/// them here either; who may read no enrollments does not see the tickets (protocol:
-/// management-api 4).
+/// them here either; the tickets are for those who may read enrollments or make identities with
+/// them (protocol: management-api 4).
 fn enrollments(context: &Context, identity: &str) -> IdentityEnrollments {
     let mut found = IdentityEnrollments::default();
-    let has_tickets = context.caller().may(Subject::Enrollment, Action::Read);
+    let has_tickets = context.caller().may(Subject::Enrollment, Action::Read)
+        || context.caller().is_granted(Subject::Identity, Action::Create);
     let ticket = |text: String| if has_tickets { text } else { String::new() };
     for enrollment in context.view().referring::<Enrollment>(0, identity) {
         if !super::enrollment::is_visible(context.caller(), context.view(), enrollment) {

@@ -96,7 +96,8 @@ pub(super) fn from_listeners(
 
 /// Whether the caller may have what enrolls a router: who only reads could become the router.
 pub(super) fn may_enroll(context: &Context) -> bool {
-    context.caller().may(Subject::Router, Action::Update)
+    let may = |action| context.caller().is_granted(Subject::Router, action);
+    may(Action::Create) || may(Action::Update)
 }
 
 /// Takes over what a router proves itself by; no body says it.

@@ -29,6 +29,8 @@ async fn tickets_of_identities_are_for_those_who_may_read_enrollments() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let (_, reader) = clerk(&bed, &admin, "reader", &["identity.read"]).await;
+    let made_here = ["identity.read", "identity.create"];
+    let (_, maker) = clerk(&bed, &admin, "maker", &made_here).await;
     let (_, giver) = clerk(&bed, &admin, "giver", &["identity.read", "enrollment"]).await;
     let (_, auditor) = clerk(&bed, &admin, "auditor", &["admin_readonly"]).await;
     let new = |name: &str, permissions: Value| {
@@ -39,6 +41,7 @@ async fn tickets_of_identities_are_for_those_who_may_read_enrollments() {
     let known = ticket(&bed, &admin, &plain).await;
     assert_ne!(known["token"], "");
     assert_eq!(ticket(&bed, &giver, &plain).await, known);
+    assert_eq!(ticket(&bed, &maker, &plain).await, known);
     let seen = ticket(&bed, &reader, &plain).await;
     assert_eq!((&seen["token"], &seen["jwt"]), (&json!(""), &json!("")));
     assert_eq!(seen["expiresAt"], known["expiresAt"]);
@@ -47,6 +50,7 @@ async fn tickets_of_identities_are_for_those_who_may_read_enrollments() {
     let privileged = bed.create(&admin, "createIdentity", body).await;
     let known = ticket(&bed, &admin, &privileged).await;
     assert_ne!(known["token"], "");
+    assert_eq!(ticket(&bed, &maker, &privileged).await, NONE);
     for clerk in [&giver, &auditor] {
         assert_eq!(ticket(&bed, clerk, &privileged).await, NONE);
         let list = bed.manage(clerk, "listEnrollments", &[], NONE).await.unwrap();
@@ -63,6 +67,8 @@ async fn tickets_of_routers_are_for_those_who_may_change_routers() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let (_, keeper) = clerk(&bed, &admin, "keeper", &["router"]).await;
+    let may_make = ["router.read", "router.create"];
+    let (_, maker) = clerk(&bed, &admin, "maker", &may_make).await;
     let (_, reader) = clerk(&bed, &admin, "reader", &["router.read"]).await;
     let (_, auditor) = clerk(&bed, &admin, "auditor", &["admin_readonly"]).await;
     for (create, detail) in
@@ -73,6 +79,7 @@ async fn tickets_of_routers_are_for_those_who_may_change_routers() {
             async |caller: &Caller| bed.manage(caller, detail, &[&router], NONE).await.unwrap();
         let known = show(&keeper).await;
         assert!(known["enrollmentToken"].is_string() && known["enrollmentJwt"].is_string());
+        assert_eq!(show(&maker).await["enrollmentToken"], known["enrollmentToken"]);
         for caller in [&reader, &auditor] {
             let seen = show(caller).await;
             assert_eq!((&seen["enrollmentToken"], &seen["enrollmentJwt"]), (&NONE, &NONE));
