@@ -25,7 +25,7 @@ use weft_wire::Message;
 use weft_wire::edge::{Data, header};
 use weft_wire::payload;
 use weft_xgress::{
-    AckList, Class, CloseReason, Delivery, End, ITEM_COST, Role, Segment, WriteError,
+    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Role, Segment, WriteError,
 };
 
 /// A circuit.
@@ -59,7 +59,7 @@ struct Inner {
     writer: Option<Waker>,
     listed_ack: bool,
     listed_payload: bool,
-    armed: Option<Instant>,
+    alarm: Alarm,
     /// The router has been told that the circuit is over, or need not be.
     told: bool,
     released: bool,
@@ -104,7 +104,7 @@ impl Circuit {
                 writer: None,
                 listed_ack: false,
                 listed_payload: false,
-                armed: None,
+                alarm: Alarm::default(),
                 told: false,
                 released: false,
                 left: false,
@@ -270,11 +270,11 @@ impl Circuit {
         Some((message, cost))
     }
 
-    /// A deadline has come.
-    pub(crate) fn on_timer(&self, now: Instant) {
+    /// The deadline that was armed for `at` has come.
+    pub(crate) fn on_timer(&self, at: Instant, now: Instant) {
         self.change(|inner, _| {
-            inner.armed = None;
-            if let Transport::Own(end) = &mut inner.transport
+            if inner.alarm.fires(at)
+                && let Transport::Own(end) = &mut inner.transport
                 && end.deadline().is_some_and(|deadline| deadline <= now)
             {
                 end.on_timeout(now);
@@ -408,13 +408,9 @@ impl Inner {
         if let Transport::Routed(routed) = &mut self.transport {
             follows.over = routed.over_changed();
         }
-        if let Some(deadline) = self.transport.deadline()
-            && self.armed.is_none_or(|armed| deadline < armed)
-        {
-            // A deadline that has passed is looked at by the timer's task, not in a loop here.
-            self.armed = Some(deadline.max(now));
-            follows.arm = self.armed;
-        }
+        // A deadline that has passed is looked at by the timer's task, not in a loop here.
+        let deadline = self.transport.deadline().map(|deadline| deadline.max(now));
+        follows.arm = deadline.and_then(|deadline| self.alarm.want(deadline));
         if self.transport.closed() && !payload && !ack && !self.released {
             self.released = true;
             follows.release = true;

@@ -14,7 +14,7 @@ use tokio_util::time::DelayQueue;
 /// Arms circuits. Clones share the clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Timers {
-    // Unbounded, but a circuit has at most two entries under way: its current and an earlier one.
+    // Unbounded, but a circuit has one entry that counts, and what that overtook (`Alarm`).
     arm: mpsc::UnboundedSender<(Instant, Weak<Circuit>)>,
 }
 
@@ -27,12 +27,13 @@ impl Timers {
             loop {
                 tokio::select! {
                     entry = armed.recv() => match entry {
-                        Some((at, circuit)) => { queue.insert_at(circuit, at.into()); }
+                        Some((at, circuit)) => { queue.insert_at((at, circuit), at.into()); }
                         None => return,
                     },
                     Some(due) = queue.next(), if !queue.is_empty() => {
-                        if let Some(circuit) = due.into_inner().upgrade() {
-                            circuit.on_timer(Instant::now());
+                        let (at, circuit) = due.into_inner();
+                        if let Some(circuit) = circuit.upgrade() {
+                            circuit.on_timer(at, Instant::now());
                         }
                     }
                 }

@@ -21,6 +21,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+mod alarm;
 mod chunk;
 mod end;
 mod flow;
@@ -36,6 +37,7 @@ mod window;
 #[cfg(test)]
 mod simulation;
 
+pub use alarm::Alarm;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};
 pub use flow::{Class, Flow, Pulled};
 pub use options::{Options, WindowKind};

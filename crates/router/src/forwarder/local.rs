@@ -23,7 +23,9 @@ use weft_wire::{
     edge::{Data, StateClosed, data_flags},
     payload::payload_header,
 };
-use weft_xgress::{AckList, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Segment};
+use weft_xgress::{
+    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Segment,
+};
 
 use super::{
     Destination, Forwarder,
@@ -101,7 +103,7 @@ struct Inner {
     backlog: VecDeque<FromSdk>,
     backlog_bytes: usize,
     over: bool,
-    armed: Option<Instant>,
+    alarm: Alarm,
     finished: bool,
     /// The SDK closed the connection itself: it is told nothing more.
     quiet: bool,
@@ -180,7 +182,7 @@ impl LocalEnd {
                 backlog: VecDeque::new(),
                 backlog_bytes: 0,
                 over: false,
-                armed: None,
+                alarm: Alarm::default(),
                 finished: false,
                 quiet: false,
                 fin,
@@ -387,12 +389,8 @@ impl LocalEnd {
     /// The deadline that was armed for `at` has come.
     pub(crate) fn on_timer(&self, at: Instant, now: Instant) {
         self.change(|inner, _| {
-            if inner.armed != Some(at) {
-                // An earlier one overtook it and has seen to everything.
-                return;
-            }
-            inner.armed = None;
-            if inner.end.deadline().is_some_and(|deadline| deadline <= now) {
+            let counts = inner.alarm.fires(at);
+            if counts && inner.end.deadline().is_some_and(|deadline| deadline <= now) {
                 inner.end.on_timeout(now);
             }
         });
@@ -466,12 +464,8 @@ impl LocalEnd {
         }
         // Once listed, a held end of direction waits for the connection and no longer for the time.
         let held_until = inner.fin.until().filter(|_| !inner.listed_app);
-        if let Some(deadline) = [inner.end.deadline(), held_until].into_iter().flatten().min()
-            && inner.armed.is_none_or(|armed| deadline < armed)
-        {
-            inner.armed = Some(deadline);
-            follows.arm = Some(deadline);
-        }
+        let deadline = [inner.end.deadline(), held_until].into_iter().flatten().min();
+        follows.arm = deadline.and_then(|deadline| inner.alarm.want(deadline));
         follows
     }
 

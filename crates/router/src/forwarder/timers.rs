@@ -16,7 +16,7 @@ use super::local::LocalEnd;
 /// Arms ends. Clones share the clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Timers {
-    // Unbounded, but an end has one entry that counts, and what that overtook.
+    // Unbounded, but an end has one entry that counts, and what that overtook (`Alarm`).
     arm: mpsc::UnboundedSender<(Instant, Weak<LocalEnd>)>,
 }
 
