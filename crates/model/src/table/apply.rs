@@ -10,7 +10,7 @@ use imbl::ordmap;
 use super::{
     ApplyError, Delta, Table,
     key::{Key, difference, head_of_id, head_of_time, keys},
-    ranked::head,
+    ranked::{Compare, Ranked, head},
     refs::Refs,
 };
 use crate::{Entity, Id};
@@ -142,29 +142,48 @@ impl Table {
         self.freed.push(ordinal);
     }
 
+    /// Changes the order that a key belongs to, if it belongs to one. It is taken out meanwhile: to
+    /// compare it the table is looked at.
+    fn change_order(
+        &mut self,
+        key: &Key,
+        id: &Id,
+        change: impl FnOnce(&mut Ranked, u64, Compare<'_>),
+    ) {
+        match key {
+            Key::Created(at) => {
+                let mut order = std::mem::take(&mut self.by_created);
+                let compare = |other| self.compare_id(other, id.as_str());
+                change(&mut order, head_of_time(*at), &compare);
+                self.by_created = order;
+            }
+            Key::Name(name) => {
+                let mut order = std::mem::take(&mut self.by_name);
+                let compare = |other| self.compare_name(other, name);
+                change(&mut order, head(name.as_bytes()), &compare);
+                self.by_name = order;
+            }
+            Key::Unique(number, value) => {
+                let number = usize::from(*number);
+                let Some(order) = self.by_unique.get_mut(number) else { return };
+                let mut order = std::mem::take(order);
+                let compare = |other| self.compare_unique(other, number, value);
+                change(&mut order, head(value.as_bytes()), &compare);
+                self.by_unique[number] = order;
+            }
+            Key::Eligible | Key::Link(..) | Key::Attribute(_) => {}
+        }
+    }
+
     pub(super) fn remove_key(&mut self, key: &Key, ordinal: u32, id: &Id) {
         match key {
             Key::Eligible => {
                 Arc::make_mut(&mut self.eligible).remove(ordinal);
             }
-            Key::Created(at) => {
-                let mut index = std::mem::take(&mut self.by_created);
-                let compare = |other| self.compare_id(other, id.as_str());
-                index.remove(head_of_time(*at), &compare);
-                self.by_created = index;
-            }
-            Key::Name(name) => {
-                let mut index = std::mem::take(&mut self.by_name);
-                index.remove(head(name.as_bytes()), &|other| self.compare_name(other, name));
-                self.by_name = index;
-            }
-            Key::Unique(number, value) => {
-                let number = usize::from(*number);
-                let Some(index) = self.by_unique.get_mut(number) else { return };
-                let mut index = std::mem::take(index);
-                let compare = |other| self.compare_unique(other, number, value);
-                index.remove(head(value.as_bytes()), &compare);
-                self.by_unique[number] = index;
+            Key::Created(_) | Key::Name(_) | Key::Unique(..) => {
+                self.change_order(key, id, |order, head, compare| {
+                    order.remove(head, compare);
+                });
             }
             Key::Link(link, target) => {
                 let Some(targets) = self.by_link.get_mut(usize::from(*link)) else { return };
@@ -187,25 +206,10 @@ impl Table {
             Key::Eligible => {
                 Arc::make_mut(&mut self.eligible).insert(ordinal);
             }
-            Key::Created(at) => {
-                let mut index = std::mem::take(&mut self.by_created);
-                let compare = |other| self.compare_id(other, id.as_str());
-                index.insert(head_of_time(*at), ordinal, &compare);
-                self.by_created = index;
-            }
-            Key::Name(name) => {
-                let mut index = std::mem::take(&mut self.by_name);
-                let compare = |other| self.compare_name(other, name);
-                index.insert(head(name.as_bytes()), ordinal, &compare);
-                self.by_name = index;
-            }
-            Key::Unique(number, value) => {
-                let number = usize::from(*number);
-                let Some(index) = self.by_unique.get_mut(number) else { return };
-                let mut index = std::mem::take(index);
-                let compare = |other| self.compare_unique(other, number, value);
-                index.insert(head(value.as_bytes()), ordinal, &compare);
-                self.by_unique[number] = index;
+            Key::Created(_) | Key::Name(_) | Key::Unique(..) => {
+                self.change_order(key, id, |order, head, compare| {
+                    order.insert(head, ordinal, compare);
+                });
             }
             Key::Link(link, target) => {
                 let Some(targets) = self.by_link.get_mut(usize::from(*link)) else { return };
