@@ -1,6 +1,7 @@
 //! Opaque API sessions, of which edge routers know only what they are told
 //! (protocol: edge-control-plane 10).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use weft_channel::{Lane, SendError};
@@ -141,8 +142,9 @@ fn end_circuits(session: &Session, ids: &[Id]) {
     if !is_old {
         return;
     }
+    let ids: HashSet<&str> = ids.iter().map(Id::as_str).collect();
     session.plane.network.end_circuits(|client, nodes| {
-        nodes.first() == Some(&session.router.id) && ids.iter().any(|id| id.as_str() == client)
+        nodes.first() == Some(&session.router.id) && ids.contains(client)
     });
 }
 
