@@ -21,6 +21,11 @@ const INLINE_BODY: usize = 256;
 /// The connection asks on its own task whenever it can write; an outbox that got something after
 /// it had nothing wakes the connection through its [`UnderlayWaker`](crate::UnderlayWaker).
 pub trait Outbox: Send {
+    /// Takes note of what is ready. Every outbox is asked before the first one fills a batch: what
+    /// becomes ready later must wait for the next batch. Otherwise it could overtake a message that
+    /// was queued before it on one of the channel's lanes, which had been emptied already.
+    fn notice(&mut self) {}
+
     /// Puts messages into `batch` until it is full or there are none.
     fn fill(&mut self, batch: &mut Batch);
 

@@ -259,6 +259,7 @@ impl Underlay {
             self.batch.push(answer);
         }
         let asked = if all { self.outboxes.len() } else { 1 };
+        self.outboxes.iter_mut().take(asked).for_each(|outbox| outbox.notice());
         for outbox in self.outboxes.iter_mut().take(asked) {
             let from = self.batch.len();
             if !self.batch.is_full() {

@@ -67,11 +67,14 @@ pub(crate) struct DataOutbox {
 }
 
 impl Outbox for DataOutbox {
-    fn fill(&mut self, batch: &mut Batch) {
+    fn notice(&mut self) {
         std::mem::swap(&mut *self.outlet.ready.lock(), &mut self.arrived);
         for (class, circuit) in self.arrived.drain(..) {
             self.scheduler.list(class, Listed(circuit));
         }
+    }
+
+    fn fill(&mut self, batch: &mut Batch) {
         if self.scheduler.is_empty() {
             return;
         }

@@ -152,3 +152,50 @@ async fn what_was_not_written_is_given_back_in_order() {
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "out of order");
     assert_eq!(numbers.last(), Some(&13_999));
 }
+
+/// Has something to say as soon as it is asked; just before that an answer was queued.
+struct Follower {
+    channel: ChannelHandle,
+    /// Data that was noticed and not given yet.
+    noticed: u32,
+    rounds: u32,
+}
+
+impl Outbox for Follower {
+    fn notice(&mut self) {
+        if self.rounds > 0 {
+            self.rounds -= 1;
+            self.channel.try_send(message(5000, "answer")).unwrap();
+            self.noticed += 1;
+        }
+    }
+
+    fn fill(&mut self, batch: &mut Batch) {
+        for _ in 0..std::mem::take(&mut self.noticed) {
+            batch.push(message(1100, "data"));
+        }
+    }
+}
+
+struct Following;
+
+impl Behaviour for Following {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, channel: &ChannelHandle) -> Parts {
+        let handler = Counter { counted: Arc::default(), pause_at: usize::MAX };
+        let outbox = Follower { channel: channel.clone(), noticed: 0, rounds: 50 };
+        Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
+    }
+}
+
+#[tokio::test]
+async fn what_becomes_ready_behind_a_queued_message_is_written_behind_it() {
+    let mut server = Server::new(None).await;
+    let _dialer =
+        soon(dial(server.dial_options("dialer"))).await.unwrap().start(Arc::new(Following));
+    let (theirs, mut inbox) = inbox(InboxLimits::default());
+    let _listener = server.next().await.start(theirs);
+    for _ in 0..50 {
+        assert_eq!(soon(inbox.recv()).await.unwrap().content_type, 5000);
+        assert_eq!(soon(inbox.recv()).await.unwrap().content_type, 1100);
+    }
+}

@@ -103,6 +103,8 @@ struct Inner {
     backlog: VecDeque<FromSdk>,
     backlog_bytes: usize,
     over: bool,
+    /// The SDK knows of the connection: until then it is told nothing.
+    begun: bool,
     alarm: Alarm,
     finished: bool,
     /// The SDK closed the connection itself: it is told nothing more.
@@ -182,6 +184,7 @@ impl LocalEnd {
                 backlog: VecDeque::new(),
                 backlog_bytes: 0,
                 over: false,
+                begun: false,
                 alarm: Alarm::default(),
                 finished: false,
                 quiet: false,
@@ -192,9 +195,10 @@ impl LocalEnd {
         local
     }
 
-    /// Sends what the end has to say at first. Called once the route stands.
+    /// Sends what the end has to say at first. Called once the route stands and an SDK that dialed
+    /// has been sent its answer.
     pub(crate) fn begin(&self) {
-        self.change(|_, _| {});
+        self.change(|inner, _| inner.begun = true);
     }
 
     pub(crate) fn circuit(&self) -> &Arc<Circuit> {
@@ -451,7 +455,7 @@ impl LocalEnd {
             }
             App::Sdk { .. } => {
                 let wanted = inner.end.wants_read() || inner.fin.is_due();
-                follows.list_app = wanted && !inner.listed_app;
+                follows.list_app = wanted && inner.begun && !inner.listed_app;
                 inner.listed_app |= follows.list_app;
             }
         }

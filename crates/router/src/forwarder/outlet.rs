@@ -100,19 +100,29 @@ pub(crate) struct DataOutbox {
     nudge: Option<Arc<Nudge>>,
 }
 
+impl DataOutbox {
+    /// The next message of what was noticed.
+    pub(super) fn pull(&mut self, now: Instant) -> Option<Message> {
+        self.scheduler.next(now)
+    }
+}
+
 impl Outbox for DataOutbox {
-    fn fill(&mut self, batch: &mut Batch) {
+    fn notice(&mut self) {
         std::mem::swap(&mut *self.outlet.ready.lock(), &mut self.arrived);
         for (class, flow) in self.arrived.drain(..) {
             self.scheduler.list(class, flow);
         }
+    }
+
+    fn fill(&mut self, batch: &mut Batch) {
         if self.scheduler.is_empty() {
             return;
         }
         let now = Instant::now();
         let mut small = 0;
         while !batch.is_full() {
-            let Some(message) = self.scheduler.next(now) else { break };
+            let Some(message) = self.pull(now) else { break };
             small += u32::from(Nudge::counts(&message.body));
             batch.push(message);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc::UnboundedReceiver;
-use weft_channel::UnderlayWaker;
+use weft_channel::{Outbox, UnderlayWaker};
 use weft_xgress::{End as XgEnd, Options, Role};
 
 use super::*;
@@ -68,12 +68,16 @@ pub(crate) fn before_a_socket() -> (XgEnd, Arc<LocalEnd>) {
 
 /// The terminating end at an old native SDK whose connection writes nothing, and its dialer.
 fn behind_a_full_connection(fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed) {
+    behind(&Outlet::new(UnderlayWaker::default(), Budget::unlimited()), fin_hold)
+}
+
+/// The terminating end at an old native SDK on the connection of this outlet, and its dialer.
+fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed) {
     let (timers, armed) = Timers::observed();
     let forwarder = Forwarder::new(Arc::new(Nobody), timers, Budget::unlimited());
     let circuit = forwarder.circuit_or_new("circuit", &"ctrl".into());
-    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
-    let app = App::Sdk { outlet, conn_id: 1, fin_hold: Some(fin_hold), owner };
+    let app = App::Sdk { outlet: Arc::clone(outlet), conn_id: 1, fin_hold: Some(fin_hold), owner };
     let options = Options::default();
     let host = LocalEnd::start(&forwarder, circuit, "out", Role::Terminator, &options, app);
     let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
@@ -105,6 +109,7 @@ fn let_it_become_due(host: &LocalEnd, armed: &mut Armed) -> usize {
 #[test]
 fn an_end_of_direction_that_cannot_be_written_asks_the_clock_once() {
     let (mut dialer, host, mut armed) = behind_a_full_connection(FIN_HOLD);
+    host.begin();
     dialer.write("hello".into()).unwrap();
     dialer.finish(Instant::now());
     pass(&mut dialer, &host);
@@ -138,4 +143,30 @@ fn an_end_has_one_deadline_under_way_however_often_it_moves() {
         }
     }
     assert_eq!(armed.len(), 1, "deadlines that were overtaken are not armed again");
+}
+
+#[test]
+fn an_sdk_hears_nothing_of_a_connection_before_it_knows_of_it() {
+    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
+    let (mut outbox, (mut dialer, host, _armed)) = (outlet.outbox(None), behind(&outlet, FIN_HOLD));
+    dialer.write("hello".into()).unwrap();
+    pass(&mut dialer, &host);
+    outbox.notice();
+    assert_eq!(outbox.pull(Instant::now()), None);
+    host.begin();
+    outbox.notice();
+    assert!(outbox.pull(Instant::now()).is_some());
+}
+
+#[test]
+fn what_becomes_ready_is_written_only_after_it_was_noticed() {
+    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
+    let (mut outbox, (mut dialer, host, _armed)) = (outlet.outbox(None), behind(&outlet, FIN_HOLD));
+    host.begin();
+    outbox.notice();
+    dialer.write("hello".into()).unwrap();
+    pass(&mut dialer, &host);
+    assert_eq!(outbox.pull(Instant::now()), None);
+    outbox.notice();
+    assert!(outbox.pull(Instant::now()).is_some_and(|message| &message.body[..] == b"hello"));
 }

@@ -148,16 +148,22 @@ impl SdkConnection {
             forwarder.withdraw(&circuit.address);
             return Err(give_up(ENDED));
         }
-        // On the data connection, before any data: the lanes are emptied first.
+        // On the data connection, before any data: what is listed later is written later.
         self.send(answer.in_reply_to(message)).await;
-        if let Conn::Local(end) = &end {
-            end.begin();
-        }
+        end.begin();
         Ok(())
     }
 }
 
 impl Conn {
+    /// The SDK knows of the connection: it hears what comes, and the time begins that a host's end
+    /// waits for the start of the circuit.
+    pub(super) fn begin(&self) {
+        if let Self::Local(end) = self {
+            end.begin();
+        }
+    }
+
     /// Ends what stands behind the connection id without telling the SDK.
     pub(super) fn abort(&self) {
         match self {

@@ -66,7 +66,7 @@ impl EdgeBinding {
         timeout: Duration,
     ) -> Result<PeerData, RouteFailure> {
         let conn_id = connection.new_conn_id();
-        self.attach_host(hosted, connection, circuit, egress, conn_id)?;
+        self.attach_host(hosted, connection, circuit, egress, conn_id)?.begin();
         let dial = dial_message(hosted, circuit, egress, Some(conn_id));
         match ask(hosted, connection, dial, timeout).await {
             Ok((success, _)) => Ok(success.public_key.map(public_key).into_iter().collect()),
@@ -92,16 +92,21 @@ impl EdgeBinding {
         let dial = dial_message(hosted, circuit, egress, None);
         let (success, answer) = ask(hosted, connection, dial, timeout).await?;
         let conn_id = success.new_conn_id;
-        if let Err(error) = self.attach_host(hosted, connection, circuit, egress, conn_id) {
-            let closed = StateClosed::new(conn_id, error.message.clone()).to_message();
-            connection.send(closed.in_reply_to(&answer)).await;
-            return Err(error);
-        }
+        let end = match self.attach_host(hosted, connection, circuit, egress, conn_id) {
+            Ok(end) => end,
+            Err(error) => {
+                let closed = StateClosed::new(conn_id, error.message.clone()).to_message();
+                connection.send(closed.in_reply_to(&answer)).await;
+                return Err(error);
+            }
+        };
         let ready = StateConnected { conn_id: hosted.conn_id, ..StateConnected::default() };
         connection.send(ready.to_message().in_reply_to(&answer)).await;
+        end.begin();
         Ok(success.public_key.map(public_key).into_iter().collect())
     }
 
+    /// Puts the end of the circuit behind the host's connection id. Its caller begins it.
     fn attach_host(
         &self,
         hosted: &Arc<Hosted>,
@@ -109,7 +114,7 @@ impl EdgeBinding {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         conn_id: u32,
-    ) -> Result<(), RouteFailure> {
+    ) -> Result<Conn, RouteFailure> {
         let refused = |why: &str| failure(RouteErrorCode::Generic, why.to_owned());
         let outlet = connection.outlet().ok_or_else(|| refused("the host's channel is closed"))?;
         let reserved = connection.reserve(conn_id).map_err(refused)?;
@@ -122,14 +127,11 @@ impl EdgeBinding {
         } else {
             let app = App::Sdk { outlet, conn_id, fin_hold: connection.fin_hold(), owner };
             let (role, options) = (Role::Terminator, &self.options.end);
-            let end = LocalEnd::start(forwarder, circuit, address, role, options, app);
-            // Its timer begins: a circuit that is never started ends by itself.
-            end.begin();
-            Conn::Local(end)
+            Conn::Local(LocalEnd::start(forwarder, circuit, address, role, options, app))
         };
         if connection.fill(conn_id, &reserved, end.clone(), hosted.grant.clone()) {
             if !hosted.over.is_cancelled() {
-                return Ok(());
+                return Ok(end);
             }
             // What is closed with the listener was looked for before this was there.
             connection.release(conn_id);
