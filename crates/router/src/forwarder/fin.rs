@@ -3,7 +3,8 @@
 //! C SDKs before 0.36.0 may crash when they get both at once: their bridge to a socket is still
 //! half-closing it when the close takes it away. An application that closes ends its direction and
 //! then the circuit, so its peer gets both at once as a rule. Where the close comes in time the SDK
-//! is told it alone; it says as much.
+//! is told it alone; it says as much. Where it comes later it waits in its turn, until the SDK must
+//! be done with the end of direction, however busy it is; nobody waits for that close.
 
 use std::time::{Duration, Instant};
 
@@ -11,51 +12,83 @@ use weft_xgress::{Delivery, End, PayloadHeaders};
 
 /// How long an end of direction waits for a close behind it.
 pub(crate) const FIN_HOLD: Duration = Duration::from_millis(20);
+/// How long a close waits behind an end of direction that the SDK was told, in times of the
+/// former.
+const CLOSE_HOLDS: u32 = 25;
 
 /// The end of direction of one end, where that waits.
 #[derive(Debug)]
 pub(super) struct HeldFin {
     hold: Option<Duration>,
-    held: Option<(PayloadHeaders, Instant)>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The direction has not ended.
+    Open,
+    /// It has; the SDK is told at this time, unless a close comes first.
+    Held(PayloadHeaders, Instant),
+    /// The SDK was told; a close waits until this time.
+    Told(Instant),
 }
 
 impl HeldFin {
     /// Holds ends of direction back for so long; without a time passes everything on.
     pub(super) fn new(hold: Option<Duration>) -> Self {
-        Self { hold, held: None }
+        Self { hold, state: State::Open }
+    }
+
+    /// True if there is something that the SDK gets now.
+    pub(super) fn wants_read(&self, end: &End) -> bool {
+        match &self.state {
+            State::Open => end.wants_read(),
+            State::Held(_, until) => end.wants_read() || is_over(*until),
+            State::Told(until) => end.wants_read() && is_over(*until),
+        }
     }
 
     /// What the SDK gets next.
     pub(super) fn read(&mut self, end: &mut End, now: Instant) -> Option<Delivery> {
-        if let Some((headers, until)) = self.held.take() {
-            if end.closed().is_some() {
-                return end.read();
+        match std::mem::replace(&mut self.state, State::Open) {
+            State::Open => self.read_open(end, now),
+            State::Held(..) if end.closed().is_some() => end.read(),
+            State::Held(headers, until) if now >= until => {
+                let hold = self.hold.unwrap_or_default();
+                self.state = State::Told(now + hold * CLOSE_HOLDS);
+                Some(Delivery::Fin { headers })
             }
-            if now >= until {
-                return Some(Delivery::Fin { headers });
+            State::Told(until) if now >= until => end.read(),
+            waiting => {
+                self.state = waiting;
+                None
             }
-            self.held = Some((headers, until));
-            return None;
         }
+    }
+
+    fn read_open(&mut self, end: &mut End, now: Instant) -> Option<Delivery> {
         match (end.read()?, self.hold) {
             (Delivery::Fin { .. }, Some(_)) if end.closed().is_some() => end.read(),
             (Delivery::Fin { headers }, Some(hold)) => {
-                self.held = Some((headers, now + hold));
+                self.state = State::Held(headers, now + hold);
                 None
             }
             (delivery, _) => Some(delivery),
         }
     }
 
-    /// Until when one is held back.
-    pub(super) fn until(&self) -> Option<Instant> {
-        self.held.as_ref().map(|(_, until)| *until)
+    /// Until when something is held back.
+    pub(super) fn until(&self, end: &End) -> Option<Instant> {
+        match &self.state {
+            State::Held(_, until) => Some(*until),
+            State::Told(until) if end.wants_read() => Some(*until),
+            State::Open | State::Told(_) => None,
+        }
     }
+}
 
-    /// One was held back long enough.
-    pub(super) fn is_due(&self) -> bool {
-        self.until().is_some_and(|until| Instant::now() >= until)
-    }
+fn is_over(until: Instant) -> bool {
+    Instant::now() >= until
 }
 
 #[cfg(test)]
@@ -94,9 +127,9 @@ mod tests {
         assert!(matches!(fin.read(&mut host, now), Some(Delivery::Data { .. })));
         assert_eq!(fin.read(&mut host, now), None);
         assert_eq!(fin.read(&mut host, now), None);
-        let until = fin.until().unwrap();
+        let until = fin.until(&host).unwrap();
         assert!(matches!(fin.read(&mut host, until), Some(Delivery::Fin { .. })));
-        assert_eq!((fin.read(&mut host, until), fin.until()), (None, None));
+        assert_eq!((fin.read(&mut host, until), fin.until(&host)), (None, None));
     }
 
     #[test]
@@ -112,8 +145,27 @@ mod tests {
             dialer.abort();
             pass(&mut dialer, &mut host, now);
             assert!(matches!(fin.read(&mut host, now), Some(Delivery::Closed(_))));
-            assert_eq!((fin.read(&mut host, now), fin.until()), (None, None));
+            assert_eq!((fin.read(&mut host, now), fin.until(&host)), (None, None));
         }
+    }
+
+    #[test]
+    fn a_close_behind_an_end_that_was_told_waits_longer() {
+        let now = Instant::now();
+        let (mut dialer, mut host) = ended(now);
+        let mut fin = HeldFin::new(Some(FIN_HOLD));
+        assert!(matches!(fin.read(&mut host, now), Some(Delivery::Data { .. })));
+        assert_eq!(fin.read(&mut host, now), None);
+        let told = fin.until(&host).unwrap();
+        assert!(matches!(fin.read(&mut host, told), Some(Delivery::Fin { .. })));
+        dialer.abort();
+        pass(&mut dialer, &mut host, told);
+        assert_eq!(fin.read(&mut host, told), None);
+        assert!(!fin.wants_read(&host), "it would be asked again and again");
+        let until = fin.until(&host).unwrap();
+        assert_eq!(until - told, FIN_HOLD * CLOSE_HOLDS);
+        assert!(matches!(fin.read(&mut host, until), Some(Delivery::Closed(_))));
+        assert_eq!((fin.read(&mut host, until), fin.until(&host)), (None, None));
     }
 
     #[test]

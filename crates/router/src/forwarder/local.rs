@@ -454,7 +454,7 @@ impl LocalEnd {
                 follows.wake_writer = inner.end.can_write() || inner.end.is_sending_over();
             }
             App::Sdk { .. } => {
-                let wanted = inner.end.wants_read() || inner.fin.is_due();
+                let wanted = inner.fin.wants_read(&inner.end);
                 follows.list_app = wanted && inner.begun && !inner.listed_app;
                 inner.listed_app |= follows.list_app;
             }
@@ -466,8 +466,8 @@ impl LocalEnd {
             inner.finished = true;
             follows.finish = Some(reason);
         }
-        // Once listed, a held end of direction waits for the connection and no longer for the time.
-        let held_until = inner.fin.until().filter(|_| !inner.listed_app);
+        // Once listed, what was held back waits for the connection and no longer for the time.
+        let held_until = inner.fin.until(&inner.end).filter(|_| !inner.listed_app);
         let deadline = [inner.end.deadline(), held_until].into_iter().flatten().min();
         follows.arm = deadline.and_then(|deadline| inner.alarm.want(deadline));
         follows

@@ -122,6 +122,14 @@ fn an_end_of_direction_that_cannot_be_written_asks_the_clock_once() {
     assert!(host.pull_app().is_some());
     assert!(host.pull_app().is_none());
     assert_eq!(let_it_become_due(&host, &mut armed), 0);
+    // The close behind it asks once more, and is told then.
+    dialer.abort();
+    pass(&mut dialer, &host);
+    assert!(host.pull_app().is_none(), "the close waits");
+    assert_eq!(let_it_become_due(&host, &mut armed), 1);
+    assert!(host.pull_app().is_some());
+    assert!(host.pull_app().is_none());
+    assert_eq!(let_it_become_due(&host, &mut armed), 0);
 }
 
 #[test]
