@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_wire::frame::{Decoder, encode};
+use weft_wire::frame::{Decoder, MAGIC, encode};
 use weft_wire::{FrameError, FrameLimits, Message};
 
 const LIMITS: FrameLimits = FrameLimits::new(4096, 65536);
@@ -21,8 +21,22 @@ fn decode(bytes: &[u8], piece: usize) -> (Vec<Message>, Option<FrameError>) {
     (messages, None)
 }
 
-fuzz_target!(|input: (u8, Vec<u8>)| {
-    let (piece, bytes) = input;
+/// A frame whose announced lengths are those of its parts.
+fn frame(content_type: i32, headers: &[u8], body: &[u8]) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    for number in [content_type, 7, headers.len() as i32, body.len() as i32] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    [&bytes, headers, body].concat()
+}
+
+/// How long the pieces are, the parts of whole frames, and what follows them.
+type Input = (u8, Vec<(i32, Vec<u8>, Vec<u8>)>, Vec<u8>);
+
+fuzz_target!(|input: Input| {
+    let (piece, parts, rest) = input;
+    let whole = parts.iter().map(|(kind, headers, body)| frame(*kind, headers, body));
+    let bytes = [whole.collect::<Vec<_>>().concat(), rest].concat();
     let (messages, error) = decode(&bytes, usize::from(piece) + 1);
     assert_eq!((messages.clone(), error), decode(&bytes, bytes.len().max(1)));
     for message in messages {

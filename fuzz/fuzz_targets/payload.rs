@@ -2,15 +2,30 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_wire::frame::Decoder;
+use weft_wire::frame::{Decoder, MAGIC};
 use weft_wire::payload::{Ack, Control, NOT_FORWARDED, Payload, View};
 use weft_wire::{FrameLimits, Message};
 
-fuzz_target!(|input: (u8, Vec<u8>)| {
-    let (kind, bytes) = input;
-    let mut framed = weft_wire::frame::MAGIC.to_vec();
-    framed.extend_from_slice(&(1100 + i32::from(kind % 4)).to_le_bytes());
-    framed.extend_from_slice(&bytes);
+/// Headers of payloads, acks and controls, and some that mean nothing there.
+const KEYS: [i32; 16] =
+    [2256, 2257, 2258, 2259, 2260, 2261, 20, 21, 22, 23, 24, 25, 2000, 2001, 1000, 5];
+
+/// The content type, some headers, and the body.
+type Input = (u8, Vec<(u16, Vec<u8>)>, Vec<u8>);
+
+fuzz_target!(|input: Input| {
+    let (kind, headers, body) = input;
+    let mut framed = MAGIC.to_vec();
+    let mut head = Vec::new();
+    for (key, value) in &headers {
+        head.extend_from_slice(&(KEYS[usize::from(*key) % KEYS.len()]).to_le_bytes());
+        head.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        head.extend_from_slice(value);
+    }
+    for number in [1100 + i32::from(kind % 4), 7, head.len() as i32, body.len() as i32] {
+        framed.extend_from_slice(&number.to_le_bytes());
+    }
+    let framed = [framed, head, body].concat();
     let limits = FrameLimits::new(4096, 65536);
     let Ok(Some(mut message)) = Decoder::new(limits).decode(&mut &framed[..]) else { return };
     let payload = Payload::from_message(&message).ok();
