@@ -19,8 +19,9 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
+
+from fetching import Unavailable, environment, go_modules, last_line
 
 HERE = pathlib.Path(__file__).parent
 
@@ -125,37 +126,25 @@ def go_clients(variable, name, folder):
     ]
 
 
-class Unavailable(Exception):
-    """A client cannot be had on this machine."""
-
-
 def build_go(name, folder):
     """Builds a Go client from its module, in a copy so that nothing is written here."""
     source, binary = folder / f"{name}-source", folder / name
     shutil.copytree(HERE / name, source)
     command = ["go", "build", "-o", str(binary), "."]
-    if not (source / "go.sum").exists():  # what it needs is looked up
+    if (source / "go.sum").exists():
+        go_modules(source)
+    else:  # what it needs is looked up, and may well not be there: one try is enough
         command.insert(2, "-mod=mod")
     try:
-        built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=600)
+        built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=1800)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"go build: {error}") from error
     if built.returncode:
-        lines = built.stderr.strip().splitlines() or [f"exit code {built.returncode}"]
-        raise Unavailable(f"go build: {lines[-1].strip()}")
+        raise Unavailable(f"go build: {last_line(built)}")
     return str(binary)
 
 
 def python_client(venv):
     """Installs the wheel into ``venv`` unless it is there already."""
-    interpreter = pathlib.Path(venv) / "bin" / "python"
-    pins = (HERE / "python" / "requirements.txt").read_text()
-    mark = pathlib.Path(venv) / "installed.txt"
-    if not (mark.exists() and mark.read_text() == pins):
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        pip = [str(interpreter), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run(
-            [*pip, "-r", str(HERE / "python" / "requirements.txt")], check=True, timeout=300
-        )
-        mark.write_text(pins)
-    return PythonClient("python", str(interpreter))
+    programs = environment(venv, HERE / "python" / "requirements.txt")
+    return PythonClient("python", str(programs / "python"))
