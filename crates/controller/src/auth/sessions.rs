@@ -23,7 +23,7 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use weft_contract::resource::identity::{EnvInfo, SdkInfo};
-use weft_model::entity::{ApiSession, SessionCertificate};
+use weft_model::entity::{ApiSession, Session, SessionCertificate};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
@@ -89,8 +89,8 @@ pub enum SessionNotice {
     Updated(Arc<ApiSession>),
     /// Sessions have ended.
     Removed(Vec<Ended>),
-    /// Service sessions have ended: their ids, which are also the `jti` of their tokens.
-    ServiceRemoved(Vec<Id>),
+    /// Service sessions have ended. Their ids are also the `jti` of their tokens.
+    ServiceRemoved(Vec<Arc<Session>>),
     /// Notices were missed: start over from [`crate::Controller::legacy_sessions`].
     Resync,
 }

@@ -118,6 +118,7 @@ async fn for_sdk(session: &Session, request: CreateCircuitV2) -> Result<MadeCirc
         service: checked.service,
         instance: request.terminator_instance_id,
         client: checked.session.to_string(),
+        is_of_session: true,
         identity: checked.identity.base.id.clone(),
         peer_data: request.peer_data,
     };
@@ -145,6 +146,7 @@ async fn for_tunneler(session: &Session, request: CreateTunnelCircuitV2Request) 
             service,
             instance: request.terminator_instance_id,
             client: session.router.id.to_string(),
+            is_of_session: false,
             identity: session.router.id.clone(),
             peer_data: request.peer_data,
         };
@@ -200,6 +202,7 @@ struct Dial {
     instance: String,
     /// Session or identity that dials, as events name it.
     client: String,
+    is_of_session: bool,
     identity: Id,
     peer_data: PeerData,
 }
@@ -224,6 +227,7 @@ impl Dial {
             service,
             instance: self.instance,
             client: self.client,
+            is_of_session: self.is_of_session,
             peer_data: self.peer_data,
             tags,
             id: None,
@@ -289,6 +293,7 @@ async fn for_binding(session: &Session, request: CircuitRequest) -> Reply {
         service,
         instance: instance.to_owned(),
         client: request.ingress_id,
+        is_of_session: false,
         peer_data: request.peer_data,
         id: None,
     };

@@ -1,11 +1,10 @@
 //! Opaque API sessions, of which edge routers know only what they are told
 //! (protocol: edge-control-plane 10).
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
 use weft_channel::{Lane, SendError};
-use weft_model::Id;
 use weft_model::entity::ApiSession;
 use weft_wire::edge_ctrl::{
     self, ApiSessionAdded, ApiSessionHeartbeat, ApiSessionRemoved, ApiSessionUpdated,
@@ -13,50 +12,103 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, ProtoBody, WireError};
 
+use super::ended;
 use super::session::Session;
 use crate::auth::resolve::is_complete;
 use crate::auth::sessions::{Ended, LegacySession, SessionNotice, SessionSubscription};
 
 /// Sessions in one message of a full state.
 const PART: usize = 100;
+/// Ids of service sessions in one message.
+const IDS: usize = 1_000;
+/// Most ids of ended service sessions that wait for a router.
+const UNSAID: usize = 100_000;
 /// Most tokens that a message of a router may name.
 const MAX_NAMED: usize = 10_000;
 
-/// Tells a router of all sessions, and then of every change, until its channel closes.
-pub(crate) async fn feed(session: &Arc<Session>) {
+/// Tells a router of all sessions, and then of every change, until its channel closes. `asked` are
+/// service sessions that the router asked about and that have ended.
+pub(crate) async fn feed(session: &Arc<Session>, asked: mpsc::Receiver<Vec<String>>) {
     // Followed before they are listed, so that none is missed in between.
-    let mut notices = session.plane.controller.sessions().subscribe();
-    if full_state(session).await.is_err() {
-        return;
-    }
-    while let Some(next) = next(session, &mut notices).await {
-        let sent = match next {
-            Next::Everything => full_state(session).await,
-            Next::Notice(notice) => tell(session, notice).await,
-        };
-        match sent {
+    let notices = session.plane.controller.sessions().subscribe();
+    let mut feed = Feed { session, notices, asked, unsaid: Vec::new() };
+    let mut next = Some(Next::Everything);
+    while let Some(step) = next {
+        match feed.say(step).await {
             Ok(()) => {}
             Err(SendError::Closed(_)) => return,
+            Err(problem @ SendError::TooLarge { .. }) => {
+                tracing::error!(router = %session.router.id, %problem, "sessions cannot be sent");
+            }
             Err(problem) => {
                 tracing::warn!(router = %session.router.id, %problem, "sessions not sent, all are sent again");
                 session.resync.notify_one();
             }
         }
+        next = feed.next().await;
     }
 }
 
 enum Next {
     Everything,
     Notice(SessionNotice),
+    Ended(Vec<String>),
 }
 
-async fn next(session: &Session, notices: &mut SessionSubscription) -> Option<Next> {
-    tokio::select! {
-        notice = notices.next() => match notice? {
-            SessionNotice::Resync => Some(Next::Everything),
-            notice => Some(Next::Notice(notice)),
-        },
-        () = session.resync.notified() => Some(Next::Everything),
+/// What one router is told of sessions.
+struct Feed<'a> {
+    session: &'a Session,
+    notices: SessionSubscription,
+    asked: mpsc::Receiver<Vec<String>>,
+    /// Service sessions that have ended and of which the router was not told yet.
+    unsaid: Vec<String>,
+}
+
+impl Feed<'_> {
+    async fn next(&mut self) -> Option<Next> {
+        tokio::select! {
+            notice = self.notices.next() => match notice? {
+                SessionNotice::Resync => Some(Next::Everything),
+                notice => Some(Next::Notice(notice)),
+            },
+            Some(ended) = self.asked.recv() => Some(Next::Ended(ended)),
+            () = self.session.resync.notified() => Some(Next::Everything),
+        }
+    }
+
+    async fn say(&mut self, next: Next) -> Result<(), SendError> {
+        match next {
+            Next::Everything => {
+                ended::unheard(self.session);
+                self.say_ended().await?;
+                full_state(self.session).await
+            }
+            Next::Ended(ids) => {
+                self.unsaid.extend(ids);
+                self.say_ended().await
+            }
+            Next::Notice(SessionNotice::ServiceRemoved(removed)) => {
+                ended::with_sessions(self.session, &removed);
+                self.unsaid.extend(removed.iter().map(|it| it.base.id.to_string()));
+                self.say_ended().await
+            }
+            Next::Notice(notice) => tell(self.session, notice).await,
+        }
+    }
+
+    /// Tells of the service sessions that have ended; what does not get through stays for later.
+    async fn say_ended(&mut self) -> Result<(), SendError> {
+        let over = self.unsaid.len().saturating_sub(UNSAID);
+        self.unsaid.drain(..over);
+        while !self.unsaid.is_empty() {
+            let count = self.unsaid.len().min(IDS);
+            let ids = self.unsaid[..count].to_vec();
+            // Both lists hold the ids: routers of each generation look at another one.
+            let removed = SessionRemoved { tokens: ids.clone(), ids };
+            self.session.router.channel.send(removed.to_message()).await?;
+            self.unsaid.drain(..count);
+        }
+        Ok(())
     }
 }
 
@@ -107,11 +159,7 @@ async fn tell(session: &Session, notice: SessionNotice) -> Result<(), SendError>
             channel.send(message).await
         }
         SessionNotice::Removed(ended) => channel.send(removed(&ended)).await,
-        SessionNotice::ServiceRemoved(ids) => {
-            end_circuits(session, &ids);
-            channel.send(removed_service_sessions(&ids)).await
-        }
-        SessionNotice::Resync => Ok(()),
+        SessionNotice::ServiceRemoved(_) | SessionNotice::Resync => Ok(()),
     }
 }
 
@@ -128,24 +176,6 @@ fn shown(session: &Session, changed: &ApiSession) -> Option<Vec<edge_ctrl::ApiSe
     let controller = &session.plane.controller;
     is_complete(&controller.snapshot(), changed)
         .then(|| vec![to_wire(controller.legacy_session(changed))])
-}
-
-/// Both lists hold the ids: routers of each generation look at another one.
-fn removed_service_sessions<T: ToString>(ids: &[T]) -> Message {
-    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    SessionRemoved { tokens: ids.clone(), ids }.to_message()
-}
-
-/// Routers before 2.0 do not end what a service session made (protocol: edge-control-plane 10.1).
-fn end_circuits(session: &Session, ids: &[Id]) {
-    let is_old = session.router.release().is_some_and(|release| !release.at_least(2, 0, 0));
-    if !is_old {
-        return;
-    }
-    let ids: HashSet<&str> = ids.iter().map(Id::as_str).collect();
-    session.plane.network.end_circuits(|client, nodes| {
-        nodes.first() == Some(&session.router.id) && ids.contains(client)
-    });
 }
 
 /// A router names sessions in use: that is activity, and their identities are connected.
@@ -171,14 +201,15 @@ pub(crate) fn on_heartbeat(session: &Session, message: &Message) -> Result<(), W
     Ok(())
 }
 
-/// A router asks which service sessions have ended.
+/// A router asks which service sessions have ended. The answer follows what it is told anyway; if
+/// too many answers wait it is told everything anew, upon which it asks again.
 pub(crate) fn on_validate(session: &Session, message: &Message) -> Result<(), WireError> {
     let asked = ValidateSessionsRequest::from_message(message)?.session_tokens;
     let sessions = session.plane.controller.sessions();
-    let ended = asked.into_iter().take(MAX_NAMED).filter(|id| sessions.service(id).is_none());
+    let ended = asked.into_iter().filter(|id| sessions.service(id).is_none());
     let ended: Vec<String> = ended.collect();
-    if !ended.is_empty() {
-        session.send(Lane::Default, removed_service_sessions(&ended));
+    if !ended.is_empty() && session.ended.try_send(ended).is_err() {
+        session.resync.notify_one();
     }
     Ok(())
 }

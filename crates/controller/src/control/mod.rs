@@ -8,7 +8,8 @@
 //! ```
 //!
 //! - [`gate`]: who may connect; [`session`] and [`dispatch`]: one router, and where its messages go;
-//! - [`data_model`]: the model that routers decide with; [`legacy`]: opaque sessions;
+//! - [`data_model`]: the model that routers decide with; [`legacy`]: opaque sessions; [`ended`]:
+//!   what those that end leave with routers;
 //! - [`dial`]: circuits for SDKs and tunnelers; [`terminators`]: what routers host;
 //! - [`peers`]: what routers hear of each other and of this controller; [`reports`]: what they
 //!   report; [`renewal`]: new certificates for them; [`edge_errors`]: refusals in their words.
@@ -19,6 +20,7 @@ pub(crate) mod data_model;
 pub(crate) mod dial;
 pub(crate) mod dispatch;
 pub(crate) mod edge_errors;
+pub(crate) mod ended;
 pub(crate) mod gate;
 pub(crate) mod legacy;
 pub(crate) mod peers;

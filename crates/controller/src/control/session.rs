@@ -33,6 +33,8 @@ const WRITES: usize = 4096;
 const WRITES_AT_ONCE: usize = 256;
 /// Requests for the data model that may wait.
 const SUBSCRIPTIONS: usize = 8;
+/// Answers about service sessions that may wait.
+const ANSWERS: usize = 64;
 /// How long a router may take to answer the greeting before it is greeted again.
 const GREETING: Duration = Duration::from_secs(10);
 /// How often it is said again that the router's own identity is connected.
@@ -47,6 +49,8 @@ pub(crate) struct Session {
     /// Changes of terminators, in the order they came.
     writes: mpsc::Sender<Message>,
     subscriptions: mpsc::Sender<SubscribeToDataModelRequest>,
+    /// Service sessions that the router asked about and that have ended.
+    pub(super) ended: mpsc::Sender<Vec<String>>,
     /// The router wants all opaque sessions again.
     pub(crate) resync: Notify,
     /// Identities that it said are connected.
@@ -61,11 +65,13 @@ impl Session {
     pub(crate) fn begin(plane: &Arc<Plane>, router: Arc<LiveRouter>, channel: Established) {
         let (writes, waiting_writes) = mpsc::channel(WRITES);
         let (subscriptions, wanted) = mpsc::channel(SUBSCRIPTIONS);
+        let (ended_sessions, asked) = mpsc::channel(ANSWERS);
         let session = Arc::new(Self {
             plane: Arc::clone(plane),
             requests: Arc::new(Semaphore::new(REQUESTS)),
             writes,
             subscriptions,
+            ended: ended_sessions,
             resync: Notify::new(),
             connected: Mutex::default(),
             greeted: Mutex::new(false),
@@ -84,7 +90,7 @@ impl Session {
         plane.network.spawn(async move {
             tokio::select! {
                 reason = closed => ended.end(&network, &reason),
-                () = ended.work(waiting_writes, wanted) => {}
+                () = ended.work(waiting_writes, wanted, asked) => {}
             }
         });
     }
@@ -132,6 +138,7 @@ impl Session {
         self: &Arc<Self>,
         writes: mpsc::Receiver<Message>,
         wanted: mpsc::Receiver<SubscribeToDataModelRequest>,
+        asked: mpsc::Receiver<Vec<String>>,
     ) {
         let plane = &self.plane;
         plane.peers.introduce(plane, &self.router);
@@ -143,7 +150,7 @@ impl Session {
         };
         let model = Arc::clone(&plane.model);
         tokio::join!(
-            self.greet(),
+            self.greet(asked),
             self.write(writes),
             feed::run(model, self.router.channel.clone(), wanted, in_step),
             self.be_present(),
@@ -153,7 +160,7 @@ impl Session {
     }
 
     /// Greets an edge router until it answers; then it is told keys and opaque sessions.
-    async fn greet(self: &Arc<Self>) {
+    async fn greet(self: &Arc<Self>, asked: mpsc::Receiver<Vec<String>>) {
         if !self.is_edge() {
             return;
         }
@@ -170,7 +177,7 @@ impl Session {
                 Err(_) => return,
             }
         }
-        legacy::feed(self).await;
+        legacy::feed(self, asked).await;
     }
 
     /// The router answers the greeting (protocol: edge-control-plane 3.2).

@@ -26,7 +26,7 @@ use crate::domain::terminators::{Owned, Refused, Reported, Update};
 use crate::{Caller, Failure};
 
 /// Binding of terminators of SDKs.
-const EDGE: &str = "edge";
+pub(super) const EDGE: &str = "edge";
 /// Binding of terminators of the router's own identity.
 const TUNNEL: &str = "tunnel";
 /// Most terminators named in one message.
@@ -170,9 +170,17 @@ async fn create_for_sdk(
         cost: cost(request.cost)?,
         precedence: precedence(request.precedence)?,
         host: checked.identity.base.id.clone(),
-        id,
+        id: id.clone(),
     };
-    put(session, reported).await
+    put(session, reported).await?;
+    // A session that ended before its terminator was there did not find it.
+    let snapshot = session.plane.controller.snapshot();
+    let put = snapshot.get::<Terminator>(&id);
+    if put.is_some_and(|put| !super::ended::is_founded(session, put)) {
+        let _ = remove_one(session, id.as_str(), EDGE).await;
+        return Err(error(ErrorCode::INVALID_SESSION, "the service session has ended"));
+    }
+    Ok(())
 }
 
 /// A terminator for the router's own identity.

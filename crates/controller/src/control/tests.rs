@@ -2,6 +2,7 @@
 
 mod circuits;
 mod connecting;
+mod ended;
 mod mesh;
 mod model;
 mod operate;

@@ -216,7 +216,9 @@ impl Network {
             .and_then(|(router, egress)| find_terminator(snapshot, &service, router, egress));
         let circuit = Arc::new(Circuit {
             id: id.to_owned(),
+            // The identity: which session it was is not told.
             client: told.tags.get(CLIENT_TAG).cloned().unwrap_or_default(),
+            is_of_session: false,
             instance: instance.to_owned(),
             service,
             terminator: terminator.unwrap_or_default(),

@@ -24,6 +24,8 @@ pub struct Circuit {
     pub id: String,
     /// Session or identity that dials.
     pub client: String,
+    /// Whether the client is a service session of this controller, with which the circuit ends.
+    pub is_of_session: bool,
     /// The service.
     pub service: Id,
     /// The terminator; empty if it is not known any more.
@@ -68,6 +70,7 @@ impl Circuit {
         Self {
             id: self.id.clone(),
             client: self.client.clone(),
+            is_of_session: self.is_of_session,
             service: self.service.clone(),
             terminator: self.terminator.clone(),
             instance: self.instance.clone(),
@@ -309,6 +312,7 @@ pub(crate) mod tests {
         Circuit {
             id: id.into(),
             client: "client".into(),
+            is_of_session: false,
             service: Id::new("svc"),
             terminator: Id::new("t"),
             instance: String::new(),

@@ -35,6 +35,8 @@ pub struct CircuitSpec {
     pub instance: String,
     /// Session or identity that dials.
     pub client: String,
+    /// Whether that is a service session: the circuit lasts no longer.
+    pub is_of_session: bool,
     /// Goes to the terminating side.
     pub peer_data: PeerData,
     /// Tags; the host is added.
@@ -364,6 +366,7 @@ impl Making<'_> {
         let circuit = Arc::new(Circuit {
             id: self.id.clone(),
             client: self.spec.client.clone(),
+            is_of_session: self.spec.is_of_session,
             service: self.spec.service.clone(),
             terminator: terminator.base.id.clone(),
             instance: self.spec.instance.clone(),
@@ -382,6 +385,12 @@ impl Making<'_> {
         }
         self.network.0.costs.created(&circuit.terminator);
         self.network.tell_circuit(CircuitChange::Created, &circuit, self.started.elapsed());
+        // A session that ended before its circuit was in the table did not find it there.
+        let sessions = self.network.0.controller.sessions();
+        if circuit.is_of_session && sessions.service(&circuit.client).is_none() {
+            self.network.remove_circuit(&circuit.id, true);
+            return Err(self.ended(&chosen));
+        }
         Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
     }
 

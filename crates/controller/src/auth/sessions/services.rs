@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_model::entity::Session;
+use weft_model::entity::{PolicyType, Session};
 use weft_model::{Entity, Id, Kind, Table};
 
 use super::{SessionNotice, Sessions, Tables, touched};
@@ -37,6 +37,17 @@ impl Sessions {
     /// A service session by id.
     pub fn service(&self, id: &str) -> Option<Arc<Session>> {
         self.0.tables.read().service.get(&Id::new(id))?.get::<Session>().cloned()
+    }
+
+    /// Whether an identity has a session of a type for a service.
+    pub(crate) fn has_service(&self, identity: &Id, service: &Id, wanted: PolicyType) -> bool {
+        let tables = self.0.tables.read();
+        let mut own = tables.service.referring(IDENTITY, identity);
+        own.any(|entity| {
+            entity
+                .get::<Session>()
+                .is_some_and(|it| it.service_id == *service && it.session_type == wanted)
+        })
     }
 
     /// The service sessions of an identity, ordered by id.
@@ -93,22 +104,22 @@ impl Sessions {
     /// Ends service sessions.
     pub fn remove_services(&self, ids: &[Id]) {
         let mut tables = self.0.tables.write();
-        let known = ids.iter().filter(|id| tables.service.remove(id).is_some());
-        let removed: Vec<Id> = known.cloned().collect();
-        removed.iter().for_each(|id| self.0.store.live().delete(Kind::Session, id));
+        let removed: Vec<_> =
+            ids.iter().filter_map(|id| self.take_service(&mut tables, id)).collect();
         if !removed.is_empty() {
             self.tell(SessionNotice::ServiceRemoved(removed));
         }
     }
 
     /// Takes the service sessions of a login out, and answers which they were.
-    pub(super) fn take_services_of(&self, tables: &mut Tables, login: &Id) -> Vec<Id> {
+    pub(super) fn take_services_of(&self, tables: &mut Tables, login: &Id) -> Vec<Arc<Session>> {
         let inside = referring(&tables.service, LOGIN, login);
-        let ids: Vec<Id> = inside.iter().map(|session| session.base.id.clone()).collect();
-        for id in &ids {
-            tables.service.remove(id);
-            self.0.store.live().delete(Kind::Session, id);
-        }
-        ids
+        inside.iter().filter_map(|it| self.take_service(tables, &it.base.id)).collect()
+    }
+
+    fn take_service(&self, tables: &mut Tables, id: &Id) -> Option<Arc<Session>> {
+        let removed = tables.service.remove(id)?;
+        self.0.store.live().delete(Kind::Session, id);
+        removed.get::<Session>().cloned()
     }
 }

@@ -6,8 +6,7 @@ use weft_contract::{Api, ErrorCode};
 use weft_model::Id;
 use weft_wire::ctrl::{
     self, Fault, InspectRequest, InspectResponse, LinkConn, LinkConnState, Listener, Listeners,
-    Route, RouteResult, RouterHello, RouterLink, RouterLinks, Unroute,
-    inspect_response::InspectValue,
+    Route, RouteResult, RouterLink, RouterLinks, Unroute, inspect_response::InspectValue,
 };
 use weft_wire::edge_ctrl::content_type as is;
 use weft_wire::edge_ctrl::{
@@ -15,9 +14,9 @@ use weft_wire::edge_ctrl::{
     CreateTunnelCircuitV2Response, CreateTunnelTerminatorRequestV2, CreatedCircuit, EdgeError,
     SessionRemoved,
 };
-use weft_wire::{PeerData, ProtoBody, VersionInfo};
+use weft_wire::{PeerData, ProtoBody};
 
-use super::support::{LONG, Net, Peer, TestRouter, soon, until};
+use super::support::{LONG, Net, Peer, TestRouter, until};
 use crate::testing::to;
 use crate::{Content, Failure, Reply};
 
@@ -332,11 +331,7 @@ async fn a_session_that_ends_during_its_dial_leaves_no_circuit() {
     let net = Net::new().await;
     let router = net.router("er1").await;
     // Later routers end by themselves what a session made.
-    let mut options = net.options(&router);
-    let version = VersionInfo::from_header("v1.6.5|r|d|linux|amd64");
-    RouterHello { version, ..RouterHello::default() }.write(&mut options.hello.headers);
-    let mut peer = Peer::start(soon(weft_channel::dial(options)).await.unwrap());
-    peer.greet().await;
+    let mut peer = net.connect_as(&router, "v1.6.5").await;
     let service = net.host(&peer).await;
     let (_, chain) = net.bed.enroll(&net.admin, "laptop").await;
     let token = net.bed.login_with(&chain).await.unwrap().data()["token"].clone();

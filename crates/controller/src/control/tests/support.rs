@@ -228,7 +228,19 @@ impl Net {
 
     /// A router that is connected and greeted.
     pub(super) async fn connect(&self, router: &TestRouter) -> Peer {
-        let mut peer = self.dial(router).await.unwrap();
+        self.greeted(router, self.options(router)).await
+    }
+
+    /// A router of a release, connected and greeted.
+    pub(super) async fn connect_as(&self, router: &TestRouter, release: &str) -> Peer {
+        let mut options = self.options(router);
+        let version = VersionInfo::from_header(&format!("{release}|r|d|linux|amd64"));
+        RouterHello { version, ..RouterHello::default() }.write(&mut options.hello.headers);
+        self.greeted(router, options).await
+    }
+
+    async fn greeted(&self, router: &TestRouter, options: DialOptions) -> Peer {
+        let mut peer = Peer::start(soon(dial(options)).await.unwrap());
         peer.greet().await;
         until(|| {
             let facts = self.bed.controller.online().router(router.id.as_str());
