@@ -10,8 +10,8 @@ use weft_channel::{
     Admission, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
 };
 use weft_identity::{Certificate, Verify};
-use weft_model::Id;
 use weft_model::entity::Router;
+use weft_model::{Id, Snapshot};
 use weft_wire::ctrl::{ControllerHello, RouterHello};
 use weft_wire::hello::{Hello, RejectClass};
 use weft_wire::{FrameLimits, Headers};
@@ -62,12 +62,36 @@ impl HelloGate for Gate {
         let hello = Hello { headers: peer.headers.clone(), ..Hello::new(token.as_str()) };
         let hello = RouterHello::from_hello(&hello);
         let now = self.0.controller.now();
-        let Some(live) = LiveRouter::new(Id::new(&token), channel.handle(), hello, now) else {
+        let leaf = peer.leaf().cloned().map(Certificate::from_der);
+        let Some(Ok(leaf)) = leaf else { return };
+        let (id, handle) = (Id::new(&token), channel.handle());
+        let Some(live) = LiveRouter::new(id, handle, hello, leaf.fingerprint(), now) else {
             tracing::warn!(router = %token, peer = %peer.remote, "router refused: it does not say its version");
             return;
         };
         Session::begin(&self.0, Arc::new(live), channel);
     }
+}
+
+/// The router of an id, if it may be connected with a certificate that `is_shown` tells by its
+/// fingerprint: the current one, or the one it was given and has not confirmed yet.
+pub(crate) fn admitted<'s>(
+    snapshot: &'s Snapshot,
+    id: &str,
+    is_shown: impl Fn(&str) -> bool,
+) -> Result<&'s Arc<Router>, String> {
+    let router = snapshot.get::<Router>(&Id::new(id));
+    let router = router.ok_or_else(|| format!("unknown/unenrolled router, routerId: {id}"))?;
+    let Some(current) = router.fingerprint.as_deref() else {
+        return Err(format!("router enrollment incomplete, routerId: {id}"));
+    };
+    if !is_shown(current) && !router.unverified_fingerprint.as_deref().is_some_and(is_shown) {
+        return Err(format!("incorrect fingerprint/unenrolled router, routerId: {id}"));
+    }
+    if router.disabled {
+        return Err(format!("router is disabled, routerId: {id}"));
+    }
+    Ok(router)
 }
 
 impl Gate {
@@ -90,22 +114,8 @@ impl Gate {
         let id = peer.hello.token.as_str();
         let no = |text: String| Refusal::answer(RejectClass::NotPermitted, text);
         let snapshot = controller.snapshot();
-        let router = snapshot.get::<Router>(&Id::new(id));
-        let router =
-            router.ok_or_else(|| no(format!("unknown/unenrolled router, routerId: {id}")))?;
-        let current = router.fingerprint.as_deref();
-        if current.is_none() {
-            return Err(no(format!("router enrollment incomplete, routerId: {id}")));
-        }
-        let shown = Some(leaf.fingerprint());
-        let extended = router.unverified_fingerprint.as_deref();
-        if shown != current && shown != extended {
-            return Err(no(format!("incorrect fingerprint/unenrolled router, routerId: {id}")));
-        }
-        if router.disabled {
-            return Err(no(format!("router is disabled, routerId: {id}")));
-        }
-        if shown != current {
+        let router = admitted(&snapshot, id, |known| known == leaf.fingerprint()).map_err(no)?;
+        if router.fingerprint.as_deref() != Some(leaf.fingerprint()) {
             self.0.network.spawn(super::renewal::confirm_seen(
                 controller.clone(),
                 router.base.id.clone(),

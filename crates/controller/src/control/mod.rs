@@ -251,11 +251,18 @@ impl Plane {
         }
     }
 
+    /// A router was changed: whoever was refused for a moment is cut off, and whoever would be
+    /// refused now.
     fn recheck(&self, router: &Router) {
-        let may_stay = !router.disabled && router.fingerprint.is_some();
-        if !may_stay && let Some(live) = self.network.routers().get(router.base.id.as_str()) {
-            self.end_circuits_at(&router.base.id);
-            live.channel.close("the router was disabled or is to enroll again");
+        let id = &router.base.id;
+        let Some(live) = self.network.routers().get(id.as_str()) else { return };
+        let snapshot = self.controller.snapshot();
+        let may_stay = !router.disabled
+            && router.fingerprint.is_some()
+            && gate::admitted(&snapshot, id.as_str(), |known| live.stands_on(known)).is_ok();
+        if !may_stay {
+            self.end_circuits_at(id);
+            live.channel.close("the router was disabled, or has to show another certificate");
         }
     }
 

@@ -66,6 +66,8 @@ async fn renew(session: &Session, message: &Message) -> Result<(), NotRenewed> {
     let (id, kept) = (session.router.id.clone(), client.clone());
     let fingerprint: Arc<str> = leaf.fingerprint().into();
     let is_verified_later = request.require_verification;
+    // Its connection goes on, also once the new one counts alone.
+    session.router.renewed(&fingerprint);
     let system = Caller::system();
     let decided = controller.decide(&system, move |decision| {
         let mut router = (**decision.require::<Router>("id", &id)?).clone();

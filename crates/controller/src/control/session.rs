@@ -22,7 +22,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::Plane;
 use super::data_model::{events, feed};
-use super::{dispatch, legacy, terminators};
+use super::{dispatch, gate, legacy, terminators};
 use crate::network::routers::LiveRouter;
 use crate::online::{RouterFacts, RouterVersion};
 
@@ -81,6 +81,17 @@ impl Session {
         if let Err(why) = plane.network.connected(router) {
             tracing::warn!(router = %router.id, %why, "router refused");
             return;
+        }
+        // What changed since the gate looked: later changes find the router registered.
+        let snapshot = plane.controller.snapshot();
+        let id = router.id.as_str();
+        match gate::admitted(&snapshot, id, |known| router.stands_on(known)) {
+            Ok(known) => known.unverified_fingerprint.iter().for_each(|new| router.renewed(new)),
+            Err(why) => {
+                tracing::warn!(router = id, why, "router refused");
+                plane.network.disconnected(router);
+                return;
+            }
         }
         session.show();
         tracing::info!(router = %router.id, version = %router.version.version, "router connected");

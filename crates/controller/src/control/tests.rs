@@ -3,6 +3,7 @@
 mod circuits;
 mod connecting;
 mod ended;
+mod gate;
 mod mesh;
 mod model;
 mod operate;

@@ -11,6 +11,9 @@ use weft_model::{Id, Timestamp};
 use weft_wire::ctrl::{Listener, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
+/// Certificates of one connection that are remembered: the shown one, and those it was given since.
+const CERTIFICATES: usize = 8;
+
 /// A router with its control channel.
 #[derive(Debug)]
 pub struct LiveRouter {
@@ -26,13 +29,22 @@ pub struct LiveRouter {
     pub connected_at: Timestamp,
     /// The same on the clock that does not jump.
     pub since: Instant,
+    /// Fingerprints with which the connection may go on, the oldest first.
+    fingerprints: RwLock<Vec<Arc<str>>>,
     /// Where it takes links.
     listeners: RwLock<Vec<Listener>>,
 }
 
 impl LiveRouter {
-    /// A router as its hello describes it; none if it does not say its version.
-    pub fn new(id: Id, channel: ChannelHandle, hello: RouterHello, now: Timestamp) -> Option<Self> {
+    /// A router as its hello describes it, which has shown a certificate; none if it does not say
+    /// its version.
+    pub fn new(
+        id: Id,
+        channel: ChannelHandle,
+        hello: RouterHello,
+        shown: &str,
+        now: Timestamp,
+    ) -> Option<Self> {
         Some(Self {
             id,
             channel,
@@ -40,6 +52,7 @@ impl LiveRouter {
             capabilities: hello.capabilities,
             connected_at: now,
             since: Instant::now(),
+            fingerprints: RwLock::new(vec![shown.into()]),
             listeners: RwLock::new(hello.listeners.listeners),
         })
     }
@@ -47,6 +60,23 @@ impl LiveRouter {
     /// Its release, if it can be compared.
     pub fn release(&self) -> Option<Version> {
         self.version.release()
+    }
+
+    /// The connection may go on when this certificate has taken the place of the one before.
+    pub fn renewed(&self, fingerprint: &str) {
+        let mut fingerprints = self.fingerprints.write();
+        if fingerprints.iter().any(|own| **own == *fingerprint) {
+            return;
+        }
+        if fingerprints.len() >= CERTIFICATES {
+            fingerprints.remove(0);
+        }
+        fingerprints.push(fingerprint.into());
+    }
+
+    /// Whether the connection stands on this certificate.
+    pub fn stands_on(&self, fingerprint: &str) -> bool {
+        self.fingerprints.read().iter().any(|own| **own == *fingerprint)
     }
 
     /// Where it takes links.

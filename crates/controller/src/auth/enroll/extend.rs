@@ -43,6 +43,12 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let (issued, cert) = issue(&controller, &leaf)?;
         let (_, server_cert) =
             issue(&controller, &Leaf::for_router(&server, Purpose::Server, now))?;
+        // Its connection goes on.
+        if let Some(live) = controller.network().and_then(|it| it.routers().get(id.as_str()))
+            && live.stands_on(&old)
+        {
+            live.renewed(issued.fingerprint());
+        }
         let (fingerprint, kept) = (issued.fingerprint().to_owned(), cert.clone());
         controller
             .decide(&caller, move |decision| {
