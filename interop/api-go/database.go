@@ -28,7 +28,7 @@ func tryDatabase(r *report, n *network) {
 		return refused(err, 429, "RATE_LIMITED", "")
 	})
 	finished := func() error {
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(60 * time.Second)
 		for {
 			answer, err := api.DataIntegrityResults(nil, nil)
 			if err != nil {
@@ -42,7 +42,7 @@ func tryDatabase(r *report, n *network) {
 				return nil
 			}
 			if time.Now().After(deadline) {
-				return errors.New("not finished within 30 s")
+				return errors.New("not finished within 60 s")
 			}
 			time.Sleep(50 * time.Millisecond)
 		}

@@ -12,10 +12,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use weft_config::WebServer;
-use weft_config::web::WebOptions;
 use weft_identity::tls::{ClientTls, client_config};
 
+use super::limits::patient;
 use super::{Bed, LONG, MANAGEMENT, PASSWORD, USERNAME, section};
 use crate::Limits;
 
@@ -24,7 +23,10 @@ const FLOODING: usize = 48;
 const ASKED: usize = 40;
 /// Longest answer to somebody who behaves while the flood goes on. Without it an answer takes some
 /// milliseconds; a machine may be slow.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Before somebody who was turned away comes again.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A client that comes from an address of the loopback network.
 fn from(bed: &Bed, last: u8) -> reqwest::Client {
@@ -88,13 +90,17 @@ async fn a_flood_from_one_address_drowns_nobody_else() {
                     _ => request,
                 };
                 let Ok(answer) = request.send().await else { continue };
-                if answer.status() == 429 {
+                let refused = answer.status() == 429;
+                if refused {
                     assert!(answer.headers().contains_key("retry-after"));
                     seen.turned_away.fetch_add(1, Ordering::Relaxed);
                 } else {
                     seen.answered.fetch_add(1, Ordering::Relaxed);
                 }
                 let _ = answer.bytes().await;
+                if refused {
+                    tokio::time::sleep(PAUSE).await;
+                }
             }
         });
     }
@@ -132,7 +138,7 @@ async fn a_flood_from_one_address_drowns_nobody_else() {
 #[tokio::test]
 async fn there_is_room_for_so_many_requests_in_all() {
     let limits = Limits { requests: 2, requests_per_source: 1, ..Limits::default() };
-    let bed = Bed::with(section(), limits).await;
+    let bed = Bed::with(patient(), limits).await;
     // Two requests whose bodies do not come, from two addresses, hold the only places.
     let head =
         "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
@@ -167,8 +173,7 @@ async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
     const PART: usize = 60_000;
     let limits =
         Limits { body_bytes: 6 * PART, body_bytes_per_source: 3 * PART, ..Limits::default() };
-    let patient = WebOptions { read_timeout: 2 * LONG, ..WebOptions::default() };
-    let bed = Bed::with(WebServer { options: patient, ..section() }, limits).await;
+    let bed = Bed::with(patient(), limits).await;
     // Together more than there is in all; each one lacks its last byte.
     let path = "/authenticate?method=password";
     let head = format!(

@@ -37,7 +37,7 @@ pub(crate) const MANAGEMENT: &str = "/edge/management/v1";
 pub(crate) const CLIENT: &str = "/edge/client/v1";
 pub(crate) const FABRIC: &str = "/fabric/v1";
 /// Longer than anything here should take.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A network with its web server.
 pub(crate) struct Bed {

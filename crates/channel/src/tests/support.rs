@@ -17,7 +17,7 @@ use weft_wire::hello::Hello;
 use weft_wire::{Address, Headers, Message, Scheme};
 
 /// Longer than anything here should take.
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
@@ -101,10 +101,12 @@ impl Authority {
         to: SocketAddr,
         alpn: &[&str],
     ) -> std::io::Result<client::TlsStream<TcpStream>> {
+        // The listener's deadline runs once it is connected: nothing that takes long comes after.
+        let client = self.client();
         let socket = TcpStream::connect(to).await?;
         let alpn = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(self.client()).with_alpn(alpn).connect(name, socket).await
+        TlsConnector::from(client).with_alpn(alpn).connect(name, socket).await
     }
 
     pub(crate) fn dial_options(&self, to: SocketAddr, token: &str) -> DialOptions {

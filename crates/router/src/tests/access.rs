@@ -35,7 +35,12 @@ fn now() -> u64 {
 
 /// A network whose router knows a key, alice, a service, and that alice may dial it.
 async fn network() -> (Network, String, AccessHalf) {
-    let mut network = Network::new().await;
+    network_waiting(LONG).await
+}
+
+/// The same; the router waits so long for what it has not heard of.
+async fn network_waiting(lookup_timeout: Duration) -> (Network, String, AccessHalf) {
+    let mut network = Network::waiting(lookup_timeout).await;
     let mut all = vec![
         events::create(events::identity("alice")),
         events::create(events::service("web")),
@@ -270,7 +275,7 @@ async fn certificates_of_the_network_name_who_they_are_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_and_expired_tokens_are_refused() {
-    let (network, _, access) = network().await;
+    let (network, _, access) = network_waiting(Duration::from_secs(2)).await;
     let client = network.pki.leaf("alice", &[], Purpose::Client);
     let fingerprint = client.leaf().fingerprint();
     let mut expired = access_claims(fingerprint);

@@ -44,7 +44,7 @@ fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
     }
 }
 
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn circuits_for_sdks_and_for_the_router() {

@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// Longer than anything here should take.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
@@ -323,6 +323,16 @@ pub(crate) struct TestRouter {
 impl TestRouter {
     /// A router whose files lie in `home`.
     pub(crate) fn start(pki: &Pki, home: &Path, controller: SocketAddr) -> Self {
+        Self::start_waiting(LONG, pki, home, controller)
+    }
+
+    /// The same, and so long it waits for what it has not heard of.
+    fn start_waiting(
+        lookup_timeout: Duration,
+        pki: &Pki,
+        home: &Path,
+        controller: SocketAddr,
+    ) -> Self {
         let text = format!(
             "v: 3\nidentity: {{cert: x, key: x}}\nctrl: {{endpoint: 'tls:localhost:{}'}}\nedge: {{}}\n\
              listeners: [{{binding: edge, address: 'tls:0.0.0.0:0', options: {{advertise: 'localhost:3022'}}}}]\n",
@@ -332,10 +342,7 @@ impl TestRouter {
         let config = RouterConfig::from_str(&text, &path, &ProcessEnvironment).unwrap().config;
         let identity = pki.identity("router1");
         let controllers = Arc::new(Controllers::new(Duration::from_secs(5)));
-        let options = AccessOptions {
-            lookup_timeout: Duration::from_secs(2),
-            ..AccessOptions::new(&config, "router1")
-        };
+        let options = AccessOptions { lookup_timeout, ..AccessOptions::new(&config, "router1") };
         let access = AccessHalf::new(options, identity.clone(), controllers.clone());
         let options = ControlOptions {
             // A controller that asks must do so within this, however busy the machine is.
@@ -384,14 +391,16 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) async fn new() -> Self {
-        Self::with(capable()).await
+        Self::waiting(LONG).await
     }
 
-    pub(crate) async fn with(capabilities: Capabilities) -> Self {
+    /// One whose router waits so long for keys and sessions it has not heard of.
+    pub(crate) async fn waiting(lookup_timeout: Duration) -> Self {
         let pki = Pki::new();
         let home = tempfile::tempdir().unwrap();
-        let mut controller = TestController::at(&pki, "127.0.0.1:0", capabilities).await;
-        let router = TestRouter::start(&pki, home.path(), controller.addr());
+        let mut controller = TestController::at(&pki, "127.0.0.1:0", capable()).await;
+        let at = controller.addr();
+        let router = TestRouter::start_waiting(lookup_timeout, &pki, home.path(), at);
         let mut peer = controller.router().await;
         peer.is_known().await;
         Self { pki, home, controller, router, peer }

@@ -94,7 +94,7 @@ async fn live_state_reaches_the_disk_without_being_asked() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), found).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), found).await.unwrap();
 }
 
 /// A copy of the file at any moment between commits is what a killed controller leaves behind.

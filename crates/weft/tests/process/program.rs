@@ -35,6 +35,8 @@ impl Program {
             // Nothing but what a test sets; to look closer, name a filter there.
             .env("RUST_LOG", std::env::var("WEFT_TEST_LOG").unwrap_or_else(|_| filter.to_owned()))
             .env("NO_COLOR", "1")
+            // Its memory is looked at: not what glibc sets aside for each thread.
+            .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)

@@ -9,9 +9,9 @@ use crate::{
 };
 
 /// From the start of the process until the controller says that it is online.
-const ONLINE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 6 } else { 2 });
+const ONLINE: Duration = Duration::from_secs(2);
 /// From the start of the process until a host with our SDK can be dialed again.
-const BOUND: Duration = Duration::from_secs(if cfg!(debug_assertions) { 15 } else { 10 });
+const BOUND: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_router_comes_back_and_its_hosts_with_it() {
@@ -45,6 +45,9 @@ async fn a_killed_router_comes_back_and_its_hosts_with_it() {
         *bound = begun.elapsed();
     }
     println!("router online {online:?} after its start; hosts dialed (SDK, tunnel): {bound:?}");
+    if cfg!(debug_assertions) {
+        return; // The figures are those of a program that was optimized.
+    }
     assert!(online <= ONLINE, "online only after {online:?}");
     assert!(bound.iter().all(|bound| *bound <= BOUND), "dialed only after {bound:?}");
 }

@@ -20,6 +20,8 @@ const MANY: usize = 50;
 /// What the router may need for one and for many.
 const GROWTH_OF_ONE: u64 = 32 * MIB;
 const GROWTH_OF_MANY: u64 = 96 * MIB;
+/// How long their data may take: about 150 MiB pass by until the last window is full.
+const LONG: Duration = PATIENCE.saturating_mul(5);
 /// Nothing flows any more once nothing has flowed for so long.
 const STILL: Duration = Duration::from_secs(1);
 /// Read once they read again: more than any window, by one of them or by each.
@@ -94,7 +96,7 @@ impl Scene {
         let scene = Self { network, flood, when_asked, _echo: echo, bystander };
         // What any work needs is no growth.
         let mut first = dial(&scene.bystander, "flood").await;
-        within("it flows", PATIENCE, discard(&mut first, READ_BY_ONE)).await.unwrap();
+        within("it flows", LONG, discard(&mut first, READ_BY_ONE)).await.unwrap();
         drop(first);
         round_trips(&mut dial(&scene.bystander, "echo").await, 100).await;
         scene
@@ -135,7 +137,7 @@ impl Scene {
             Awake::All => (count, READ_BY_EACH),
         };
         let read = slow.iter_mut().take(count).map(|stream| discard(stream, length));
-        let read = within(&format!("{what}: it flows again"), PATIENCE, join_all(read)).await;
+        let read = within(&format!("{what}: it flows again"), LONG, join_all(read)).await;
         read.into_iter().for_each(Result::unwrap);
         self.still().await;
         let growth = Bytes(self.network.router().resident().saturating_sub(before));
@@ -156,7 +158,7 @@ impl Scene {
             let after = poured();
             if before == after { Ok(()) } else { Err(format!("{} flowed", Bytes(after - before))) }
         };
-        until("the sources are held up", PATIENCE, look).await;
+        until("the sources are held up", LONG, look).await;
     }
 }
 
@@ -166,7 +168,7 @@ async fn round_trips(stream: &mut Connection, count: usize) {
             round_trip(stream, "an innocent bystander").await.unwrap();
         }
     };
-    within("others go on", PATIENCE, trips).await;
+    within("others go on", LONG, trips).await;
 }
 
 /// Reads so much and looks at nothing.

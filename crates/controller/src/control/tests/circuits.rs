@@ -19,7 +19,7 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, Outcome, PeerData, ProtoBody};
 
-use super::support::{LONG, Net, Peer, TestRouter, quick, soon, until};
+use super::support::{LONG, Net, Peer, TestRouter, hurried, quick, soon, until};
 use crate::network::NetworkOptions;
 
 async fn host(peer: &Peer, service: &Id, id: &str) -> CreateTunnelTerminatorResponseV2 {
@@ -186,15 +186,6 @@ async fn failures_are_tried_again_and_learnt_from() {
     assert_eq!(attempts, [0, 1]);
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 20);
 
-    // Nobody answers: both attempts run out of time.
-    let before = std::time::Instant::now();
-    let reply = dial_with(&mut peer, dial_request(), |_| None).await;
-    let error = EdgeError::from_message(&reply).unwrap();
-    assert_eq!((error.code, error.retry_hint), (ErrorCode::INTERNAL, RetryHint::DEFAULT));
-    assert!(error.text.contains("exceeded maximum [2] retries"), "{}", error.text);
-    assert!(before.elapsed() >= quick().route_timeout * 2);
-    assert!(!error.circuit_id.unwrap().is_empty());
-
     // The host does not know the terminator: it is removed, and then there is none.
     let reply =
         dial_with(&mut peer, dial_request(), |_| failed(RouteErrorCode::InvalidTerminator)).await;
@@ -208,8 +199,21 @@ async fn failures_are_tried_again_and_learnt_from() {
 }
 
 #[tokio::test]
+async fn attempts_that_nobody_answers_run_out_of_time() {
+    let (net, _, mut peer, _) = hosted_with(hurried()).await;
+    let before = std::time::Instant::now();
+    let reply = dial_with(&mut peer, dial_request(), |_| None).await;
+    let error = EdgeError::from_message(&reply).unwrap();
+    assert_eq!((error.code, error.retry_hint), (ErrorCode::INTERNAL, RetryHint::DEFAULT));
+    assert!(error.text.contains("exceeded maximum [2] retries"), "{}", error.text);
+    assert!(before.elapsed() >= hurried().route_timeout * 2);
+    assert!(!error.circuit_id.unwrap().is_empty());
+    assert!(net.network.circuits().is_empty());
+}
+
+#[tokio::test]
 async fn a_late_success_is_taken_down() {
-    let (net, _, mut peer, _) = hosted().await;
+    let (net, _, mut peer, _) = hosted_with(hurried()).await;
     let mut late = None;
     let reply = dial_with(&mut peer, dial_request(), |route| {
         late = Some(route.clone());

@@ -30,7 +30,7 @@ use crate::testing::{Bed, PASSWORD, USERNAME, to};
 use crate::{Addresses, Caller, Controller, Keys, Origin, Settings};
 
 /// Longer than anything here should take.
-pub(super) const LONG: Duration = Duration::from_secs(20);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 pub(super) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.expect("took too long")
@@ -103,13 +103,14 @@ async fn bed() -> Bed {
     Bed { controller, clock, store }
 }
 
-/// Settings with which a router may come back at once.
+/// Settings with which a router may come back at once, and answer when it likes.
 pub(super) fn quick() -> NetworkOptions {
-    NetworkOptions {
-        churn_limit: Duration::ZERO,
-        route_timeout: Duration::from_millis(400),
-        ..NetworkOptions::default()
-    }
+    NetworkOptions { churn_limit: Duration::ZERO, route_timeout: LONG, ..NetworkOptions::default() }
+}
+
+/// And with which nobody waits long for its answer: for those that do not give one.
+pub(super) fn hurried() -> NetworkOptions {
+    NetworkOptions { route_timeout: Duration::from_millis(400), ..quick() }
 }
 
 impl Net {

@@ -25,7 +25,7 @@ const EDGE_CAP: usize = 64;
 /// How many more try.
 const EXCESS: usize = 80;
 /// Between two attempts of one of them.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(200);
 /// Who takes all the room that the edge has, 64 from each address.
 const EVERYWHERE: std::ops::Range<u8> = 10..20;
 
