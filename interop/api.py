@@ -68,7 +68,7 @@ class Api:
         return json.loads(raw) if raw else {"data": {}}
 
     def _request(self, tls, method, path, body=None, headers=None):
-        connection = http.client.HTTPSConnection(self.host, self.port, timeout=20, context=tls)
+        connection = http.client.HTTPSConnection(self.host, self.port, timeout=60, context=tls)
         try:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()

@@ -10,9 +10,10 @@ as soon as both directions have ended, with whatever is queued then: a dialer
 loses what did not fit its socket's buffer, a host what was not sent yet.
 
 ``crashes`` says that the client's SDK may crash by itself, whatever its peer does,
-so that a check which ends by a signal gets a second try. In the wheel's native SDK
-``schedule_on_loop`` reads the queue element after handing it to the loop thread,
-which may have freed it: with 200 threads that dial, about once in 400 storms.
+so that a check which ends by a signal, its own or that of the host it talks to, gets
+a second try. In the wheel's native SDK ``schedule_on_loop`` reads the queue element
+after handing it to the loop thread, which may have freed it: with 200 threads that
+dial, about once in 400 storms.
 """
 
 import os

@@ -53,7 +53,7 @@ class Network:
     def router_hosts(self, host):
         """Gives an online router's own identity the role of ``host``."""
         router = wait_until(
-            "an edge router online", 30,
+            "an edge router online", 120,
             lambda: next((r for r in self.api.list("/edge-routers") if r["isOnline"]), None),
         )
         path = f"/edge-routers/{router['id']}"
@@ -95,10 +95,16 @@ class Network:
         )
         return self.api.call("GET", f"/identities/{identifier}")["enrollment"]["ott"]["jwt"]
 
-    def hosted(self, service, seconds=30):
+    def hosted(self, service, seconds=120):
         """Waits until somebody hosts the service (given by id)."""
         wait_until(
             "a terminator", seconds, lambda: self.api.list(f"/services/{service}/terminators")
+        )
+
+    def not_hosted(self, service, seconds=120):
+        """Waits until nobody hosts it any more."""
+        wait_until(
+            "no terminator", seconds, lambda: not self.api.list(f"/services/{service}/terminators")
         )
 
     def remove(self):
@@ -159,4 +165,4 @@ def quickstart(home, username, password, stop_at_exit):
             return None
         return found.group() if online else None
 
-    return wait_until("weft quickstart", 60, ready)
+    return wait_until("weft quickstart", 180, ready)
