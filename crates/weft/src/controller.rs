@@ -3,19 +3,22 @@
 use std::path::Path;
 
 use crate::{
-    cli::ControllerCommand, compose, compose::controller::Core, failure::Failure, login, restore,
-    signals,
+    ask, cli::ControllerCommand, compose, compose::controller::Core, failure::Failure, restore,
+    signals, until_interrupted,
 };
 
 /// Does what was asked for.
 pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure> {
     match command {
         ControllerCommand::Init { file, username, password, name } => {
-            let password = match password {
-                Some(password) => password,
-                None => login::ask_password(&username)?,
-            };
-            init(&file, &name, &username, &password).await
+            until_interrupted(async {
+                let password = match password {
+                    Some(password) => password,
+                    None => ask::password(&username).await?,
+                };
+                Box::pin(init(&file, &name, &username, &password)).await
+            })
+            .await
         }
         ControllerCommand::Run { file } => {
             compose::controller::run(&file, &signals::first()?).await

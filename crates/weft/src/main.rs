@@ -102,8 +102,11 @@ async fn until_interrupted(
 ) -> Result<(), Failure> {
     let stop = signals::first()?;
     tokio::select! {
-        done = command => done,
+        // Who was interrupted does not begin the next step, even if the answer to a question is
+        // there at the same moment.
+        biased;
         () = stop.cancelled() => Err(Failure::interrupted()),
+        done = command => done,
     }
 }
 

@@ -4,7 +4,7 @@ use std::process;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::Failure;
+use crate::{ask, failure::Failure};
 
 /// Exit status after a second signal: as shells count it for Ctrl-C.
 const IMPATIENT: i32 = 130;
@@ -19,6 +19,7 @@ pub(crate) fn first() -> Result<CancellationToken, Failure> {
         signals.next().await;
         told.cancel();
         signals.next().await;
+        ask::restore();
         process::exit(IMPATIENT);
     });
     Ok(token)

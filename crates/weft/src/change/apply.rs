@@ -52,12 +52,15 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
         if is_empty(&plan) {
             return Ok(());
         }
-        confirm(&plan)?;
+        confirm(&plan).await?;
         // What was looked at is what is done, or nothing.
         expect = Some(plan.plan);
     }
     let wanted = body(&files, args.prune, expect.as_deref());
-    let applied = send(&client, "applyChange", &files, wanted).await?;
+    let unknown = Unknown;
+    let applied = send(&client, "applyChange", &files, wanted).await;
+    unknown.settled();
+    let applied = applied?;
     if args.yes || args.output.format() != Format::Table {
         print(&applied, args.output.format());
     } else {
@@ -72,8 +75,28 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
     }
 }
 
+/// Nobody knows whether the controller does what it was told. Whoever interrupts the command then
+/// is told so.
+struct Unknown;
+
+impl Unknown {
+    /// The controller has answered.
+    fn settled(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unknown {
+    fn drop(&mut self) {
+        eprintln!(
+            "weft: the controller was told already and may apply the files all the same; \
+             `weft diff` says whether it did"
+        );
+    }
+}
+
 /// Asks before anything is done; the more it takes away, the more it says so.
-fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
+async fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
     let question = match (plan.deleted, plan.access.lost) {
         (0, 0) => "Do this?".to_owned(),
         (0, lost) => format!("Do this? {} lose access.", show::counted(lost, "pair", "pairs")),
@@ -84,7 +107,7 @@ fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
         ),
     };
     let cannot = "nobody can be asked; apply without asking with --yes";
-    match ask::confirm(&question, cannot)? {
+    match ask::confirm(&question, cannot).await? {
         true => Ok(()),
         false => Err(Failure::new("nothing was changed")),
     }

@@ -279,7 +279,7 @@ impl Entities<'_> {
             };
             eprintln!("{} {}: {}{more}", found.len(), self.kind.plural, names.join(", "));
             let cannot = "nobody can be asked; delete without asking with --yes";
-            if !ask::confirm("Delete them?", cannot)? {
+            if !ask::confirm("Delete them?", cannot).await? {
                 return Err(Failure::new("nothing was deleted"));
             }
         }

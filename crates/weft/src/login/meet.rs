@@ -26,7 +26,7 @@ pub(super) async fn bundle(
     );
     let cannot = "nobody can be asked whether to trust it: name its authorities with --ca FILE, \
                   or trust it with --yes";
-    if ask::confirm("Trust it from now on?", cannot)? {
+    if ask::confirm("Trust it from now on?", cannot).await? {
         return Ok(met.bundle);
     }
     Err(Failure::new("not trusted; nothing was saved"))

@@ -2,16 +2,14 @@
 
 mod meet;
 
-use std::{
-    io::{self, IsTerminal},
-    path::Path,
-};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use weft_client::{Address, Credentials, LoginKey, Logins, ManagementClient, SavedLogin, Tls};
 use weft_identity::{IdentityFile, TrustBundle};
 
 use crate::{
+    ask,
     cli::{LoginArgs, LogoutArgs, UseArgs},
     failure::{Failure, chain},
     output::{self, Format, table},
@@ -110,7 +108,7 @@ async fn by_credentials(login: &mut SavedLogin, args: &LoginArgs) -> Result<Stri
         None => {
             let password = match &args.password {
                 Some(password) => password.clone(),
-                None => ask_password(&args.username)?,
+                None => ask::password(&args.username).await?,
             };
             Credentials::password(args.username.clone(), password)?
         }
@@ -211,14 +209,6 @@ pub(crate) fn choose(args: &UseArgs) -> Result<(), Failure> {
     logins.choose(&name)?;
     output::line(format!("now at {} as {}", login.controller, login.username));
     Ok(())
-}
-
-/// Asks for a password at the terminal.
-pub(crate) fn ask_password(username: &str) -> Result<String, Failure> {
-    if !io::stdin().is_terminal() {
-        return Err(Failure::usage("a password is needed: give --password or set WEFT_PASSWORD"));
-    }
-    rpassword::prompt_password(format!("Password of {username}: ")).map_err(Failure::new)
 }
 
 /// A client that believes this bundle and shows no certificate.

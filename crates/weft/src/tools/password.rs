@@ -5,7 +5,7 @@ use weft_client::ManagementClient;
 use weft_contract::{Api, resource::authenticator::method::UPDB};
 
 use super::{kind, row};
-use crate::{ask, cli::PasswordArgs, entity::name, failure::Failure, login::ask_password, output};
+use crate::{ask, cli::PasswordArgs, entity::name, failure::Failure, output};
 
 /// Sets it.
 pub(crate) async fn password(args: PasswordArgs) -> Result<(), Failure> {
@@ -29,9 +29,9 @@ async fn own(client: &ManagementClient, args: &PasswordArgs) -> Result<(), Failu
         .ok_or_else(|| Failure::not_found("this login has no password of its own"))?;
     let current = match &args.current_password {
         Some(current) => current.clone(),
-        None => ask_password(username)?,
+        None => ask::password(username).await?,
     };
-    let fresh = fresh(args, username)?;
+    let fresh = fresh(args, username).await?;
     let body = json!({"currentPassword": current, "password": fresh});
     let patch = row(Api::Management, "patchCurrentIdentityAuthenticator")?;
     let _: Value = client.call(patch, &[id], &[], Some(&body)).await?;
@@ -50,7 +50,7 @@ async fn of_another(
     let authenticators = kind("authenticator")?;
     match with_password(&found) {
         Some((id, username)) => {
-            let mut body = json!({"password": fresh(args, username)?});
+            let mut body = json!({"password": fresh(args, username).await?});
             if let Some(username) = &args.username {
                 body["username"] = json!(username);
             }
@@ -60,7 +60,7 @@ async fn of_another(
         }
         None => {
             let username = args.username.as_deref().unwrap_or(identity);
-            let password = fresh(args, username)?;
+            let password = fresh(args, username).await?;
             let body = json!({"method": UPDB, "identityId": owner, "username": username,
                 "password": password});
             let create = authenticators.create();
@@ -73,9 +73,9 @@ async fn of_another(
     Ok(())
 }
 
-fn fresh(args: &PasswordArgs, of: &str) -> Result<String, Failure> {
+async fn fresh(args: &PasswordArgs, of: &str) -> Result<String, Failure> {
     match &args.new_password {
         Some(password) => Ok(password.clone()),
-        None => ask::new_password(of),
+        None => ask::new_password(of).await,
     }
 }

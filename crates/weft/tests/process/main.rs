@@ -6,7 +6,8 @@
 //! SDK and plain TCP in this process; the operator is the management client or `weft` itself.
 //!
 //! [`program`] is a running `weft`, [`network`] a network of them, [`operator`] who administers it,
-//! [`streams`] what flows through it, [`wait`] how long anything may take.
+//! [`streams`] what flows through it, [`terminal`] a command that asks questions, [`wait`] how long
+//! anything may take.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -14,6 +15,7 @@ mod network;
 mod operator;
 mod program;
 mod streams;
+mod terminal;
 mod wait;
 
 mod commands;
@@ -21,6 +23,7 @@ mod controller_restart;
 mod durable;
 mod half_close;
 mod network_files;
+mod questions;
 mod restore;
 mod router_restart;
 mod slow_readers;

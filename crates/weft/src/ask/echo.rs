@@ -1,0 +1,65 @@
+//! Passwords are not shown while they are typed, and the terminal shows again what is typed
+//! however the question ends.
+
+use std::io;
+
+#[cfg(unix)]
+use std::sync::{Mutex, PoisonError};
+
+#[cfg(unix)]
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+#[cfg(unix)]
+pub(super) use super::line;
+
+/// How the terminal was while it does not show what is typed. Not in [`Off`] because a second
+/// signal ends the process without dropping anything.
+#[cfg(unix)]
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// While this lives, what is typed is not shown.
+pub(super) struct Off;
+
+impl Off {
+    #[cfg(unix)]
+    pub(super) fn begin() -> io::Result<Self> {
+        let stdin = io::stdin();
+        let before = tcgetattr(&stdin)?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
+        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        tcsetattr(&stdin, OptionalActions::Now, &quiet)?;
+        Ok(Self)
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn begin() -> io::Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Drop for Off {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Makes the terminal as it was.
+#[cfg(unix)]
+pub(crate) fn restore() {
+    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(before) = before {
+        // A terminal that is gone needs nothing.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
+    }
+}
+
+/// Nothing to do: the reader itself does it.
+#[cfg(not(unix))]
+pub(crate) fn restore() {}
+
+/// A line that is typed unseen, with its end.
+#[cfg(not(unix))]
+pub(super) fn line() -> io::Result<String> {
+    rpassword::read_password().map(|password| password + "\n")
+}

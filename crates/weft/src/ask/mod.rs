@@ -1,0 +1,124 @@
+//! Questions at the terminal.
+//!
+//! Whoever is asked may think about it for as long as he likes, so the answer is read on a thread
+//! of its own and awaited here. A command that is interrupted drops the question: the terminal is
+//! then as it was before, and the thread, which nothing can wake, ends with the process.
+
+mod echo;
+
+use std::{
+    fs::File,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    thread,
+};
+
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+
+pub(crate) use echo::restore;
+
+/// Asks a question that is answered with yes or no; `cannot` is said when nobody is there to ask.
+pub(crate) async fn confirm(question: &str, cannot: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(cannot));
+    }
+    let asked = Line::begin(&format!("{question} [y/N] "));
+    let answer = typed(line).await?;
+    if answer.ends_with('\n') {
+        asked.ended();
+    }
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+}
+
+/// Asks for a password that exists.
+pub(crate) async fn password(of: &str) -> Result<String, Failure> {
+    let cannot = "a password is needed: give --password or set WEFT_PASSWORD";
+    hidden(&format!("Password of {of}: "), cannot).await
+}
+
+/// Asks for a new password twice.
+pub(crate) async fn new_password(of: &str) -> Result<String, Failure> {
+    let cannot = "a new password is needed: give --new-password or set WEFT_NEW_PASSWORD";
+    let first = hidden(&format!("New password of {of}: "), cannot).await?;
+    if first == hidden("Once more: ", cannot).await? {
+        return Ok(first);
+    }
+    Err(Failure::usage("the two are not the same; nothing was changed"))
+}
+
+/// Asks for something that is not shown while it is typed.
+async fn hidden(prompt: &str, cannot: &str) -> Result<String, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(cannot));
+    }
+    // Before the question is there to be answered; dropped in the opposite order.
+    let _line;
+    let _unseen = echo::Off::begin().map_err(cannot_read)?;
+    _line = Line::begin(prompt);
+    let answer = typed(echo::line).await?;
+    // Ctrl-D, or the terminal is gone.
+    let Some(password) = answer.strip_suffix('\n') else {
+        return Err(Failure::usage("no password was typed"));
+    };
+    Ok(password.strip_suffix('\r').unwrap_or(password).to_owned())
+}
+
+/// What somebody types, read where it may take long.
+async fn typed(read: fn() -> io::Result<String>) -> Result<String, Failure> {
+    let (tell, told) = oneshot::channel();
+    let reading = move || {
+        // The command may have been interrupted meanwhile.
+        let _ = tell.send(read());
+    };
+    thread::Builder::new().name("ask".to_owned()).spawn(reading).map_err(cannot_read)?;
+    told.await.map_err(cannot_read)?.map_err(cannot_read)
+}
+
+fn cannot_read(error: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("the answer cannot be read: {error}"))
+}
+
+/// A line from standard input, with its end.
+fn line() -> io::Result<String> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(line)
+}
+
+/// The line with the question. What is printed next begins a new one, also without an answer.
+struct Line {
+    is_open: bool,
+}
+
+impl Line {
+    fn begin(prompt: &str) -> Self {
+        show(prompt);
+        Self { is_open: true }
+    }
+
+    /// The terminal has shown the end of the answer.
+    fn ended(mut self) {
+        self.is_open = false;
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.is_open {
+            show("\n");
+        }
+    }
+}
+
+/// Shows text to whoever is asked, also if standard error goes to a file.
+fn show(text: &str) {
+    let mut errors = io::stderr();
+    if cfg!(unix) && !errors.is_terminal() {
+        let terminal = File::options().write(true).open("/dev/tty");
+        if terminal.and_then(|mut terminal| terminal.write_all(text.as_bytes())).is_ok() {
+            return;
+        }
+    }
+    let _ = errors.write_all(text.as_bytes()).and_then(|()| errors.flush());
+}

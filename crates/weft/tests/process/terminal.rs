@@ -1,0 +1,113 @@
+//! `weft` at a terminal of its own, with somebody who types.
+
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    os::fd::OwnedFd,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{LocalModes, tcgetattr},
+};
+
+use crate::{
+    network::Place,
+    program::WEFT,
+    wait::{PATIENCE, until},
+};
+
+/// A command at a terminal, killed when dropped.
+pub(crate) struct Terminal {
+    child: Child,
+    keyboard: File,
+    /// Kept open, so that the terminal outlives the command and can be looked at.
+    screen: OwnedFd,
+    said: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    /// Starts `weft` with these arguments.
+    pub(crate) fn start(place: &Place, args: &[&str]) -> Self {
+        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&near).unwrap();
+        unlockpt(&near).unwrap();
+        let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+        let screen = rustix::fs::open(name, flags, rustix::fs::Mode::empty()).unwrap();
+        let end = || Stdio::from(screen.try_clone().unwrap());
+        let child = Command::new(WEFT)
+            .args(args)
+            .current_dir(place.folder())
+            .env("WEFT_CONFIG_DIR", place.folder().join("logins"))
+            .env("NO_COLOR", "1")
+            .env_remove("RUST_LOG")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        let keyboard = File::from(near);
+        let said = Arc::new(Mutex::new(String::new()));
+        let mut printed = keyboard.try_clone().unwrap();
+        let heard = Arc::clone(&said);
+        thread::spawn(move || {
+            let mut some = [0; 4096];
+            while let Ok(length @ 1..) = printed.read(&mut some) {
+                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&some[..length]));
+            }
+        });
+        Self { child, keyboard, screen, said }
+    }
+
+    /// Everything on the screen so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Waits until it prints something.
+    pub(crate) async fn says(&self, words: &str) {
+        let look = async || {
+            let said = self.said();
+            if said.contains(words) { Ok(()) } else { Err(said) }
+        };
+        until(&format!("it says `{words}`"), PATIENCE, look).await;
+    }
+
+    /// Somebody types.
+    pub(crate) fn types(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Whether what is typed is shown.
+    pub(crate) fn shows_what_is_typed(&self) -> bool {
+        tcgetattr(&self.screen).unwrap().local_modes.contains(LocalModes::ECHO)
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();
+        assert!(sent.success(), "kill -{name} {pid}");
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        let ended = async || child.try_wait().unwrap().ok_or("it still runs");
+        until("the command ends", PATIENCE, ended).await.0
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- the screen:\n{}", self.said());
+        }
+    }
+}
