@@ -74,24 +74,65 @@ async fn check(
         return Ok(());
     }
     let progress = spinner("the controller checks its data");
-    let state = loop {
-        let state = results(client).await?;
+    let mut state = results(client).await?;
+    let begun = text(&state, "startTime").to_owned();
+    while goes_on(&state, &begun) {
         let found = state.get("results").and_then(Value::as_array).map_or(0, Vec::len);
         progress.set_message(format!("the controller checks its data: {found} faults so far"));
-        if state.get("inProgress") != Some(&Value::Bool(true)) {
-            break state;
-        }
         tokio::time::sleep(LOOK).await;
-    };
+        state = results(client).await?;
+    }
     progress.finish_and_clear();
     report(&state, format);
-    match left(&state) {
+    outcome(&state, &begun)
+}
+
+/// Whether the run that began then still runs.
+fn goes_on(state: &Value, begun: &str) -> bool {
+    state.get("inProgress") == Some(&Value::Bool(true)) && text(state, "startTime") == begun
+}
+
+/// What the run that began then has come to: only one that came to its end and left nothing behind
+/// is a success.
+fn outcome(state: &Value, begun: &str) -> Result<(), Failure> {
+    let now = text(state, "startTime");
+    if now.is_empty() {
+        let text = "the controller knows nothing of the check any more: it was started again \
+                    meanwhile; check again";
+        return Err(Failure::new(text));
+    }
+    if now != begun {
+        let text = "another check was begun meanwhile, and what this one found is lost; \
+                    `weft database status` tells of the other";
+        return Err(Failure::new(text));
+    }
+    let left = left(state);
+    let error = text(state, "error");
+    if !error.is_empty() || text(state, "endTime").is_empty() {
+        let why = if error.is_empty() { "nobody knows why" } else { error };
+        let failure = Failure::new(format!("the check did not come to its end: {why}"));
+        return Err(match left {
+            0 => failure,
+            _ => failure.and(format!("faults that are left so far: {left}")),
+        });
+    }
+    if state.get("tooManyErrors") == Some(&Value::Bool(true)) {
+        let text = "there are more faults than are listed; `weft database check --fix` repairs, \
+                    and checking again tells what is left";
+        return Err(Failure::refused(text));
+    }
+    match left {
         0 => Ok(()),
         1 => Err(Failure::refused("one fault is left; `weft database check --fix` repairs")),
         count => Err(Failure::refused(format!(
             "{count} faults are left; `weft database check --fix` repairs"
         ))),
     }
+}
+
+/// A text of the state, empty if it has none.
+fn text<'a>(state: &'a Value, name: &str) -> &'a str {
+    state.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Faults that were found and are still there.
@@ -103,7 +144,7 @@ fn left(state: &Value) -> usize {
 
 fn report(state: &Value, format: Format) {
     output::value(format, state, || {
-        let text = |name: &str| state.get(name).and_then(Value::as_str).unwrap_or_default();
+        let text = |name| text(state, name);
         let mut lines = Vec::new();
         if state.get("inProgress") == Some(&Value::Bool(true)) {
             lines.push(format!("a check runs since {}", text("startTime")));
@@ -141,5 +182,40 @@ mod tests {
             {"description": "b", "fixed": false}]});
         assert_eq!(left(&state), 1);
         assert_eq!(left(&json!({"results": null})), 0);
+    }
+
+    #[test]
+    fn only_a_check_that_came_to_its_end_and_left_nothing_is_a_success() {
+        let run = |more: Value| {
+            let mut state = json!({"startTime": "t1", "endTime": "t2", "inProgress": false,
+                "error": null, "results": [], "tooManyErrors": false});
+            let members = more.as_object().unwrap().clone();
+            state.as_object_mut().unwrap().extend(members);
+            outcome(&state, "t1").map_err(|failure| failure.to_string())
+        };
+        run(json!({})).unwrap();
+        run(json!({"results": null})).unwrap();
+        run(json!({"results": [{"description": "a", "fixed": true}]})).unwrap();
+        let refusals = [
+            (json!({"results": [{"description": "a", "fixed": false}]}), "one fault is left"),
+            (json!({"error": "too much was written"}), "its end: too much was written"),
+            (json!({"endTime": null}), "did not come to its end"),
+            (json!({"startTime": null, "endTime": null, "results": null}), "started again"),
+            (json!({"startTime": "t3", "inProgress": true}), "another check"),
+            (json!({"tooManyErrors": true}), "more faults than are listed"),
+        ];
+        for (state, words) in refusals {
+            let said = run(state.clone()).unwrap_err();
+            assert!(said.contains(words), "{state}: {said}");
+        }
+    }
+
+    #[test]
+    fn waiting_ends_when_the_run_is_not_the_same_any_more() {
+        let runs = json!({"startTime": "t1", "inProgress": true});
+        assert!(goes_on(&runs, "t1"));
+        assert!(!goes_on(&runs, "t0"));
+        assert!(!goes_on(&json!({"startTime": "t1", "inProgress": false}), "t1"));
+        assert!(!goes_on(&json!({"startTime": null, "inProgress": false}), "t1"));
     }
 }
