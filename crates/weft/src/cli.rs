@@ -329,6 +329,9 @@ pub(crate) struct JwtArgs {
     /// Write it to this file instead of printing it
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, global = true)]
     pub(crate) out: Option<PathBuf>,
+    /// Overwrite a file that exists
+    #[arg(long, global = true)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) session: Session,
 }

@@ -1,25 +1,18 @@
 //! `weft diff` and `weft apply`: what files change, looked at or done.
 
-use std::{fs, path::Path};
-
 use serde_json::{Value, json};
 use weft_client::{Error, ManagementClient};
 use weft_contract::{
     Api, ErrorCode,
-    resource::{
-        self,
-        change::{ChangePlan, Problem},
-    },
+    resource::change::{ChangePlan, Problem},
 };
 
-use super::{file::Files, row, show};
+use super::{file::Files, row, show, tokens};
 use crate::{
     ask,
     cli::{ApplyArgs, DiffArgs},
-    entity::token,
     failure::Failure,
     output::{self, Format, progress::spinner},
-    session::Session,
 };
 
 /// Says what would change.
@@ -56,6 +49,9 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
         // What was looked at is what is done, or nothing.
         expect = Some(plan.plan);
     }
+    if let Some(folder) = &args.tokens {
+        tokens::prepare(folder)?;
+    }
     let wanted = body(&files, args.prune, expect.as_deref());
     let unknown = Unknown;
     let applied = send(&client, "applyChange", &files, wanted).await;
@@ -67,9 +63,9 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
         output::line(format!("done: {}", show::summary(&applied)));
     }
     match &args.tokens {
-        Some(folder) => save_tokens(&client, &applied, folder).await,
+        Some(folder) => tokens::save(&client, &applied, folder).await,
         None => {
-            hint_tokens(&applied, &args.session);
+            tokens::hint(&applied);
             Ok(())
         }
     }
@@ -164,46 +160,6 @@ fn is_empty(plan: &ChangePlan) -> bool {
 fn print(plan: &ChangePlan, format: Format) {
     let value = serde_json::to_value(plan).unwrap_or_default();
     output::value(format, &value, || show::plan(plan));
-}
-
-/// Kinds whose new entities have to be enrolled.
-const ENROLLED: [&str; 2] = ["identities", "edge-routers"];
-
-/// New entities that have an enrollment token: their kind, id and name.
-fn new_ones(plan: &ChangePlan) -> impl Iterator<Item = (&'static weft_contract::Kind, &str, &str)> {
-    let new = plan.changes.iter().filter(|change| change.action == "create" && change.is_asked_for);
-    let new = new.filter(|change| ENROLLED.contains(&change.section.as_str()));
-    new.filter_map(|change| {
-        Some((resource::kind(&change.section)?, change.id.as_str(), change.name.as_str()))
-    })
-}
-
-async fn save_tokens(
-    client: &ManagementClient,
-    plan: &ChangePlan,
-    folder: &Path,
-) -> Result<(), Failure> {
-    let wrong = |path: &Path, error| Failure::new(format!("{}: {error}", path.display()));
-    fs::create_dir_all(folder).map_err(|error| wrong(folder, error))?;
-    for (kind, id, name) in new_ones(plan) {
-        // Most identities come without one.
-        let Ok(token) = token::read(client, kind, id).await else { continue };
-        let file: String = name
-            .chars()
-            .map(|c| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' })
-            .collect();
-        let path = folder.join(format!("{}.jwt", file.trim_start_matches('.')));
-        fs::write(&path, token).map_err(|error| wrong(&path, error))?;
-        output::line(format!("enrollment token of {} {name} in {}", kind.name, path.display()));
-    }
-    Ok(())
-}
-
-/// New routers do nothing before they are enrolled.
-fn hint_tokens(plan: &ChangePlan, _session: &Session) {
-    for (kind, _, name) in new_ones(plan).filter(|(kind, ..)| kind.name == "edge-router") {
-        eprintln!("its enrollment token: weft jwt {} {name} -o {name}.jwt", kind.name);
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod apply;
 mod export;
 mod file;
 mod show;
+mod tokens;
 
 use weft_contract::{Api, Operation, resource};
 

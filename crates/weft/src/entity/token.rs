@@ -1,6 +1,10 @@
 //! Enrollment tokens: where a kind keeps them, and the files they are written to.
 
-use std::path::Path;
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::Path,
+};
 
 use clap::{Arg, ValueHint};
 use serde_json::Value;
@@ -46,17 +50,21 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The token of an entity.
-pub(crate) async fn read(
+/// The token of an entity, if it has one.
+pub(crate) async fn find(
     client: &ManagementClient,
     kind: &'static Kind,
     id: &str,
-) -> Result<String, Failure> {
-    let missing = || Failure::not_found(format!("{} {id} has no enrollment token", kind.name));
-    let detail = kind.detail().ok_or_else(missing)?;
+) -> Result<Option<String>, Failure> {
+    let Some(detail) = kind.detail() else { return Ok(None) };
     let entity: Value = client.call_in(api_of(detail), detail, &[id], &[], None).await?;
     let mut found = places(kind).iter().filter_map(|place| entity.pointer(place)?.as_str());
-    found.find(|token| !token.is_empty()).map(str::to_owned).ok_or_else(missing)
+    Ok(found.find(|token| !token.is_empty()).map(str::to_owned))
+}
+
+/// What is said of an entity without a token.
+pub(crate) fn missing(kind: &Kind, id: &str) -> Failure {
+    Failure::not_found(format!("{} {id} has no enrollment token", kind.name))
 }
 
 /// Writes the token of an entity to a file.
@@ -66,8 +74,8 @@ pub(super) async fn save(
     id: &str,
     path: &Path,
 ) -> Result<(), Failure> {
-    let token = read(client, kind, id).await?;
-    std::fs::write(path, token).map_err(|error| {
+    let token = find(client, kind, id).await?.ok_or_else(|| missing(kind, id))?;
+    write_new(path, &token).map_err(|error| {
         Failure::new(format!(
             "the enrollment token of {} {id} cannot be written to {}: {error}; `weft jwt {} {id}` \
              shows it",
@@ -76,4 +84,43 @@ pub(super) async fn save(
             kind.name
         ))
     })
+}
+
+/// Writes a token to a file that is not there yet, for its owner alone: whoever has the token can
+/// enroll with it.
+pub(crate) fn write_new(path: &Path, token: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    let mut file = options.open(path)?;
+    let written = file.write_all(token.as_bytes()).and_then(|()| file.sync_all());
+    written.inspect_err(|_| {
+        // Half a token is of no use to anybody.
+        let _ = fs::remove_file(path);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_for_their_owner_and_overwrite_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("laptop.jwt");
+        write_new(&path, "a.b.c").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a.b.c");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let again = write_new(&path, "d.e.f").unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a.b.c");
+    }
 }

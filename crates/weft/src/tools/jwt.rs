@@ -1,10 +1,11 @@
 //! `weft jwt KIND NAME`: enrollment tokens of identities, routers, authorities and the network.
 
-use std::path::Path;
+use std::{fmt::Display, fs, path::Path};
 
 use serde_json::Value;
 use weft_client::ManagementClient;
 use weft_contract::{Api, headers};
+use weft_identity::write_private;
 
 use super::{kind, row};
 use crate::{
@@ -26,7 +27,7 @@ pub(crate) async fn jwt(args: JwtArgs) -> Result<(), Failure> {
         JwtOf::Network => of_network(&client).await?,
     };
     match &args.out {
-        Some(path) => write(path, &token),
+        Some(path) => write(path, &token, args.force),
         None => {
             output::line(token);
             Ok(())
@@ -41,8 +42,8 @@ async fn of_entity(
 ) -> Result<String, Failure> {
     let kind = kind(of)?;
     let id = name::resolve(client, kind, which).await?;
-    token::read(client, kind, &id).await.map_err(|failure| {
-        failure.and(match of {
+    token::find(client, kind, &id).await?.ok_or_else(|| {
+        token::missing(kind, &id).and(match of {
             "identity" => {
                 format!(
                 "make one: weft create enrollment --identity {which} --method ott --expires-at 24h"
@@ -70,9 +71,39 @@ async fn of_network(client: &ManagementClient) -> Result<String, Failure> {
         .ok_or_else(|| Failure::not_found(format!("the network offers no {} token", headers::JWT)))
 }
 
-fn write(path: &Path, token: &str) -> Result<(), Failure> {
-    std::fs::write(path, token)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+/// Writes it to a file that is not there yet, unless that was asked for. What is no file, such as
+/// `/dev/stdout`, is written to as it is.
+fn write(path: &Path, token: &str, force: bool) -> Result<(), Failure> {
+    let wrong = |error: &dyn Display| Failure::new(format!("{}: {error}", path.display()));
+    let there = fs::metadata(path);
+    match there {
+        Ok(there) if !there.is_file() => {
+            return fs::write(path, token).map_err(|error| wrong(&error));
+        }
+        Ok(_) if force => write_private(path, token.as_bytes())?,
+        Ok(_) => {
+            return Err(wrong(&"exists already; nothing was written. Overwrite it with --force"));
+        }
+        Err(_) => token::write_new(path, token).map_err(|error| wrong(&error))?,
+    }
     output::line(format!("enrollment token in {}", path.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_overwritten_only_when_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("laptop.json");
+        fs::write(&path, "a key").unwrap();
+        let refused = write(&path, "a.b.c", false).unwrap_err().to_string();
+        assert!(refused.contains("laptop.json: exists already"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a key");
+        write(&path, "a.b.c", true).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a.b.c");
+        assert!(write(folder.path(), "a.b.c", true).is_err());
+    }
 }

@@ -1,6 +1,6 @@
 //! The network as files: exported, compared, applied.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use serde_json::Value;
 
@@ -90,6 +90,23 @@ async fn a_network_lives_in_a_file() {
     assert!(place.folder().join("tokens/phone.jwt").is_file(), "{pruned}");
     let left = run(&place, 0, &["list", "service-policies"]).await;
     assert!(left.contains("staff-web"), "{left}");
+
+    // Names that are the same overwrite nothing, and nobody else reads a token.
+    let same =
+        "identities:\n  - name: gw\n    enrollment: {ott: true}\nedge-routers:\n  - name: gw\n";
+    fs::write(place.folder().join("gw.yaml"), same).unwrap();
+    run(&place, 0, &["apply", "gw.yaml", "--yes", "--tokens", "tokens"]).await;
+    for file in ["gw.identity.jwt", "gw.edge-router.jwt", "phone.jwt"] {
+        let file = place.folder().join("tokens").join(file);
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", file.display());
+        assert!(fs::read_to_string(&file).unwrap().starts_with("ey"));
+    }
+    let token = fs::read_to_string(place.folder().join("tokens/gw.edge-router.jwt")).unwrap();
+    assert_eq!(run(&place, 0, &["jwt", "edge-router", "gw"]).await.trim(), token);
+    let taken = ["jwt", "identity", "gw", "-o", "gw.yaml"];
+    let taken = run(&place, 1, &taken).await;
+    assert!(taken.contains("exists already"), "{taken}");
     assert!(network.stop().await.success());
 }
 

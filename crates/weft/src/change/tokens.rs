@@ -1,0 +1,162 @@
+//! `weft apply --tokens`: the enrollment tokens of what was made, one file each.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use weft_client::ManagementClient;
+use weft_contract::{
+    Kind,
+    resource::{self, change::ChangePlan},
+};
+
+use crate::{entity::token, failure::Failure, output};
+
+/// Kinds whose new entities have to be enrolled.
+const ENROLLED: [&str; 2] = ["identities", "edge-routers"];
+/// How many files of one name are tried.
+const NAMES: u32 = 1000;
+
+/// A new entity that may have a token.
+struct Made<'a> {
+    kind: &'static Kind,
+    id: &'a str,
+    name: &'a str,
+}
+
+fn made(plan: &ChangePlan) -> impl Iterator<Item = Made<'_>> {
+    let new = plan.changes.iter().filter(|change| change.action == "create" && change.is_asked_for);
+    let new = new.filter(|change| ENROLLED.contains(&change.section.as_str()));
+    new.filter_map(|change| {
+        let kind = resource::kind(&change.section)?;
+        Some(Made { kind, id: &change.id, name: &change.name })
+    })
+}
+
+/// Makes the folder. Before anything is applied: a folder that cannot be made is known early.
+pub(super) fn prepare(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder)
+        .map_err(|error| Failure::new(format!("{}: {error}; nothing was done", folder.display())))
+}
+
+/// Reads the tokens and writes them. What could not be done is told, all of it.
+pub(super) async fn save(
+    client: &ManagementClient,
+    plan: &ChangePlan,
+    folder: &Path,
+) -> Result<(), Failure> {
+    let made: Vec<Made<'_>> = made(plan).collect();
+    let mut read = Vec::new();
+    let mut problem = None;
+    let mut left = made.iter();
+    for one in left.by_ref() {
+        match token::find(client, one.kind, one.id).await {
+            Ok(Some(token)) => read.push((one, token)),
+            // Most identities come without one.
+            Ok(None) => {}
+            Err(failure) => {
+                problem = Some((failure, vec![one]));
+                break;
+            }
+        }
+    }
+    if let Some((_, lost)) = &mut problem {
+        lost.extend(left);
+    }
+    let stems = stems(read.iter().map(|(one, _)| (one.kind.name, one.name)));
+    for ((one, token), stem) in read.into_iter().zip(stems) {
+        match write(folder, &stem, &token) {
+            Ok(path) => output::line(format!(
+                "enrollment token of {} {} in {}",
+                one.kind.name,
+                one.name,
+                path.display()
+            )),
+            Err(failure) => problem.get_or_insert_with(|| (failure, Vec::new())).1.push(one),
+        }
+    }
+    let Some((failure, lost)) = problem else { return Ok(()) };
+    let failure =
+        failure.during("the files are applied, but enrollment tokens are not all written");
+    Err(lost.into_iter().fold(failure, |failure, Made { kind, name, .. }| {
+        failure.and(format!("if it has one: weft jwt {} {name} -o FILE", kind.name))
+    }))
+}
+
+/// What the files are called, without their ending: as the entity is, with its kind where that is
+/// not enough to tell them apart.
+fn stems<'a>(named: impl Iterator<Item = (&'static str, &'a str)> + Clone) -> Vec<String> {
+    let plain = |name: &str| {
+        let fits = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+        let text: String = name.chars().map(fits).collect();
+        text.trim_start_matches('.').to_owned()
+    };
+    let mut count = HashMap::new();
+    for (_, name) in named.clone() {
+        // Some file systems do not tell upper from lower case.
+        *count.entry(plain(name).to_lowercase()).or_insert(0) += 1;
+    }
+    let stem = |(kind, name)| {
+        let stem = plain(name);
+        match count.get(&stem.to_lowercase()) {
+            Some(1) if !stem.is_empty() => stem,
+            _ => format!("{stem}.{kind}").trim_start_matches('.').to_owned(),
+        }
+    };
+    named.map(stem).collect()
+}
+
+/// Writes to a file that is not there yet, with a number in its name if it has to.
+fn write(folder: &Path, stem: &str, token: &str) -> Result<PathBuf, Failure> {
+    for number in 1..=NAMES {
+        let name = match number {
+            1 => format!("{stem}.jwt"),
+            _ => format!("{stem}.{number}.jwt"),
+        };
+        let path = folder.join(name);
+        match token::write_new(&path, token) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Failure::new(format!("{}: {error}", path.display()))),
+        }
+    }
+    Err(Failure::new(format!("{}: too many files are called {stem}", folder.display())))
+}
+
+/// New routers do nothing before they are enrolled.
+pub(super) fn hint(plan: &ChangePlan) {
+    for Made { kind, name, .. } in made(plan).filter(|one| one.kind.name == "edge-router") {
+        eprintln!("its enrollment token: weft jwt {} {name} -o {name}.jwt", kind.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_apart() {
+        let named =
+            [("identity", "gw"), ("edge-router", "gw"), ("identity", "laptop"), ("identity", "..")];
+        assert_eq!(
+            stems(named.into_iter()),
+            ["gw.identity", "gw.edge-router", "laptop", "identity"]
+        );
+        let named = [("identity", "a b"), ("identity", "a/b"), ("identity", "A_B")];
+        assert_eq!(stems(named.into_iter()), ["a_b.identity", "a_b.identity", "A_B.identity"]);
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["1", "2", "3"].map(|token| write(folder.path(), "a_b", token).unwrap());
+        for (path, token) in paths.iter().zip(["1", "2", "3"]) {
+            assert_eq!(fs::read_to_string(path).unwrap(), token);
+        }
+        assert_eq!(paths[1], folder.path().join("a_b.2.jwt"));
+        let missing = folder.path().join("no");
+        assert!(write(&missing, "a", "1").unwrap_err().to_string().contains("no/a.jwt"));
+    }
+}
