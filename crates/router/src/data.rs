@@ -15,7 +15,7 @@ use weft_channel::{
 };
 use weft_config::{XgressOptions, router::ForwarderConfig};
 use weft_limits::Budget;
-use weft_wire::{VersionInfo, hello::alpn};
+use weft_wire::{VersionInfo, ctrl::REROUTE_ATTEMPT, hello::alpn};
 use weft_xgress::{Options, WindowKind};
 
 use crate::{
@@ -24,8 +24,8 @@ use crate::{
         transport,
         tunnel::TunnelBinding,
     },
-    forwarder::{Forwarder, ReportIntervals, Timers},
-    seam::{self, Access, Control, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
+    forwarder::{Forwarder, ReportIntervals, SetUp, Timers},
+    seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
 
 /// The window of every end, bytes. Enough for a fast local network.
@@ -191,45 +191,47 @@ impl DataHalf {
 
     /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
     async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
-        let circuit = self.forwarder.circuit_or_new(&command.circuit, &command.controller);
+        let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
+        let set_up = self.forwarder.set_up(&command.circuit, &command.controller, attempt)?;
         let mut peer_data = PeerData::new();
         let mut dialed = None;
         if let Some(egress) = &command.egress
             && self.forwarder.destination(&egress.address).is_none()
         {
-            let _turn = self.dials.try_acquire().map_err(|_| RouteFailure {
-                code: RouteErrorCode::ResourcesUnavailable,
-                message: "too many circuits are being dialed here".to_owned(),
-            })?;
-            tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
-            let (forwarder, timeout) = (&self.forwarder, command.timeout);
-            let made = match egress.binding.as_str() {
-                "edge" => self.edge.dial(&circuit, egress, timeout).await,
-                "tunnel" => self.tunnel.dial(&circuit, egress, timeout).await,
-                "transport" | "transport_udp" | "udp" => {
-                    transport::dial(forwarder, &circuit, egress, timeout, &self.end).await
-                }
-                other => Err(transport::misconfigured(format!("no dialer for binding {other}"))),
-            };
-            match made {
-                Ok(made) => {
-                    peer_data = made;
-                    dialed = Some(egress.address.clone());
-                }
-                Err(failure) => {
-                    self.forwarder.forget_unrouted(&circuit);
-                    return Err(failure);
-                }
-            }
+            peer_data = self.dial(&set_up, egress, command.timeout).await?;
+            dialed = Some(&egress.address);
         }
-        if let Err(failure) = self.forwarder.route(&circuit, &command.forwards) {
+        if let Err(failure) = set_up.route(&command.forwards) {
             if let Some(address) = dialed {
-                self.forwarder.give_up(&address);
+                self.forwarder.give_up(address);
             }
-            self.forwarder.forget_unrouted(&circuit);
             return Err(failure);
         }
         Ok(peer_data)
+    }
+
+    /// Dials the terminating end of a circuit.
+    async fn dial(
+        &self,
+        set_up: &SetUp,
+        egress: &Egress,
+        timeout: Duration,
+    ) -> Result<PeerData, RouteFailure> {
+        let _turn = self.dials.try_acquire().map_err(|_| RouteFailure {
+            code: RouteErrorCode::ResourcesUnavailable,
+            message: "too many circuits are being dialed here".to_owned(),
+        })?;
+        tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
+        set_up.stands()?;
+        let circuit = set_up.circuit();
+        match egress.binding.as_str() {
+            "edge" => self.edge.dial(circuit, egress, timeout).await,
+            "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
+            "transport" | "transport_udp" | "udp" => {
+                transport::dial(&self.forwarder, circuit, egress, timeout, &self.end).await
+            }
+            other => Err(transport::misconfigured(format!("no dialer for binding {other}"))),
+        }
     }
 }
 

@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use super::{Destination, LocalEnd, SdkCircuit};
+use super::{ConnOwner, Destination, LocalEnd, SdkCircuit};
 use crate::seam::ControllerId;
 
 /// A circuit.
@@ -24,7 +24,22 @@ pub(crate) struct Circuit {
     ended: AtomicBool,
     /// Milliseconds since the process began when something was forwarded last.
     active: AtomicU64,
-    hops: RwLock<SmallVec<[Hop; 2]>>,
+    routes: RwLock<Routes>,
+    /// SDKs that will close the circuit once more, for an end of it that was taken from them.
+    closing: Mutex<Vec<Weak<dyn ConnOwner>>>,
+}
+
+/// Hops, as they are kept.
+type Hops = SmallVec<[Hop; 2]>;
+
+/// Where what comes goes, and who is about to say so.
+#[derive(Debug, Default)]
+struct Routes {
+    hops: Hops,
+    /// The newest attempt to set the circuit up.
+    newest: Option<u32>,
+    /// Routes that are being set up.
+    under_way: usize,
 }
 
 /// What comes from one address.
@@ -43,7 +58,8 @@ impl Circuit {
             owner,
             ended: AtomicBool::new(false),
             active: AtomicU64::new(coarse_now()),
-            hops: RwLock::default(),
+            routes: RwLock::default(),
+            closing: Mutex::default(),
         })
     }
 
@@ -72,32 +88,83 @@ impl Circuit {
 
     /// Where what comes from this address goes.
     pub(crate) fn next(&self, source: &str) -> Option<Arc<str>> {
-        let hops = self.hops.read();
+        let hops = &self.routes.read().hops;
         hops.iter().find(|hop| &*hop.source == source).map(|hop| Arc::clone(&hop.destination))
     }
 
+    /// A route is being set up by this attempt, or by none. `None` if a newer one was begun; else
+    /// the addresses of older ones, whose hops are gone.
+    pub(super) fn begin(&self, attempt: Option<u32>) -> Option<SmallVec<[Arc<str>; 2]>> {
+        let mut routes = self.routes.write();
+        if routes.is_superseded(attempt) {
+            return None;
+        }
+        let mut older = Hops::new();
+        if routes.newest < attempt {
+            routes.newest = attempt;
+            older = std::mem::take(&mut routes.hops);
+        }
+        routes.under_way += 1;
+        Some(older.into_iter().map(|hop| hop.source).collect())
+    }
+
+    /// True if a newer attempt was begun.
+    pub(super) fn is_superseded(&self, attempt: Option<u32>) -> bool {
+        self.routes.read().is_superseded(attempt)
+    }
+
+    /// A set-up is over, well or not. True if the circuit has no route and none is being set up.
+    pub(super) fn is_unused_after_set_up(&self) -> bool {
+        let mut routes = self.routes.write();
+        routes.under_way -= 1;
+        routes.under_way == 0 && routes.hops.is_empty()
+    }
+
     /// Adds hops; one that is there already leads elsewhere from now on. Returns what was there
-    /// before, to undo.
-    pub(crate) fn set_hops(&self, new: &[Hop]) -> SmallVec<[Hop; 2]> {
-        let mut hops = self.hops.write();
-        let before = hops.clone();
+    /// before, to undo; `None` if a newer attempt was begun.
+    pub(super) fn set_hops(&self, attempt: Option<u32>, new: &[Hop]) -> Option<Hops> {
+        let mut routes = self.routes.write();
+        if routes.is_superseded(attempt) {
+            return None;
+        }
+        let before = routes.hops.clone();
         for hop in new {
-            match hops.iter_mut().find(|known| known.source == hop.source) {
+            match routes.hops.iter_mut().find(|known| known.source == hop.source) {
                 Some(known) => known.destination = Arc::clone(&hop.destination),
-                None => hops.push(hop.clone()),
+                None => routes.hops.push(hop.clone()),
             }
         }
-        before
+        Some(before)
     }
 
     /// Puts back what [`Self::set_hops`] returned.
-    pub(crate) fn restore_hops(&self, before: SmallVec<[Hop; 2]>) {
-        *self.hops.write() = before;
+    pub(super) fn restore_hops(&self, before: Hops) {
+        self.routes.write().hops = before;
     }
 
     /// All addresses of the circuit on this router.
     pub(crate) fn addresses(&self) -> SmallVec<[Arc<str>; 2]> {
-        self.hops.read().iter().map(|hop| Arc::clone(&hop.source)).collect()
+        self.routes.read().hops.iter().map(|hop| Arc::clone(&hop.source)).collect()
+    }
+
+    /// An end of the circuit was taken from this SDK, which answers by closing the circuit: by its
+    /// id, so that the close could be taken for that of an end which it has since (protocol: sdk 13).
+    pub(super) fn expect_close(&self, of: Weak<dyn ConnOwner>) {
+        self.closing.lock().push(of);
+    }
+
+    /// An SDK closes the circuit. True if that is about an end that was taken from it.
+    pub(crate) fn expected_close(&self, of: &Weak<dyn ConnOwner>) -> bool {
+        let mut closing = self.closing.lock();
+        let known = |one: &Weak<dyn ConnOwner>| std::ptr::addr_eq(one.as_ptr(), of.as_ptr());
+        let at = closing.iter().position(known);
+        at.map(|at| closing.swap_remove(at)).is_some()
+    }
+}
+
+impl Routes {
+    fn is_superseded(&self, attempt: Option<u32>) -> bool {
+        attempt.is_some() && attempt < self.newest
     }
 }
 
@@ -148,8 +215,9 @@ mod tests {
     #[test]
     fn hops_are_replaced_by_source_and_can_be_put_back() {
         let circuit = Circuit::new("c", "ctrl".into());
-        assert!(circuit.set_hops(&[hop("a", "b"), hop("b", "a")]).is_empty());
-        let before = circuit.set_hops(&[hop("a", "link")]);
+        let before = circuit.set_hops(Some(0), &[hop("a", "b"), hop("b", "a")]);
+        assert!(before.unwrap().is_empty());
+        let before = circuit.set_hops(None, &[hop("a", "link")]).unwrap();
         assert_eq!(circuit.next("a").as_deref(), Some("link"));
         assert_eq!(circuit.next("b").as_deref(), Some("a"));
         circuit.restore_hops(before);

@@ -281,9 +281,18 @@ impl LocalEnd {
         });
     }
 
-    /// Gives up at once; an SDK that never knew of the connection is told nothing.
-    pub(crate) fn abort_quietly(&self) {
-        self.inner.lock().quiet = true;
+    /// Gives up at once what never came to stand: nobody is told, neither the SDK nor the
+    /// controller, and nobody finds it any more.
+    pub(crate) fn discard(&self) {
+        let is_this = |known: &Destination| match known {
+            Destination::Local(end) => std::ptr::eq(&**end, self),
+            Destination::Sdk(_) => false,
+        };
+        self.forwarder.withdraw(&self.address, is_this);
+        {
+            let mut inner = self.inner.lock();
+            (inner.quiet, inner.finished) = (true, true);
+        }
         self.abort();
     }
 
@@ -516,7 +525,8 @@ impl LocalEnd {
             exchange(self, &peer);
         }
         if let Some(reason) = follows.finish {
-            self.forwarder.end_finished(&self.circuit, reason, self.role());
+            let (circuit, address) = (&self.circuit, &self.address);
+            self.forwarder.end_finished(circuit, address, reason, self.role());
         }
     }
 

@@ -13,6 +13,7 @@ mod local;
 mod outlet;
 mod report;
 mod sdk;
+mod setup;
 #[cfg(test)]
 pub(crate) mod tests;
 mod timers;
@@ -33,9 +34,10 @@ pub(crate) use local::{App, ConnOwner, LocalEnd};
 pub(crate) use outlet::Outlet;
 pub(crate) use report::ReportIntervals;
 pub(crate) use sdk::SdkCircuit;
+pub(crate) use setup::SetUp;
 pub(crate) use timers::Timers;
 
-use crate::seam::{Control, ControllerId, End, Forward, ForwardKind, RouteErrorCode, RouteFailure};
+use crate::seam::{Control, ControllerId, End};
 
 /// Tables are split so that circuits that come and go do not wait for each other.
 const SHARDS: usize = 16;
@@ -65,6 +67,22 @@ impl Destination {
         match self {
             Self::Local(end) => end.unrouted(),
             Self::Sdk(end) => end.unrouted(),
+        }
+    }
+
+    /// True if nothing can come through it any more.
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Local(end) => end.is_closed(),
+            Self::Sdk(end) => end.is_closed(),
+        }
+    }
+
+    /// Ends what was dialed for a route that never came to stand, or does not any more.
+    fn withdrawn(&self) {
+        match self {
+            Self::Local(end) => end.unrouted(),
+            Self::Sdk(end) => end.withdrawn(),
         }
     }
 }
@@ -106,30 +124,9 @@ impl Forwarder {
         &self.timers
     }
 
-    /// The circuit of this id; made if it is not known.
-    pub(crate) fn circuit_or_new(&self, id: &str, owner: &ControllerId) -> Arc<Circuit> {
-        let mut shard = shard(&self.circuits, id).write();
-        if let Some(known) = shard.get(id) {
-            return Arc::clone(known);
-        }
-        let circuit = Circuit::new(id, Arc::clone(owner));
-        shard.insert(Arc::clone(&circuit.id), Arc::clone(&circuit));
-        circuit
-    }
-
     /// The circuit of this id.
     pub(crate) fn circuit(&self, id: &str) -> Option<Arc<Circuit>> {
         shard(&self.circuits, id).read().get(id).cloned()
-    }
-
-    /// Forgets a circuit for which a route could not be set up, if nothing else uses it.
-    pub(crate) fn forget_unrouted(&self, circuit: &Arc<Circuit>) {
-        if circuit.addresses().is_empty() {
-            let mut shard = shard(&self.circuits, &circuit.id).write();
-            if shard.get(&circuit.id).is_some_and(|known| Arc::ptr_eq(known, circuit)) {
-                shard.remove(&circuit.id);
-            }
-        }
     }
 
     /// An end can be sent to.
@@ -147,49 +144,13 @@ impl Forwarder {
         self.destination(&circuit.next(source)?)
     }
 
-    /// Sets the hops of a route, all or none.
-    pub(crate) fn route(
-        &self,
-        circuit: &Circuit,
-        forwards: &[Forward],
-    ) -> Result<(), RouteFailure> {
-        for forward in forwards {
-            let known = || self.destination(&forward.destination).is_some();
-            let missing = match forward.kind {
-                ForwardKind::Start => None,
-                ForwardKind::End => (!known()).then_some((RouteErrorCode::Generic, "end")),
-                ForwardKind::Link => (!known()).then_some((RouteErrorCode::InvalidLink, "link")),
-            };
-            if let Some((code, what)) = missing {
-                let message = format!("there is no {what} with address {}", forward.destination);
-                return Err(RouteFailure { code, message });
-            }
-        }
-        let hops: Vec<Hop> = forwards
-            .iter()
-            .map(|forward| Hop {
-                source: forward.source.as_str().into(),
-                destination: forward.destination.as_str().into(),
-            })
-            .collect();
-        let before = circuit.set_hops(&hops);
-        if circuit.has_ended() {
-            // It was unrouted meanwhile.
-            circuit.restore_hops(before);
-            let message = "the circuit was unrouted while its route was set up".to_owned();
-            return Err(RouteFailure { code: RouteErrorCode::Generic, message });
-        }
-        circuit.touch();
-        Ok(())
-    }
-
     /// Takes a circuit down: ends are told, the table forgets it.
     pub(crate) fn unroute(&self, id: &str) {
         let removed = shard(&self.circuits, id).write().remove(id);
         let Some(circuit) = removed else { return };
         circuit.end();
         self.bury(&circuit.id);
-        for destination in self.take_destinations(&circuit) {
+        for destination in self.take_destinations(&circuit, &circuit.addresses()) {
             destination.unrouted();
         }
     }
@@ -207,20 +168,34 @@ impl Forwarder {
 
     /// An end on this router has nothing more to do. It stays until its circuit is unrouted: it
     /// goes on acknowledging what comes late, so that the other end can finish too.
-    pub(crate) fn end_finished(&self, circuit: &Arc<Circuit>, reason: CloseReason, role: End) {
+    pub(crate) fn end_finished(
+        &self,
+        circuit: &Circuit,
+        address: &str,
+        reason: CloseReason,
+        role: End,
+    ) {
         tracing::debug!(circuit = %circuit.id, ?reason, ?role, "an end of a circuit is closed");
-        if reason != CloseReason::Unrouted && !circuit.has_ended() {
-            self.control.circuit_ended(&circuit.owner, &circuit.id, role);
+        if reason != CloseReason::Unrouted {
+            self.tell_end(circuit, address, role);
         }
     }
 
     /// An SDK ended a circuit, or its connection is gone.
     pub(crate) fn sdk_ended(&self, circuit: &Arc<Circuit>, address: &str, role: End) {
         let Some(_) = self.take_destination(address) else { return };
-        for other in self.take_destinations(circuit) {
-            other.unrouted();
+        if circuit.next(address).is_some() {
+            for other in self.take_destinations(circuit, &circuit.addresses()) {
+                other.unrouted();
+            }
         }
-        if !circuit.has_ended() {
+        self.tell_end(circuit, address, role);
+    }
+
+    /// Tells the controller that a circuit ended at this address. Where no route stands, nothing
+    /// is told: a route that is being set up fails for it, and another attempt may do better.
+    fn tell_end(&self, circuit: &Circuit, address: &str, role: End) {
+        if !circuit.has_ended() && circuit.next(address).is_some() {
             self.control.circuit_ended(&circuit.owner, &circuit.id, role);
         }
     }
@@ -245,17 +220,19 @@ impl Forwarder {
         (circuits, ends)
     }
 
-    /// An end that was registered is given up before its route stood.
-    pub(crate) fn withdraw(&self, address: &str) {
-        self.take_destination(address);
+    /// An end that was registered is given up; another one under its name stays.
+    fn withdraw(&self, address: &str, is: impl Fn(&Destination) -> bool) {
+        let mut shard = shard(&self.destinations, address).write();
+        if shard.get(address).is_some_and(is) {
+            shard.remove(address);
+        }
     }
 
-    /// An end that was dialed for a route that could not be set up goes away.
+    /// An end that was dialed for a route that could not be set up goes away: the host is told,
+    /// the controller hears of the route.
     pub(crate) fn give_up(&self, address: &str) {
-        match self.take_destination(address) {
-            Some(Destination::Local(end)) => end.abort(),
-            Some(Destination::Sdk(end)) => end.unrouted(),
-            None => {}
+        if let Some(end) = self.take_destination(address) {
+            end.withdrawn();
         }
     }
 
@@ -263,10 +240,8 @@ impl Forwarder {
         shard(&self.destinations, address).write().remove(address)
     }
 
-    fn take_destinations(&self, circuit: &Arc<Circuit>) -> Vec<Destination> {
-        let addresses = circuit.addresses();
-        addresses
-            .iter()
+    fn take_destinations(&self, circuit: &Arc<Circuit>, at: &[Arc<str>]) -> Vec<Destination> {
+        at.iter()
             .filter_map(|address| {
                 let mut shard = shard(&self.destinations, address).write();
                 // Another circuit's end can only be there under a name of this one by mistake of a

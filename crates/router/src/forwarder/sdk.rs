@@ -215,6 +215,28 @@ impl SdkCircuit {
         self.list(Class::Payload, list);
     }
 
+    /// The route never came to stand, or does not any more, while the circuit may have another.
+    pub(super) fn withdrawn(&self) {
+        self.circuit.expect_close(Weak::clone(&self.owner));
+        self.unrouted();
+    }
+
+    /// Gives up at once what never came to stand: nobody is told, neither the SDK nor the
+    /// controller, and nobody finds it any more.
+    pub(crate) fn discard(&self) {
+        let is_this = |known: &Destination| match known {
+            Destination::Sdk(end) => std::ptr::eq(&**end, self),
+            Destination::Local(_) => false,
+        };
+        self.forwarder.withdraw(&self.address, is_this);
+        self.queue.lock().end = Ending::Told;
+    }
+
+    /// Nothing more is taken for the SDK.
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue.lock().end != Ending::Not
+    }
+
     /// The SDK ended the circuit, or its connection is gone: nobody is to be told there.
     pub(crate) fn ended_by_sdk(&self) {
         self.queue.lock().end = Ending::Told;

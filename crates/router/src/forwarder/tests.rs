@@ -9,14 +9,15 @@ use weft_xgress::{End as XgEnd, Options, Role};
 
 use super::*;
 use crate::seam::{
-    Circuit as MadeCircuit, CircuitRequest, Refusal, TerminatorRequest, TerminatorUpdate,
-    TunnelCircuitRequest,
+    Circuit as MadeCircuit, CircuitRequest, Forward, ForwardKind, Refusal, RouteFailure,
+    TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 
-/// A controller that is not there.
-struct Nobody;
+/// A controller that only listens: to the circuits that ended.
+#[derive(Default)]
+struct Listener(Mutex<Vec<String>>);
 
-impl Control for Nobody {
+impl Control for Listener {
     fn create_circuit(
         &self,
         _: CircuitRequest,
@@ -38,7 +39,9 @@ impl Control for Nobody {
     fn update_terminator(&self, _: &str, _: TerminatorUpdate) {}
     fn remove_terminators(&self, _: Vec<String>) {}
     fn health_event(&self, _: &str, _: bool) {}
-    fn circuit_ended(&self, _: &ControllerId, _: &str, _: End) {}
+    fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: End) {
+        self.0.lock().push(circuit.to_owned());
+    }
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
     fn identity_connections(&self, _: &str, _: usize) {}
@@ -55,11 +58,20 @@ impl ConnOwner for NoOwner {
 /// What the clock was asked for.
 type Armed = UnboundedReceiver<(Instant, std::sync::Weak<LocalEnd>)>;
 
+/// Begins an attempt to set a circuit up.
+fn attempt(forwarder: &Arc<Forwarder>, number: u32) -> Result<SetUp, RouteFailure> {
+    forwarder.set_up("circuit", &"ctrl".into(), Some(number))
+}
+
+fn circuit_of(forwarder: &Arc<Forwarder>) -> Arc<Circuit> {
+    Arc::clone(attempt(forwarder, 0).unwrap().circuit())
+}
+
 /// The terminating end before a socket, and its dialer, which writes without waiting for acks.
 pub(crate) fn before_a_socket() -> (XgEnd, Arc<LocalEnd>) {
     let (timers, _) = Timers::observed();
-    let forwarder = Forwarder::new(Arc::new(Nobody), timers, Budget::unlimited());
-    let circuit = forwarder.circuit_or_new("circuit", &"ctrl".into());
+    let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
+    let circuit = circuit_of(&forwarder);
     let (options, role) = (Options::default(), Role::Terminator);
     let end = LocalEnd::start(&forwarder, circuit, "out", role, &options, App::socket());
     let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
@@ -74,8 +86,8 @@ fn behind_a_full_connection(fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed)
 /// The terminating end at an old native SDK on the connection of this outlet, and its dialer.
 fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed) {
     let (timers, armed) = Timers::observed();
-    let forwarder = Forwarder::new(Arc::new(Nobody), timers, Budget::unlimited());
-    let circuit = forwarder.circuit_or_new("circuit", &"ctrl".into());
+    let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
+    let circuit = circuit_of(&forwarder);
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
     let app = App::Sdk { outlet: Arc::clone(outlet), conn_id: 1, fin_hold: Some(fin_hold), owner };
     let options = Options::default();
@@ -177,4 +189,122 @@ fn what_becomes_ready_is_written_only_after_it_was_noticed() {
     assert_eq!(outbox.pull(Instant::now()), None);
     outbox.notice();
     assert!(outbox.pull(Instant::now()).is_some_and(|message| &message.body[..] == b"hello"));
+}
+
+/// A forwarder, and what its controller hears.
+fn heard() -> (Arc<Forwarder>, Arc<Listener>) {
+    let (control, (timers, _)) = (Arc::<Listener>::default(), Timers::observed());
+    (Forwarder::new(Arc::clone(&control) as Arc<dyn Control>, timers, Budget::unlimited()), control)
+}
+
+/// The two hops between a dialer's address and that of the host's end.
+fn hops(ingress: &str, egress: &str) -> [Forward; 2] {
+    let forward = |source: &str, destination: &str, kind| Forward {
+        source: source.to_owned(),
+        destination: destination.to_owned(),
+        kind,
+    };
+    [forward(ingress, egress, ForwardKind::End), forward(egress, ingress, ForwardKind::Start)]
+}
+
+/// A host's end that waits for the start of its circuit.
+fn dialed(forwarder: &Arc<Forwarder>, set_up: &SetUp, address: &str) -> Arc<LocalEnd> {
+    let (circuit, role) = (Arc::clone(set_up.circuit()), Role::Terminator);
+    let end =
+        LocalEnd::start(forwarder, circuit, address, role, &Options::default(), App::socket());
+    end.begin();
+    end
+}
+
+#[test]
+fn an_attempt_that_fails_leaves_the_circuit_to_the_one_after_it() {
+    let (forwarder, _) = heard();
+    let first = attempt(&forwarder, 0).unwrap();
+    let second = attempt(&forwarder, 1).unwrap();
+    drop(first);
+    let end = dialed(&forwarder, &second, "out1");
+    second.route(&hops("in1", "out1")).unwrap();
+    drop(second);
+    let known = forwarder.circuit("circuit").expect("known");
+    assert!(Arc::ptr_eq(&known, end.circuit()));
+    forwarder.unroute("circuit");
+    assert_eq!(forwarder.counts(), (0, 0));
+}
+
+#[test]
+fn a_circuit_is_forgotten_with_the_last_attempt_that_fails() {
+    let (forwarder, _) = heard();
+    let (first, second) = (attempt(&forwarder, 0).unwrap(), attempt(&forwarder, 1).unwrap());
+    drop(second);
+    assert_eq!(forwarder.counts(), (1, 0));
+    drop(first);
+    assert_eq!(forwarder.counts(), (0, 0));
+}
+
+#[test]
+fn an_attempt_that_was_overtaken_is_refused_and_ends_quietly() {
+    let (forwarder, control) = heard();
+    let first = attempt(&forwarder, 0).unwrap();
+    let late = dialed(&forwarder, &first, "out0");
+    let second = attempt(&forwarder, 1).unwrap();
+    let _end = dialed(&forwarder, &second, "out1");
+    second.route(&hops("in1", "out1")).unwrap();
+    first.route(&hops("in0", "out0")).unwrap_err();
+    forwarder.give_up("out0");
+    drop((first, second));
+    attempt(&forwarder, 0).unwrap_err();
+    let circuit = forwarder.circuit("circuit").unwrap();
+    assert_eq!((circuit.next("in0"), circuit.next("in1").as_deref()), (None, Some("out1")));
+    assert!(late.is_closed());
+    assert_eq!(forwarder.counts(), (1, 1));
+    assert_eq!(*control.0.lock(), [""; 0]);
+}
+
+#[test]
+fn an_attempt_takes_away_what_older_ones_left() {
+    let (forwarder, control) = heard();
+    let first = attempt(&forwarder, 0).unwrap();
+    let late = dialed(&forwarder, &first, "out0");
+    first.route(&hops("in0", "out0")).unwrap();
+    drop(first);
+    let second = attempt(&forwarder, 1).unwrap();
+    assert!(late.is_closed());
+    let _end = dialed(&forwarder, &second, "out1");
+    second.route(&hops("in1", "out1")).unwrap();
+    drop(second);
+    assert_eq!(forwarder.counts(), (1, 1));
+    assert_eq!(*control.0.lock(), [""; 0]);
+    // A reroute is no attempt.
+    let reroute = forwarder.set_up("circuit", &"ctrl".into(), None).unwrap();
+    reroute.route(&hops("in1", "out1")).unwrap();
+    drop(reroute);
+    assert_eq!(forwarder.counts(), (1, 1));
+}
+
+#[test]
+fn an_end_that_never_starts_is_told() {
+    let (control, (timers, mut armed)) = (Arc::<Listener>::default(), Timers::observed());
+    let control_seen = Arc::clone(&control) as Arc<dyn Control>;
+    let forwarder = Forwarder::new(control_seen, timers, Budget::unlimited());
+    let first = attempt(&forwarder, 0).unwrap();
+    let late = dialed(&forwarder, &first, "out0");
+    let second = attempt(&forwarder, 1).unwrap();
+    let live = dialed(&forwarder, &second, "out1");
+    second.route(&hops("in1", "out1")).unwrap();
+    first.route(&hops("in0", "out0")).unwrap_err();
+    forwarder.give_up("out0");
+    let mut due = Vec::new();
+    while let Ok(one) = armed.try_recv() {
+        due.push(one);
+    }
+    let fire = |of: &Arc<LocalEnd>| {
+        let of_end = |end: &std::sync::Weak<LocalEnd>| std::ptr::eq(end.as_ptr(), &**of);
+        for (at, _) in due.iter().filter(|(_, end)| of_end(end)) {
+            of.on_timer(*at, *at);
+        }
+    };
+    fire(&late);
+    assert_eq!(*control.0.lock(), [""; 0], "of an end that was overtaken nothing is said");
+    fire(&live);
+    assert_eq!(*control.0.lock(), ["circuit"]);
 }

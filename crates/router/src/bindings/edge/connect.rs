@@ -138,14 +138,13 @@ impl SdkConnection {
             ))
         };
         if !self.fill(conn_id, cancel, end.clone(), grant) {
-            end.abort();
+            end.discard();
             return Err(give_up("the connection was given up"));
         }
         if known.has_ended() {
             // Whoever took it down may not have found the new end.
             self.release(conn_id);
-            end.abort();
-            forwarder.withdraw(&circuit.address);
+            end.discard();
             return Err(give_up(ENDED));
         }
         // On the data connection, before any data: what is listed later is written later.
@@ -164,12 +163,12 @@ impl Conn {
         }
     }
 
-    /// Ends what stands behind the connection id without telling the SDK.
-    pub(super) fn abort(&self) {
+    /// Takes away what stands behind a connection id that never came to be one: nobody is told.
+    pub(super) fn discard(&self) {
         match self {
             Self::Pending(cancel) => cancel.cancel(),
-            Self::Local(end) => end.abort_quietly(),
-            Self::Sdk(circuit) => circuit.ended_by_sdk(),
+            Self::Local(end) => end.discard(),
+            Self::Sdk(circuit) => circuit.discard(),
             Self::Host(_) => {}
         }
     }

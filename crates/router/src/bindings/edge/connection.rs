@@ -289,7 +289,11 @@ impl SdkConnection {
         let mut conns = self.conns.lock();
         let entry = conns.by_id.remove(&id)?;
         if let Conn::Sdk(circuit) = &entry.what {
-            conns.circuits(circuit.role()).remove(&circuit.circuit().id);
+            let (id, circuits) = (&circuit.circuit().id, conns.circuits(circuit.role()));
+            // Another attempt at the same circuit may have led to this SDK too.
+            if circuits.get(id).is_some_and(|known| Arc::ptr_eq(known, circuit)) {
+                circuits.remove(id);
+            }
         }
         Some(entry.what)
     }
@@ -366,7 +370,11 @@ impl SdkConnection {
             let mut conns = self.conns.lock();
             [End::Initiator, End::Terminator].map(|role| conns.circuits(role).get(id).cloned())
         };
+        let this: Weak<dyn ConnOwner> = self.this.clone();
         for circuit in ends.into_iter().flatten() {
+            if circuit.role() == End::Terminator && circuit.circuit().expected_close(&this) {
+                continue;
+            }
             self.release(circuit.conn_id());
             circuit.ended_by_sdk();
             // Told as with every unroute; SDKs ignore it.

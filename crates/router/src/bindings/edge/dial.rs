@@ -66,15 +66,14 @@ impl EdgeBinding {
         timeout: Duration,
     ) -> Result<PeerData, RouteFailure> {
         let conn_id = connection.new_conn_id();
-        self.attach_host(hosted, connection, circuit, egress, conn_id)?.begin();
+        let end = self.attach_host(hosted, connection, circuit, egress, conn_id)?;
+        end.begin();
         let dial = dial_message(hosted, circuit, egress, Some(conn_id));
         match ask(hosted, connection, dial, timeout).await {
             Ok((success, _)) => Ok(success.public_key.map(public_key).into_iter().collect()),
             Err(error) => {
-                if let Some(conn) = connection.release(conn_id) {
-                    conn.abort();
-                }
-                self.forwarder.withdraw(&egress.address);
+                connection.release(conn_id);
+                end.discard();
                 Err(error)
             }
         }
@@ -136,8 +135,7 @@ impl EdgeBinding {
             // What is closed with the listener was looked for before this was there.
             connection.release(conn_id);
         }
-        end.abort();
-        self.forwarder.withdraw(address);
+        end.discard();
         Err(refused("the host's channel is closed"))
     }
 }

@@ -49,6 +49,7 @@ use crate::{
     },
 };
 
+mod attempts;
 mod grouped;
 mod native;
 mod pause;
@@ -393,16 +394,16 @@ impl Router {
     }
 
     async fn host_called(&self, name: &str, service: &str) -> Sdk {
+        self.host_with(name, service, Bind { router_conn_ids: true, ..Bind::default() }).await
+    }
+
+    async fn host_with(&self, name: &str, service: &str, bind: Bind) -> Sdk {
         let mut host = self.sdk_called(name, &format!("host of {service}")).await;
-        let bind = Bind {
-            conn_id: 1,
-            token: Bytes::from(service.to_owned()),
-            supports_bind_success: true,
-            router_conn_ids: true,
-            ..Bind::default()
-        };
+        let token = Bytes::from(service.to_owned());
+        let bind = Bind { conn_id: 1, token, supports_bind_success: true, ..bind };
+        let named = bind.router_conn_ids;
         let answer = host.channel.request(bind.to_message(), PATIENCE).await.unwrap();
-        assert!(StateConnected::from_message(&answer).unwrap().router_conn_ids);
+        assert_eq!(StateConnected::from_message(&answer).unwrap().router_conn_ids, named);
         let confirmed = host.next().await;
         assert_eq!(BindSuccess::from_message(&confirmed).unwrap().conn_id, 1);
         host

@@ -1,0 +1,174 @@
+//! Attempts to set circuits up that fail, and those that are overtaken.
+
+use super::*;
+use crate::seam::{PeerData, RouteFailure};
+
+/// The circuit that is attempted.
+const CIRCUIT: &str = "circuit";
+
+impl Router {
+    /// A host with or without flow control of its own.
+    async fn host_for(&self, use_xgress: bool) -> Sdk {
+        let bind = Bind { router_conn_ids: true, use_xgress, ..Bind::default() };
+        self.host_with("sdk", "echo", bind).await
+    }
+
+    /// Sets the circuit up, as a controller does that tries for this time.
+    fn attempt(&self, number: u32) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
+        self.data.route(self.command(number))
+    }
+
+    fn command(&self, attempt: u32) -> RouteCommand {
+        let terminator = self.table.terminators.lock().get("echo").unwrap().id.clone();
+        let (ingress, egress) = (format!("in{attempt}"), format!("out{attempt}"));
+        let forward = |from: &str, to: &str, kind| Forward {
+            source: from.to_owned(),
+            destination: to.to_owned(),
+            kind,
+        };
+        RouteCommand {
+            circuit: CIRCUIT.to_owned(),
+            controller: "ctrl".into(),
+            attempt,
+            egress: Some(Egress {
+                binding: "edge".to_owned(),
+                address: egress.clone(),
+                destination: terminator,
+                peer_data: PeerData::new(),
+            }),
+            forwards: vec![
+                forward(&ingress, &egress, ForwardKind::End),
+                forward(&egress, &ingress, ForwardKind::Start),
+            ],
+            timeout: PATIENCE,
+            tags: BTreeMap::new(),
+        }
+    }
+
+    /// Nothing is left, and the controller heard of nothing but its own commands.
+    async fn nothing_is_left(&self) {
+        self.until("nothing to be left", || self.data.counts() == (0, 0)).await;
+        assert_eq!(*self.table.ended.lock(), []);
+    }
+}
+
+impl Sdk {
+    async fn dial(&mut self) -> (Message, Dial) {
+        let message = self.next().await;
+        let dial = Dial::from_message(&message).unwrap();
+        (message, dial)
+    }
+
+    async fn accept_dial(&self, (message, dial): &(Message, Dial)) -> u32 {
+        let new_conn_id = dial.new_conn_id.unwrap();
+        let success = DialSuccess { conn_id: dial.conn_id, new_conn_id, public_key: None };
+        self.channel.send(success.to_message().in_reply_to(message)).await.unwrap();
+        new_conn_id
+    }
+
+    /// Returns when the router has read everything that was sent.
+    async fn has_been_read(&self) {
+        let unbind = Unbind { conn_id: 4711, token: "x".into(), listener_id: None };
+        self.channel.request(unbind.to_message(), PATIENCE).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dial_that_the_host_refuses_is_no_fault() {
+    for use_xgress in [false, true] {
+        let router = router().await;
+        let mut host = router.host_for(use_xgress).await;
+        let refuse = async {
+            let (message, dial) = host.dial().await;
+            let failed = DialFailed { conn_id: dial.conn_id, reason: "busy".to_owned() };
+            host.channel.send(failed.to_message().in_reply_to(&message)).await.unwrap();
+        };
+        let (made, ()) = tokio::join!(router.attempt(0), refuse);
+        assert!(made.unwrap_err().message.contains("busy"));
+        router.nothing_is_left().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_lost_while_it_is_dialed_is_no_fault() {
+    for use_xgress in [false, true] {
+        let router = router().await;
+        let mut host = router.host_for(use_xgress).await;
+        let leave = async {
+            host.dial().await;
+            host.channel.close("gone");
+        };
+        let (made, ()) = tokio::join!(router.attempt(0), leave);
+        made.unwrap_err();
+        router.nothing_is_left().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_route_that_fails_after_the_dial_is_no_fault() {
+    for use_xgress in [false, true] {
+        let router = router().await;
+        let mut host = router.host_for(use_xgress).await;
+        let mut command = router.command(0);
+        command.forwards[1].kind = ForwardKind::Link;
+        let accept = async {
+            let dial = host.dial().await;
+            host.accept_dial(&dial).await
+        };
+        let (made, there) = tokio::join!(router.data.route(command), accept);
+        assert!(made.unwrap_err().message.contains("no link"));
+        assert_eq!(StateClosed::from_message(&host.next().await).unwrap().conn_id, there);
+        router.nothing_is_left().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_that_was_overtaken_takes_nothing_with_it() {
+    for use_xgress in [false, true] {
+        let router = router().await;
+        let mut host = router.host_for(use_xgress).await;
+        let first = tokio::spawn(router.attempt(0));
+        let late = host.dial().await;
+        let second = tokio::spawn(router.attempt(1));
+        let dial = host.dial().await;
+        let live = host.accept_dial(&dial).await;
+        second.await.unwrap().unwrap();
+        let gone = host.accept_dial(&late).await;
+        assert!(first.await.unwrap().unwrap_err().message.contains("newer attempt"));
+        assert_eq!(StateClosed::from_message(&host.next().await).unwrap().conn_id, gone);
+        assert_eq!(router.data.counts(), (1, 1));
+        if use_xgress {
+            // The host closes what it accepted late: by the circuit's id.
+            host.channel.send(payload::close(CIRCUIT)).await.unwrap();
+            host.has_been_read().await;
+            assert_eq!(router.data.counts(), (1, 1));
+            assert_eq!(*router.table.ended.lock(), []);
+            host.channel.send(payload::close(CIRCUIT)).await.unwrap();
+        } else {
+            host.channel.close("gone");
+        }
+        let ended = [(CIRCUIT.to_owned(), End::Terminator)];
+        router.until("the circuit to end", || *router.table.ended.lock() == ended).await;
+        assert_ne!(live, gone);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_that_nobody_waits_for_goes_with_the_next() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    for number in 0..3 {
+        let attempt = tokio::spawn(router.attempt(number));
+        let mut message = host.next().await;
+        if number > 0 {
+            let closed = StateClosed::from_message(&message).unwrap();
+            assert_eq!(closed.reason, "xgress unrouted");
+            message = host.next().await;
+        }
+        let dial = Dial::from_message(&message).unwrap();
+        host.accept_dial(&(message, dial)).await;
+        attempt.await.unwrap().unwrap();
+        assert_eq!(router.data.counts(), (1, 1));
+    }
+    assert_eq!(*router.table.ended.lock(), []);
+}

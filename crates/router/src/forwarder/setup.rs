@@ -1,0 +1,117 @@
+//! Routes that are being set up.
+//!
+//! A controller that hears nothing in time tries again: with the same circuit id, often at the same
+//! router, and while the attempt before is still under way there. All attempts share the circuit,
+//! and the newest is the one that counts: it takes away what older ones left behind, and one that
+//! finishes after it is refused. A reroute is no attempt: it changes a circuit that is up.
+
+use std::sync::Arc;
+
+use super::{Circuit, Forwarder, Hop, shard};
+use crate::seam::{ControllerId, Forward, ForwardKind, RouteErrorCode, RouteFailure};
+
+/// A route that is being set up. With the last of them a circuit without a route is forgotten.
+#[derive(Debug)]
+pub(crate) struct SetUp {
+    forwarder: Arc<Forwarder>,
+    circuit: Arc<Circuit>,
+    /// Which attempt it is; none if it is a reroute.
+    attempt: Option<u32>,
+}
+
+impl Forwarder {
+    /// Begins to set up a route of the circuit of this id, which is made if it is not known. What
+    /// older attempts set up goes.
+    pub(crate) fn set_up(
+        self: &Arc<Self>,
+        id: &str,
+        owner: &ControllerId,
+        attempt: Option<u32>,
+    ) -> Result<SetUp, RouteFailure> {
+        let (circuit, older) = {
+            let mut shard = shard(&self.circuits, id).write();
+            let circuit = match shard.get(id) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let circuit = Circuit::new(id, Arc::clone(owner));
+                    shard.insert(Arc::clone(&circuit.id), Arc::clone(&circuit));
+                    circuit
+                }
+            };
+            let older = circuit.begin(attempt).ok_or_else(superseded)?;
+            (circuit, older)
+        };
+        for end in self.take_destinations(&circuit, &older) {
+            end.withdrawn();
+        }
+        Ok(SetUp { forwarder: Arc::clone(self), circuit, attempt })
+    }
+}
+
+impl SetUp {
+    pub(crate) fn circuit(&self) -> &Arc<Circuit> {
+        &self.circuit
+    }
+
+    /// Fails if a newer attempt was begun.
+    pub(crate) fn stands(&self) -> Result<(), RouteFailure> {
+        if self.circuit.is_superseded(self.attempt) { Err(superseded()) } else { Ok(()) }
+    }
+
+    /// Sets the hops of the route, all or none.
+    pub(crate) fn route(&self, forwards: &[Forward]) -> Result<(), RouteFailure> {
+        for forward in forwards {
+            let known = || self.forwarder.destination(&forward.destination).is_some();
+            let missing = match forward.kind {
+                ForwardKind::Start => None,
+                ForwardKind::End => (!known()).then_some((RouteErrorCode::Generic, "end")),
+                ForwardKind::Link => (!known()).then_some((RouteErrorCode::InvalidLink, "link")),
+            };
+            if let Some((code, what)) = missing {
+                let message = format!("there is no {what} with address {}", forward.destination);
+                return Err(RouteFailure { code, message });
+            }
+        }
+        let hops: Vec<Hop> = forwards
+            .iter()
+            .map(|forward| Hop {
+                source: forward.source.as_str().into(),
+                destination: forward.destination.as_str().into(),
+            })
+            .collect();
+        let before = self.circuit.set_hops(self.attempt, &hops).ok_or_else(superseded)?;
+        if self.circuit.has_ended() {
+            // It was unrouted meanwhile.
+            self.circuit.restore_hops(before);
+            return Err(failed("the circuit was unrouted while its route was set up"));
+        }
+        // Until now nobody was told of the end of an end.
+        let end_of = |hop: &Hop| self.forwarder.destination(&hop.destination);
+        if hops.iter().filter_map(end_of).any(|end| end.is_closed()) {
+            self.circuit.restore_hops(before);
+            return Err(failed("an end of the circuit was closed while its route was set up"));
+        }
+        self.circuit.touch();
+        Ok(())
+    }
+}
+
+impl Drop for SetUp {
+    fn drop(&mut self) {
+        // Others begin under this lock: none is missed.
+        let mut shard = shard(&self.forwarder.circuits, &self.circuit.id).write();
+        let is_unused = self.circuit.is_unused_after_set_up();
+        let known = || shard.get(&self.circuit.id);
+        if is_unused && known().is_some_and(|known| Arc::ptr_eq(known, &self.circuit)) {
+            shard.remove(&self.circuit.id);
+        }
+    }
+}
+
+fn superseded() -> RouteFailure {
+    failed("a newer attempt to set the route up took the place of this one")
+}
+
+fn failed(message: &str) -> RouteFailure {
+    RouteFailure { code: RouteErrorCode::Generic, message: message.to_owned() }
+}
