@@ -379,6 +379,20 @@ impl Sessions {
         found
     }
 
+    /// Writes a session again, of whose row the store has lost something; not one that ends
+    /// meanwhile.
+    pub(crate) fn write_again(&self, kind: Kind, id: &Id) {
+        let tables = self.0.tables.read();
+        let known = match kind {
+            Kind::ApiSession => tables.api.get(id),
+            Kind::Session => tables.service.get(id),
+            _ => None,
+        };
+        if let Some(entity) = known {
+            self.0.store.live().put(entity.clone());
+        }
+    }
+
     /// Takes a session out of its indexes: a fault, for tests of what finds it.
     #[cfg(test)]
     pub(crate) fn plant_lost_keys(&self, id: &Id) {

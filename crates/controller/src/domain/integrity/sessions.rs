@@ -1,53 +1,94 @@
 //! Sessions against what they hang on: their identity, their login, their service.
+//!
+//! Sessions come and go while they are looked at, and a snapshot is soon older than the youngest of
+//! them: who seems to hang on nothing is looked at again before anything is said.
 
-use weft_model::Id;
-use weft_model::entity::{Identity, Service};
+use weft_model::entity::{ApiSession, Identity, Service, Session};
+use weft_model::{Id, Snapshot};
 
 use super::Report;
 use crate::Controller;
+use crate::auth::sessions::Sessions;
+
+/// A session that seems to hang on nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Suspect {
+    Login(Id),
+    Service(Id),
+}
 
 impl Controller {
     pub(super) async fn examine_sessions(&self, fix: bool, report: &Report) -> Result<(), String> {
-        let (snapshot, sessions) = (self.snapshot(), self.sessions());
+        let sessions = self.sessions();
         let indexes = sessions.index_faults();
         if !indexes.is_empty() {
             let fixed = fix && sessions.rebuild_indexes();
             indexes.into_iter().for_each(|text| report.found(text, fixed));
         }
-        let mut ended = false;
-        for session in sessions.all() {
-            let (id, identity) = (&session.base.id, &session.identity_id);
-            if snapshot.get::<Identity>(identity).is_some() {
-                continue;
-            }
-            if fix {
-                sessions.end(std::slice::from_ref(id));
-                ended = true;
-            }
-            report.found(described("API session", id, "identity", identity), fix);
-        }
-        for session in sessions.all_services() {
-            let (id, login, service) =
-                (&session.base.id, &session.api_session_id, &session.service_id);
-            let lack = if sessions.by_id(login.as_str()).is_none() {
-                described("session", id, "API session", login)
-            } else if snapshot.get::<Service>(service).is_none() {
-                described("session", id, "service", service)
-            } else {
-                continue;
-            };
-            if fix {
-                sessions.remove_services(std::slice::from_ref(id));
-                ended = true;
-            }
-            report.found(lack, fix);
-        }
-        if ended {
+        let suspects = suspects(&self.snapshot(), sessions);
+        if self.examine_suspects(&suspects, fix, report) {
             let flushed = self.settings().store.live().flush().await;
             flushed.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
+
+    /// Looks again at sessions, as everything is now. True if any was ended.
+    pub(super) fn examine_suspects(
+        &self,
+        suspects: &[Suspect],
+        fix: bool,
+        report: &Report,
+    ) -> bool {
+        let sessions = self.sessions();
+        let mut ended = false;
+        for suspect in suspects {
+            let lack = match suspect {
+                Suspect::Login(id) => {
+                    let known = sessions.by_id(id.as_str());
+                    known.and_then(|it| lack_of_login(&self.snapshot(), &it))
+                }
+                Suspect::Service(id) => {
+                    let known = sessions.service(id.as_str());
+                    known.and_then(|it| lack_of_service(&self.snapshot(), sessions, &it))
+                }
+            };
+            let Some(lack) = lack else { continue };
+            if fix {
+                match suspect {
+                    Suspect::Login(id) => sessions.end(std::slice::from_ref(id)),
+                    Suspect::Service(id) => sessions.remove_services(std::slice::from_ref(id)),
+                }
+                ended = true;
+            }
+            report.found(lack, fix);
+        }
+        ended
+    }
+}
+
+/// Sessions that hang on something that is not in a snapshot.
+pub(super) fn suspects(snapshot: &Snapshot, sessions: &Sessions) -> Vec<Suspect> {
+    let (logins, services) = (sessions.all().into_iter(), sessions.all_services().into_iter());
+    let logins = logins.filter(|it| lack_of_login(snapshot, it).is_some());
+    let services = services.filter(|it| lack_of_service(snapshot, sessions, it).is_some());
+    let logins = logins.map(|it| Suspect::Login(it.base.id.clone()));
+    logins.chain(services.map(|it| Suspect::Service(it.base.id.clone()))).collect()
+}
+
+fn lack_of_login(snapshot: &Snapshot, session: &ApiSession) -> Option<String> {
+    let (id, identity) = (&session.base.id, &session.identity_id);
+    let is_there = snapshot.get::<Identity>(identity).is_some();
+    (!is_there).then(|| described("API session", id, "identity", identity))
+}
+
+fn lack_of_service(snapshot: &Snapshot, sessions: &Sessions, session: &Session) -> Option<String> {
+    let (id, login, service) = (&session.base.id, &session.api_session_id, &session.service_id);
+    if sessions.by_id(login.as_str()).is_none() {
+        return Some(described("session", id, "API session", login));
+    }
+    let is_there = snapshot.get::<Service>(service).is_some();
+    (!is_there).then(|| described("session", id, "service", service))
 }
 
 fn described(what: &str, id: &Id, of: &str, missing: &Id) -> String {

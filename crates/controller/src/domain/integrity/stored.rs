@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
-use weft_model::{Entity, Id, Kind, Revision, Snapshot};
+use weft_model::{Id, Kind, Revision, Snapshot};
 use weft_store::{Examination, Mend, Place, ReadError, Seen, StoredFault};
 
 use super::Report;
@@ -52,23 +52,13 @@ impl Controller {
             .boxed()
         }));
         work.await?;
-        sessions.iter().for_each(|place| self.keep_again(place));
+        // A session whose row is damaged is written again if it is known.
+        let live = sessions.iter().filter(|place| matches!(place, Place::Live(_)));
+        for (kind, id) in live.filter_map(Place::entity) {
+            self.sessions().write_again(kind, &id);
+        }
         let flushed = self.settings().store.live().flush().await;
         flushed.map(|()| true).map_err(|error| error.to_string())
-    }
-
-    /// A session whose row is damaged is written again if it is known.
-    fn keep_again(&self, place: &Place) {
-        let Place::Live(_) = place else { return };
-        let Some((kind, id)) = place.entity() else { return };
-        let known: Option<Entity> = match kind {
-            Kind::ApiSession => self.sessions().by_id(id.as_str()).map(Entity::from),
-            Kind::Session => self.sessions().service(id.as_str()).map(Entity::from),
-            _ => None,
-        };
-        if let Some(entity) = known {
-            self.settings().store.live().put(entity);
-        }
     }
 }
 

@@ -16,6 +16,8 @@ use weft_model::entity::{
 use weft_model::{Base, Change, ChangeSet, Entity, Id, Kind, Snapshot};
 use weft_store::{Embedded, Mend, Options, Place, Store, restore};
 
+use super::sessions::suspects;
+use super::{Integrity, Report};
 use crate::Controller;
 use crate::testing::{Bed, NOW, bare_settings, to};
 
@@ -335,6 +337,36 @@ async fn sessions_that_hang_on_nothing_end() {
     )
     .await;
     assert_eq!(sessions.all().len(), 1);
+}
+
+#[tokio::test]
+async fn sessions_that_are_younger_than_what_they_are_compared_with_live_on() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let sessions = bed.controller.sessions();
+    let old = bed.controller.snapshot();
+    let service = json!({"name": "web", "encryptionRequired": false});
+    let service = bed.create(&admin, "createService", service).await;
+    let (identity, chain) = bed.enroll(&admin, "laptop").await;
+    bed.login_with(&chain).await.unwrap();
+    let login = sessions.of_identity(&Id::new(&identity))[0].base.id.clone();
+    let session = |id: &str| Session {
+        base: base(id),
+        api_session_id: login.clone(),
+        identity_id: Id::new(&identity),
+        service_id: Id::new(&service),
+        ..Session::default()
+    };
+    sessions.plant_service(session("lives"));
+    sessions.plant_service(session("ends"));
+    let suspects = suspects(&old, sessions);
+    assert_eq!(suspects.len(), 3, "{suspects:?}");
+    sessions.remove_services(&[Id::new("ends")]);
+    let integrity = Integrity::default();
+    assert!(!bed.controller.examine_suspects(&suspects, true, &Report(integrity.clone())));
+    assert!(integrity.last().results.is_empty());
+    assert!(sessions.service("lives").is_some() && sessions.by_id(login.as_str()).is_some());
+    assert!(sessions.service("ends").is_none());
 }
 
 /// Flips bits of every occurrence of a text in a file that is open.
