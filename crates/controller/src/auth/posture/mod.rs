@@ -8,14 +8,16 @@
 //!
 //! - [`Postures`]: the facts; [`Viewer`]: those that count for one look at the model;
 //! - `responses`: how they come in; `queries`: what is asked of clients; `refusals`: what was
-//!   refused and why; `refused`: how much of that is remembered.
+//!   refused and why; `refused`: how much of that is remembered; `ending`: when what was granted ends
+//!   by itself.
 
+mod ending;
 pub(crate) mod queries;
 pub(crate) mod refusals;
 mod refused;
 pub(crate) mod responses;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -85,8 +87,7 @@ struct Tables {
     devices: HashMap<Id, Device>,
     endpoints: HashMap<Id, EndpointState>,
     refusals: refused::Refusals,
-    /// Service sessions whose grant ends by itself, and when.
-    ending: BTreeSet<(Timestamp, Id)>,
+    ending: ending::Ending,
 }
 
 fn size_of_process(path: &str, report: &ProcessReport) -> usize {
@@ -190,28 +191,33 @@ impl Postures {
 
     /// The grant of a service session ends then, if nothing is heard of the client.
     fn ends(&self, session: &Id, at: Timestamp) {
-        self.0.write().ending.insert((at, session.clone()));
+        self.0.write().ending.put(session, at);
     }
 
     /// The service sessions whose grants have ended.
     fn take_ended(&self, now: Timestamp) -> Vec<Id> {
-        let mut tables = self.0.write();
-        let later = tables.ending.split_off(&(now, Id::default()));
-        let ended = std::mem::replace(&mut tables.ending, later);
-        ended.into_iter().map(|(_, id)| id).collect()
+        self.0.write().ending.take(now)
     }
 
-    /// Forgets the devices and refusals of who is not logged in any more. Reports wait for what is to be
-    /// forgotten, not for the search.
-    fn retain(&self, is_identity: impl Fn(&Id) -> bool, is_session: impl Fn(&Id) -> bool) {
-        let (identities, sessions) = {
+    /// Forgets the devices and refusals of who is not logged in any more, and what belongs to API
+    /// sessions and service sessions that have ended. Reports wait for what is to be forgotten, not
+    /// for the search.
+    fn retain(
+        &self,
+        is_identity: impl Fn(&Id) -> bool,
+        is_session: impl Fn(&Id) -> bool,
+        is_service: impl Fn(&Id) -> bool,
+    ) {
+        let (identities, sessions, services) = {
             let tables = self.0.read();
             let known = tables.devices.keys().chain(tables.refusals.identities());
             let gone = known.filter(|identity| !is_identity(identity));
             let ended = tables.endpoints.keys().filter(|session| !is_session(session));
-            (gone.cloned().collect::<Vec<_>>(), ended.cloned().collect::<Vec<_>>())
+            let services = tables.ending.sessions().filter(|session| !is_service(session));
+            let services = services.cloned().collect::<Vec<_>>();
+            (gone.cloned().collect::<Vec<_>>(), ended.cloned().collect::<Vec<_>>(), services)
         };
-        if identities.is_empty() && sessions.is_empty() {
+        if identities.is_empty() && sessions.is_empty() && services.is_empty() {
             return;
         }
         let mut tables = self.0.write();
@@ -223,6 +229,7 @@ impl Postures {
         for session in &sessions {
             tables.endpoints.remove(session);
         }
+        services.iter().for_each(|session| tables.ending.remove(session));
     }
 
     /// Forgets an identity.
@@ -431,6 +438,7 @@ impl Controller {
         self.postures().retain(
             |identity| sessions.is_logged_in(identity),
             |session| sessions.by_id(session.as_str()).is_some(),
+            |session| sessions.service(session.as_str()).is_some(),
         );
     }
 }
@@ -455,17 +463,5 @@ mod tests {
         ] {
             assert_eq!(can_ask(&sdk(kind, version)), can, "{kind} {version}");
         }
-    }
-
-    #[test]
-    fn grants_end_in_order() {
-        let postures = Postures::default();
-        let at = Timestamp::from_secs;
-        for (id, secs) in [("a", 30), ("b", 10), ("c", 20)] {
-            postures.ends(&Id::new(id), at(secs));
-        }
-        assert_eq!(postures.take_ended(at(10)), Vec::<Id>::new());
-        assert_eq!(postures.take_ended(at(21)), [Id::new("b"), Id::new("c")]);
-        assert_eq!(postures.take_ended(at(21)), Vec::<Id>::new());
     }
 }
