@@ -16,7 +16,7 @@ use weft_model::token::{AUDIENCE, TokenKind, TotpClaims};
 use weft_model::{Base, Id, Snapshot};
 
 use super::current::{login_of, session_of};
-use super::totp::{self, Takes};
+use super::totp::{self, PictureError, Takes};
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::convert;
 use crate::domain::decision::Decision;
@@ -256,7 +256,15 @@ fn qr_code(controller: Controller, caller: Caller, _call: Call) -> Answer {
             return Err(not_found(mfa.identity_id.as_str()));
         }
         let url = provisioning_url(&controller, &caller, &mfa)?;
-        let picture = totp::qr_png(&url).map_err(|error| Failure::unhandled(error.to_string()))?;
+        let picture = match totp::qr_png(&url) {
+            // The name is only what the app shows: without it there is always room.
+            Err(PictureError::TooLong) => {
+                let issuer = &controller.settings().totp_issuer;
+                totp::qr_png(&totp::provisioning_url(issuer, "", &mfa.secret))
+            }
+            picture => picture,
+        };
+        let picture = picture.map_err(|error| Failure::unhandled(error.to_string()))?;
         Ok(Reply::raw(headers::PNG, picture))
     }
     .boxed()

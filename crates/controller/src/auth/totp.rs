@@ -80,10 +80,14 @@ pub(crate) fn accept(mfa: &mut Mfa, code: &str, takes: Takes, now: Timestamp) ->
     }
 }
 
-/// What an app is set up with.
+/// What an app is set up with. It shows the identity by its name, if there is one.
 pub(crate) fn provisioning_url(issuer: &str, identity: &str, secret: &str) -> String {
     let (issuer, identity) = (escape(issuer), escape(identity));
-    format!("otpauth://totp/{issuer}:{identity}?issuer={issuer}&secret={secret}")
+    let label = match identity.is_empty() {
+        true => issuer.clone(),
+        false => format!("{issuer}:{identity}"),
+    };
+    format!("otpauth://totp/{label}?issuer={issuer}&secret={secret}")
 }
 
 /// Why there is no picture of a text.

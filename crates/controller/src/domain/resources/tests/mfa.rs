@@ -249,3 +249,18 @@ async fn other_logins_need_a_code_once_there_is_one() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_name_of_any_length_has_a_picture() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (_, chain) = bed.enroll(&admin, &"x".repeat(3000)).await;
+    let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    let me = bed.with_token(token.as_str().unwrap());
+    client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+    let detail = client(&bed, &me, "detailMfa", NONE).await.unwrap();
+    assert!(detail["provisioningUrl"].as_str().unwrap().contains("xxx"));
+    let picture = bed.controller.call(me, to(Api::Client, "detailMfaQrCode", &[])).await;
+    let Content::Raw { media, body } = picture.unwrap().content else { panic!("a picture") };
+    assert!(media == "image/png" && body.starts_with(b"\x89PNG"));
+}
