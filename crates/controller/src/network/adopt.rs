@@ -232,20 +232,21 @@ impl Network {
             moving: AtomicBool::new(false),
         });
         let before = self.0.circuits.get(id);
-        let is_kept = match &before {
-            Some(_) => self.0.circuits.put(Arc::clone(&circuit)),
-            None => self.0.circuits.adopt(Arc::clone(&circuit)),
+        let is_counted = before.as_ref().is_some_and(|before| !before.terminator.is_empty());
+        let with = || {
+            if !is_counted && !circuit.terminator.is_empty() {
+                self.0.costs.created(&circuit.terminator);
+            }
+            if circuit.is_whole {
+                self.tell_circuit(CircuitChange::Adopted, &circuit, Duration::ZERO);
+            }
+        };
+        let is_kept = match before {
+            Some(_) => self.0.circuits.put_with(Arc::clone(&circuit), with),
+            None => self.0.circuits.adopt(Arc::clone(&circuit), with),
         };
         if !is_kept {
             self.0.pieces.done(id);
-            return;
-        }
-        let counted = before.is_some_and(|before| !before.terminator.is_empty());
-        if !counted && !circuit.terminator.is_empty() {
-            self.0.costs.created(&circuit.terminator);
-        }
-        if circuit.is_whole {
-            self.tell_circuit(CircuitChange::Adopted, &circuit, Duration::ZERO);
         }
     }
 

@@ -181,6 +181,11 @@ impl Circuits {
     /// Puts a circuit in the place of its reservation or of what it was before; false if it was
     /// removed or ended meanwhile.
     pub fn put(&self, circuit: Arc<Circuit>) -> bool {
+        self.put_with(circuit, || {})
+    }
+
+    /// The same; what goes with it is done before anybody can remove the circuit again.
+    pub fn put_with(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
         let mut tables = self.0.write();
         let before = match tables.circuits.get(&circuit.id) {
             Some(Slot::Up(before)) => Some(Arc::clone(before)),
@@ -194,15 +199,18 @@ impl Circuits {
             tables.unlink(&before);
         }
         tables.link(circuit);
+        with();
         true
     }
 
     /// Takes a circuit up that nobody made here; false if the id is taken or there is no room.
-    pub fn adopt(&self, circuit: Arc<Circuit>) -> bool {
+    /// What goes with it is done before anybody can remove it again.
+    pub fn adopt(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
         let mut tables = self.0.write();
         let free = !tables.circuits.contains_key(&circuit.id);
         if free && tables.circuits.len() < MAX_CIRCUITS {
             tables.link(circuit);
+            with();
             return true;
         }
         false
@@ -358,14 +366,16 @@ pub(crate) mod tests {
         assert!(circuits.fault_in_making("c1", &r3), "not on its way any more");
         circuits.end_in_making(|client, _| client == "other");
         circuits.end_in_making(|_, nodes| nodes.last() == Some(&r3));
-        assert!(put());
+        let mut has_gone_with_it = false;
+        let up = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
+        assert!(circuits.put_with(up, || has_gone_with_it = true) && has_gone_with_it);
         assert!(!circuits.fault_in_making("c1", &r2), "not in the making");
         circuits.remove("c1").unwrap();
 
         circuits.reserve("c1", "client", &r1).unwrap();
         circuits.end_in_making(|client, nodes| client == "client" && nodes.first() == Some(&r1));
         assert!(!circuits.attempt("c1", &[r1, r2]), "ended for good");
-        assert!(!put());
+        assert!(!circuits.put_with(Arc::new(circuit("c1", &["r1"], &[])), || panic!("not put")));
         circuits.release("c1");
         assert!(circuits.is_empty());
     }
@@ -385,7 +395,7 @@ pub(crate) mod tests {
         assert!(!circuits.has_ended("c1"));
         assert!(circuits.remove("c1").is_some());
         assert!(circuits.has_ended("c1") && circuits.over_link("l2").is_empty());
-        assert!(circuits.adopt(Arc::new(circuit("c2", &["r1"], &[]))));
-        assert!(!circuits.adopt(Arc::new(circuit("c2", &["r1"], &[]))));
+        assert!(circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || {}));
+        assert!(!circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || panic!("not taken up")));
     }
 }

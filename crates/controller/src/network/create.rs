@@ -379,12 +379,14 @@ impl Making<'_> {
             is_whole: true,
             moving: AtomicBool::new(false),
         });
-        if !self.network.0.circuits.put(Arc::clone(&circuit)) {
+        let is_put = self.network.0.circuits.put_with(Arc::clone(&circuit), || {
+            self.network.0.costs.created(&circuit.terminator);
+            self.network.tell_circuit(CircuitChange::Created, &circuit, self.started.elapsed());
+        });
+        if !is_put {
             self.unroute_all_but(&[]);
             return Err(self.ended(&chosen));
         }
-        self.network.0.costs.created(&circuit.terminator);
-        self.network.tell_circuit(CircuitChange::Created, &circuit, self.started.elapsed());
         // A session that ended before its circuit was in the table did not find it there.
         let sessions = self.network.0.controller.sessions();
         if circuit.is_of_session && sessions.service(&circuit.client).is_none() {
