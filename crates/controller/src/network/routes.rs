@@ -143,6 +143,15 @@ impl Waiting {
             Err(_) => Delivered::Ignored,
         }
     }
+
+    /// Does something about a router, unless it is asked for a route of the circuit at this moment.
+    /// It is done before a next attempt begins.
+    pub fn unless_asked(&self, circuit: &str, router: &Id, done: impl FnOnce()) {
+        let waiting = self.0.lock();
+        if !waiting.get(circuit).is_some_and(|waiter| waiter.routers.contains(router)) {
+            done();
+        }
+    }
 }
 
 impl Answers<'_> {
@@ -245,7 +254,14 @@ mod tests {
         assert_eq!(waiting.deliver(&r2, result(1)), Delivered::Ignored);
         assert_eq!(waiting.deliver(&r1, result(1)), Delivered::Yes);
         assert_eq!(answers.answers.try_recv().unwrap().0, r1);
+        let is_asked = |router| {
+            let mut is_asked = true;
+            waiting.unless_asked("c1", router, || is_asked = false);
+            is_asked
+        };
+        assert!(is_asked(&r1) && !is_asked(&r2));
         drop(answers);
+        assert!(!is_asked(&r1));
         assert_eq!(waiting.deliver(&r1, result(1)), Delivered::Nobody);
     }
 }

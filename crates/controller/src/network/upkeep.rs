@@ -101,15 +101,19 @@ impl Network {
     pub(crate) fn on_route_result(&self, router: &Id, result: RouteResult) {
         let (circuit, attempt, done) =
             (result.circuit_id.clone(), result.attempt, result.result.is_ok());
-        if self.0.waiting.deliver(router, result) != Delivered::Nobody {
+        if self.0.waiting.deliver(router, result) == Delivered::Yes {
             return;
         }
         let over = self.0.circuits.get(&circuit);
         let is_over_it = over.is_some_and(|circuit| circuit.path.has_node(router.as_str()));
-        if done && attempt != REROUTE_ATTEMPT && !is_over_it {
+        if !done || attempt == REROUTE_ATTEMPT || is_over_it {
+            return;
+        }
+        // One that the attempt under way goes over puts the new route in the place of the old one.
+        self.0.waiting.unless_asked(&circuit, router, || {
             tracing::debug!(%router, circuit, "late answer to a route, taken down");
             self.unroute(router, &circuit);
-        }
+        });
     }
 
     /// Something broke.

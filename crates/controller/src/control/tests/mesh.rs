@@ -2,14 +2,17 @@
 
 use serde_json::json;
 use weft_wire::ctrl::{
-    self, Fault, REROUTE_ATTEMPT, Route, RouteResult, RouterLink, RouterLinks, Unroute,
+    self, Fault, REROUTE_ATTEMPT, Route, RouteError, RouteErrorCode, RouteResult, RouterLink,
+    RouterLinks, TerminatorPrecedence, Unroute,
 };
 use weft_wire::edge_ctrl::{
     CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response, CreateTunnelTerminatorRequestV2,
+    content_type,
 };
-use weft_wire::{PeerData, ProtoBody};
+use weft_wire::{Message, PeerData, ProtoBody};
 
-use super::support::{LONG, Net, Peer, TestRouter, until};
+use super::support::{LONG, Net, Peer, TestRouter, quick, until};
+use crate::network::NetworkOptions;
 
 fn link(id: &str, to: &TestRouter) -> RouterLink {
     RouterLink {
@@ -83,4 +86,53 @@ async fn a_circuit_takes_another_link_and_ends_without_one() {
     }
     assert!(net.network.circuits().is_empty());
     assert!(net.network.links().all().is_empty());
+}
+
+#[tokio::test]
+async fn a_late_success_of_an_earlier_attempt_is_taken_down() {
+    let net = Net::with(NetworkOptions { route_timeout: LONG, ..quick() }).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let (one, two) = (net.router("er1").await, net.router("er2").await);
+    let (mut dialer, mut host) = (net.connect(&one).await, net.connect(&two).await);
+    let terminator = |id: &str, precedence: TerminatorPrecedence| CreateTunnelTerminatorRequestV2 {
+        service_id: service.to_string(),
+        address: id.into(),
+        precedence: precedence.into(),
+        ..CreateTunnelTerminatorRequestV2::default()
+    };
+    host.ask(terminator("first", TerminatorPrecedence::Required).to_message()).await;
+    dialer.ask(terminator("second", TerminatorPrecedence::Default).to_message()).await;
+    let links = RouterLinks { links: vec![link("l1", &two)], full_refresh: true };
+    dialer.send(links.to_message()).await;
+    dialer.settled().await;
+
+    let ask = CreateTunnelCircuitV2Request {
+        service_name: "web".into(),
+        ..CreateTunnelCircuitV2Request::default()
+    };
+    let channel = dialer.channel.clone();
+    let asked = tokio::spawn(async move { channel.request(ask.to_message(), LONG).await.unwrap() });
+    let slow = host.expect(ctrl::content_type::ROUTE).await;
+    let failing = dialer.expect(ctrl::content_type::ROUTE).await;
+    let answer = |message: &Message, result| {
+        let Route { circuit_id, attempt, .. } = Route::from_message(message).unwrap();
+        RouteResult { circuit_id, attempt, result }.to_message().in_reply_to(message)
+    };
+    // The next attempt goes to the other host.
+    let remove = Message::new(content_type::REMOVE_TUNNEL_TERMINATOR_REQUEST, "first".to_owned());
+    host.ask(remove).await;
+    let error = RouteError { code: RouteErrorCode::Generic, text: "no luck".into() };
+    dialer.send(answer(&failing, Err(error))).await;
+    let second = dialer.expect(ctrl::content_type::ROUTE).await;
+    assert_eq!(Route::from_message(&second).unwrap().attempt, 1);
+    host.send(answer(&slow, Ok(PeerData::new()))).await;
+    let end = Unroute::from_message(&host.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert!(end.now);
+    // One of a router on the way of the attempt under way is left to it.
+    dialer.send(answer(&failing, Ok(PeerData::new()))).await;
+    dialer.send(answer(&second, Ok(PeerData::new()))).await;
+    let circuit = CreateTunnelCircuitV2Response::from_message(&asked.await.unwrap()).unwrap();
+    assert_eq!(circuit.circuit_id, end.circuit_id);
+    assert!(!dialer.has(ctrl::content_type::UNROUTE));
+    assert_eq!(net.network.circuits().len(), 1);
 }
