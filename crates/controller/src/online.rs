@@ -1,6 +1,9 @@
 //! Who is connected now: routers with what they told of themselves, and the identities connected
 //! to them. Class Memory: written by the network part, read by the resources, gone with the
 //! process and rebuilt from the routers.
+//!
+//! A router can be back before its former connection has ended: what is told counts only from the
+//! connection that is the router's now, and so does its end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +69,8 @@ pub struct Online(Arc<RwLock<Tables>>);
 
 #[derive(Debug, Default)]
 struct Tables {
-    routers: HashMap<Id, Arc<RouterFacts>>,
+    /// With the number of the connection.
+    routers: HashMap<Id, (u64, Arc<RouterFacts>)>,
     /// Sync status of routers that were connected before.
     gone: HashMap<Id, &'static str>,
     /// By identity: the routers that hold a connection of it, and when one last told.
@@ -79,35 +83,57 @@ struct Connected {
     told: Timestamp,
 }
 
-impl Online {
-    /// A router has connected, or told something new.
-    pub fn put_router(&self, router: &Id, facts: RouterFacts) {
-        let mut tables = self.0.write();
-        tables.gone.remove(router);
-        tables.routers.insert(router.clone(), Arc::new(facts));
+impl Tables {
+    fn is_current(&self, router: &Id, connection: u64) -> bool {
+        self.routers.get(router).is_some_and(|(current, _)| *current == connection)
     }
 
-    /// Changes what is known of a connected router; nothing if it is not connected.
-    pub fn change_router(&self, router: &Id, change: impl FnOnce(&mut RouterFacts)) {
-        if let Some(facts) = self.0.write().routers.get_mut(router) {
+    /// No identity is connected to a router any more.
+    fn disconnect_all(&mut self, router: &Id) {
+        for connected in self.identities.values_mut() {
+            connected.routers.retain(|own| own != router);
+        }
+    }
+}
+
+impl Online {
+    /// A router has connected: what a former connection of it told is void.
+    pub fn put_router(&self, router: &Id, connection: u64, facts: RouterFacts) {
+        let mut tables = self.0.write();
+        tables.gone.remove(router);
+        if tables.routers.insert(router.clone(), (connection, Arc::new(facts))).is_some() {
+            tables.disconnect_all(router);
+        }
+    }
+
+    /// Changes what is known of a connected router; nothing if this is not its connection.
+    pub fn change_router(
+        &self,
+        router: &Id,
+        connection: u64,
+        change: impl FnOnce(&mut RouterFacts),
+    ) {
+        if let Some((current, facts)) = self.0.write().routers.get_mut(router)
+            && *current == connection
+        {
             change(Arc::make_mut(facts));
         }
     }
 
-    /// A router has gone.
-    pub fn remove_router(&self, router: &Id) {
+    /// A connection of a router has ended; nothing if it has another one by now.
+    pub fn remove_router(&self, router: &Id, connection: u64) {
         let mut tables = self.0.write();
-        if tables.routers.remove(router).is_some() {
-            tables.gone.insert(router.clone(), sync_status::DISCONNECTED);
+        if !tables.is_current(router, connection) {
+            return;
         }
-        for connected in tables.identities.values_mut() {
-            connected.routers.retain(|own| own != router);
-        }
+        tables.routers.remove(router);
+        tables.gone.insert(router.clone(), sync_status::DISCONNECTED);
+        tables.disconnect_all(router);
     }
 
     /// What a router told, while it is connected.
     pub fn router(&self, router: &str) -> Option<Arc<RouterFacts>> {
-        self.0.read().routers.get(router).cloned()
+        self.0.read().routers.get(router).map(|(_, facts)| Arc::clone(facts))
     }
 
     /// Whether a router is connected.
@@ -124,14 +150,23 @@ impl Online {
     pub fn sync_status(&self, router: &str) -> String {
         let tables = self.0.read();
         match tables.routers.get(router) {
-            Some(facts) => facts.sync_status.clone(),
+            Some((_, facts)) => facts.sync_status.clone(),
             None => tables.gone.get(router).copied().unwrap_or(sync_status::UNKNOWN).to_owned(),
         }
     }
 
-    /// A router tells whether an identity has a connection to it.
-    pub fn put_identity(&self, identity: &Id, router: &Id, connected: bool, now: Timestamp) {
+    /// A router tells over its connection whether an identity has one to it.
+    pub fn put_identity(
+        &self,
+        identity: &Id,
+        (router, connection): (&Id, u64),
+        connected: bool,
+        now: Timestamp,
+    ) {
         let mut tables = self.0.write();
+        if !tables.is_current(router, connection) {
+            return;
+        }
         let entry = tables.identities.entry(identity.clone()).or_default();
         entry.told = now;
         entry.routers.retain(|own| own != router);
@@ -183,13 +218,38 @@ mod tests {
         let (laptop, router) = (Id::new("laptop"), Id::new("r1"));
         let now = Timestamp(1_000_000);
         assert_eq!(online.identity("laptop", now), ConnectionStatus::Offline);
-        online.put_router(&router, RouterFacts::default());
-        online.put_identity(&laptop, &router, true, now);
+        online.put_identity(&laptop, (&router, 1), true, now);
+        assert_eq!(online.identity("laptop", now), ConnectionStatus::Offline);
+        online.put_router(&router, 1, RouterFacts::default());
+        online.put_identity(&laptop, (&router, 1), true, now);
         assert_eq!(online.identity("laptop", now), ConnectionStatus::Online);
         assert_eq!(online.identity("laptop", now.plus(TOLD * 2)), ConnectionStatus::Unknown);
-        online.remove_router(&router);
+        online.remove_router(&router, 1);
         assert_eq!(online.identity("laptop", now), ConnectionStatus::Offline);
         assert_eq!(online.sync_status("r1"), sync_status::DISCONNECTED);
         assert_eq!(online.sync_status("r2"), sync_status::UNKNOWN);
+    }
+
+    #[test]
+    fn only_the_connection_of_now_counts() {
+        let online = Online::default();
+        let (laptop, router) = (Id::new("laptop"), Id::new("r1"));
+        let now = Timestamp(1_000_000);
+        let status = || online.identity("laptop", now);
+        online.put_router(&router, 1, RouterFacts::default());
+        online.put_identity(&laptop, (&router, 1), true, now);
+        // Another connection takes its place, which knows nobody yet.
+        online.put_router(&router, 2, RouterFacts::default());
+        assert_eq!(status(), ConnectionStatus::Offline);
+        online.put_identity(&laptop, (&router, 1), true, now);
+        assert_eq!(status(), ConnectionStatus::Offline);
+        online.put_identity(&laptop, (&router, 2), true, now);
+        online.put_identity(&laptop, (&router, 1), false, now);
+        online.change_router(&router, 1, |facts| facts.hostname = "old".into());
+        online.remove_router(&router, 1);
+        assert_eq!(status(), ConnectionStatus::Online);
+        assert_eq!(online.router("r1").unwrap().hostname, "");
+        online.remove_router(&router, 2);
+        assert!(!online.is_online("r1") && status() == ConnectionStatus::Offline);
     }
 }

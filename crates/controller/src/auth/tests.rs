@@ -254,7 +254,7 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
     let ask = json!({"serviceId": net.service, "type": "Dial"});
     let failure = bed.client(&net.client, "createSession", &[], ask.clone()).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::NoEdgeRoutersAvailable);
-    bed.controller.online().put_router(&net.router, facts());
+    bed.controller.online().put_router(&net.router, 1, facts());
     let first = bed.client(&net.client, "createSession", &[], ask.clone()).await.unwrap();
     assert_eq!(first["edgeRouters"][0]["urls"]["tls"], "tls://er1.example:3022");
     assert_eq!(first["edgeRouters"][0]["name"], "er1");
@@ -306,7 +306,7 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
 async fn clients_see_their_services_and_routers() {
     let bed = Bed::new().await;
     let net = net(&bed).await;
-    bed.controller.online().put_router(&net.router, facts());
+    bed.controller.online().put_router(&net.router, 2, facts());
     let services = bed.client(&net.client, "listServices", &[], Value::Null).await.unwrap();
     assert_eq!(services[0]["permissions"], json!(["Bind", "Dial"]));
     assert_eq!(services[0]["postureQueries"].as_array().unwrap().len(), 2);

@@ -187,8 +187,7 @@ pub(crate) fn on_heartbeat(session: &Session, message: &Message) -> Result<(), W
     for token in tokens.into_iter().take(MAX_NAMED) {
         match controller.sessions().touch_token(&token, now) {
             Some(known) => {
-                let router = &session.router.id;
-                controller.online().put_identity(&known.identity_id, router, true, now);
+                session.put_identity(&known.identity_id, true);
                 session.connected.lock().insert(known.identity_id.clone());
             }
             None => unknown.push(token),

@@ -42,8 +42,7 @@ pub(crate) fn on_interfaces(session: &Session, message: &Message) -> Result<(), 
         name: it.name,
     });
     let interfaces = interfaces.collect();
-    let online = session.plane.controller.online();
-    online.change_router(&session.router.id, |facts| facts.interfaces = interfaces);
+    session.change_facts(|facts| facts.interfaces = interfaces);
     session.answer(Lane::Default, message, Outcome::success("success").to_message());
     Ok(())
 }
@@ -71,8 +70,7 @@ pub(crate) fn on_alerts(session: &Session, message: &Message) -> Result<(), Wire
 /// Which identities are connected. A full state says so of all: who is not in it is not.
 pub(crate) fn on_connects(session: &Session, message: &Message) -> Result<(), WireError> {
     let report = ConnectEvents::from_message(message)?;
-    let controller = &session.plane.controller;
-    let (snapshot, now, router) = (controller.snapshot(), controller.now(), &session.router.id);
+    let (snapshot, router) = (session.plane.controller.snapshot(), &session.router.id);
     let mut connected = session.connected.lock();
     let mut named = hashbrown::HashSet::new();
     for event in report.events.into_iter().take(MAX_IDENTITIES) {
@@ -81,7 +79,7 @@ pub(crate) fn on_connects(session: &Session, message: &Message) -> Result<(), Wi
         if identity == *router || snapshot.get::<Identity>(&identity).is_none() {
             continue;
         }
-        controller.online().put_identity(&identity, router, event.is_connected, now);
+        session.put_identity(&identity, event.is_connected);
         if event.is_connected {
             connected.insert(identity.clone());
             named.insert(identity.clone());
@@ -92,7 +90,7 @@ pub(crate) fn on_connects(session: &Session, message: &Message) -> Result<(), Wi
     }
     if report.full_state {
         for gone in connected.extract_if(|identity| !named.contains(identity)) {
-            controller.online().put_identity(&gone, router, false, now);
+            session.put_identity(&gone, false);
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ use super::Plane;
 use super::data_model::{events, feed};
 use super::{dispatch, gate, legacy, terminators};
 use crate::network::routers::LiveRouter;
-use crate::online::{RouterFacts, RouterVersion};
+use crate::online::RouterFacts;
 
 /// Circuits a router may have in the making.
 const REQUESTS: usize = 1024;
@@ -93,7 +93,6 @@ impl Session {
                 return;
             }
         }
-        session.show();
         tracing::info!(router = %router.id, version = %router.version.version, "router connected");
         let handle = channel.start(Arc::new(FromRouter(Arc::clone(&session))));
         let closed = handle.closed();
@@ -116,28 +115,22 @@ impl Session {
         self.plane.controller.snapshot().get::<Router>(&self.router.id).cloned()
     }
 
-    /// What there is to see of the router from now on.
-    fn show(&self) {
-        let version = &self.router.version;
-        let facts = RouterFacts {
-            since: self.router.connected_at,
-            version: RouterVersion {
-                version: version.version.clone(),
-                revision: version.revision.clone(),
-                build_date: version.build_date.clone(),
-                os: version.os.clone(),
-                arch: version.arch.clone(),
-            },
-            capabilities: self.router.capabilities.bits(),
-            ..RouterFacts::default()
-        };
-        self.plane.controller.online().put_router(&self.router.id, facts);
+    /// Changes what there is to see of the router.
+    pub(super) fn change_facts(&self, change: impl FnOnce(&mut RouterFacts)) {
+        let (online, router) = (self.plane.controller.online(), &self.router);
+        online.change_router(&router.id, router.connection, change);
+    }
+
+    /// The router tells whether an identity has a connection to it.
+    pub(super) fn put_identity(&self, identity: &Id, connected: bool) {
+        let (controller, router) = (&self.plane.controller, &self.router);
+        let at = (&router.id, router.connection);
+        controller.online().put_identity(identity, at, connected, controller.now());
     }
 
     fn end(&self, network: &crate::network::Network, reason: &CloseReason) {
         tracing::info!(router = %self.router.id, %reason, "router disconnected");
         if network.disconnected(&self.router) {
-            self.plane.controller.online().remove_router(&self.router.id);
             let is_back = || network.routers().get(self.router.id.as_str()).is_some();
             self.plane.peers.forget(&self.router.id, is_back);
             self.plane.peers.changed(&self.router.id);
@@ -154,10 +147,12 @@ impl Session {
         let plane = &self.plane;
         plane.peers.introduce(plane, &self.router);
         plane.network.validate_router(&self.router.id);
-        let (online, id) = (plane.controller.online().clone(), self.router.id.clone());
+        let (online, router) = (plane.controller.online().clone(), Arc::clone(&self.router));
         let in_step = move |is_in_step: bool| {
             let status = if is_in_step { sync_status::DONE } else { sync_status::IN_PROGRESS };
-            online.change_router(&id, |facts| status.clone_into(&mut facts.sync_status));
+            online.change_router(&router.id, router.connection, |facts| {
+                status.clone_into(&mut facts.sync_status);
+            });
         };
         let model = Arc::clone(&plane.model);
         tokio::join!(
@@ -198,7 +193,7 @@ impl Session {
             Err(problem) => return self.not_understood(message, &problem),
         };
         *self.greeted.lock() = true;
-        self.plane.controller.online().change_router(&self.router.id, |facts| {
+        self.change_facts(|facts| {
             facts.hostname.clone_from(&hello.hostname);
             facts.protocols = listeners(&hello);
         });
@@ -216,8 +211,7 @@ impl Session {
         loop {
             ticks.tick().await;
             if self.entity().is_some_and(|router| router.is_tunneler_enabled) {
-                let (controller, id) = (&self.plane.controller, &self.router.id);
-                controller.online().put_identity(id, id, true, controller.now());
+                self.put_identity(&self.router.id, true);
             }
         }
     }

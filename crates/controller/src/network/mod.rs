@@ -29,6 +29,7 @@ pub mod validate;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weft_channel::{Lane, SendError};
@@ -120,6 +121,9 @@ struct Inner {
     controller: Controller,
     options: NetworkOptions,
     routers: Routers,
+    /// Held while a router comes or goes, so that what the end of one connection takes away is
+    /// nothing that the next one told.
+    coming_or_going: Mutex<()>,
     links: Links,
     circuits: Circuits,
     costs: Costs,
@@ -157,6 +161,7 @@ impl Network {
         let network = Self(Arc::new(Inner {
             options,
             routers: Routers::default(),
+            coming_or_going: Mutex::default(),
             links: Links::default(),
             circuits: Circuits::default(),
             costs: Costs::default(),
@@ -226,6 +231,7 @@ impl Network {
 
     /// Registers a router that has connected. One whose place it takes is treated as gone.
     pub(crate) fn connected(&self, router: &Arc<LiveRouter>) -> Result<(), AlreadyConnected> {
+        let _one_by_one = self.0.coming_or_going.lock();
         let former = self.0.routers.register(Arc::clone(router), self.0.options.churn_limit)?;
         if let Some(former) = former {
             former.channel.close("the router has connected anew");
@@ -233,6 +239,7 @@ impl Network {
             self.0.validations.forget(&former.id);
         }
         self.begin_report(&router.id);
+        self.0.controller.online().put_router(&router.id, router.connection, router.facts());
         let (router, at) = (router.id.clone(), router.connected_at);
         self.0.events.tell(Event::Router(RouterEvent { at, router, online: true }));
         Ok(())
@@ -241,10 +248,16 @@ impl Network {
     /// A router has gone; nothing happens if another connection has taken its place. True if it
     /// was the one.
     pub(crate) fn disconnected(&self, router: &Arc<LiveRouter>) -> bool {
+        let _one_by_one = self.0.coming_or_going.lock();
         let current = self.0.routers.unregister(router);
         if current {
             self.lost(router);
             self.0.validations.forget(&router.id);
+            let (online, id) = (self.0.controller.online(), &router.id);
+            online.remove_router(id, router.connection);
+            if self.0.controller.snapshot().get::<Router>(id).is_none() {
+                online.forget(id.as_str());
+            }
             let at = self.0.controller.now();
             let router = router.id.clone();
             self.0.events.tell(Event::Router(RouterEvent { at, router, online: false }));

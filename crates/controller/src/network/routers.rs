@@ -2,6 +2,7 @@
 //! churn limit keeps its place (protocol: control-plane 2.3).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -11,14 +12,21 @@ use weft_model::{Id, Timestamp};
 use weft_wire::ctrl::{Listener, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
+use crate::online::{RouterFacts, RouterVersion};
+
 /// Certificates of one connection that are remembered: the shown one, and those it was given since.
 const CERTIFICATES: usize = 8;
+
+/// Numbers of connections.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
 /// A router with its control channel.
 #[derive(Debug)]
 pub struct LiveRouter {
     /// Its id.
     pub id: Id,
+    /// Number of the connection: another one of the same router has another.
+    pub connection: u64,
     /// The way to it.
     pub channel: ChannelHandle,
     /// What it says about its build.
@@ -47,6 +55,7 @@ impl LiveRouter {
     ) -> Option<Self> {
         Some(Self {
             id,
+            connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             channel,
             version: hello.version?,
             capabilities: hello.capabilities,
@@ -60,6 +69,23 @@ impl LiveRouter {
     /// Its release, if it can be compared.
     pub fn release(&self) -> Option<Version> {
         self.version.release()
+    }
+
+    /// What there is to see of it when it has connected.
+    pub(super) fn facts(&self) -> RouterFacts {
+        let version = &self.version;
+        RouterFacts {
+            since: self.connected_at,
+            version: RouterVersion {
+                version: version.version.clone(),
+                revision: version.revision.clone(),
+                build_date: version.build_date.clone(),
+                os: version.os.clone(),
+                arch: version.arch.clone(),
+            },
+            capabilities: self.capabilities.bits(),
+            ..RouterFacts::default()
+        }
     }
 
     /// The connection may go on when this certificate has taken the place of the one before.

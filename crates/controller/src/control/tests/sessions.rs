@@ -9,7 +9,7 @@ use weft_wire::edge_ctrl::{
     RequestClientReSync, SessionRemoved, SyncState, ValidateSessionsRequest,
 };
 
-use super::support::{Net, Peer};
+use super::support::{Net, Peer, soon};
 
 async fn added(peer: &mut Peer) -> (ApiSessionAdded, SyncState) {
     let message = peer.expect(is::API_SESSION_ADDED).await;
@@ -159,4 +159,34 @@ async fn a_session_that_is_not_complete_any_more_has_ended_for_routers() {
     gone(&mut peer).await;
     net.manage("patchIdentity", &[&identity], json!({"authPolicyId": "default"})).await;
     back(&mut peer).await;
+}
+
+#[tokio::test]
+async fn who_was_connected_to_a_connection_that_was_replaced_is_not_any_more() {
+    let net = Net::new().await;
+    let router = net.router("er1").await;
+    let (a, _) = net.bed.enroll(&net.admin, "a").await;
+    let (b, _) = net.bed.enroll(&net.admin, "b").await;
+    let full = |identities: &[&str]| {
+        let event = |id: &&str| IdentityConnectEvents {
+            identity_id: (*id).to_owned(),
+            is_connected: true,
+            connect_times: Vec::new(),
+        };
+        let events = identities.iter().map(event).collect();
+        ConnectEvents { events, full_state: true }.to_message()
+    };
+    let status = |id: &str| {
+        let controller = &net.bed.controller;
+        controller.online().identity(id, controller.now())
+    };
+    let first = net.connect(&router).await;
+    first.send(full(&[&*a, &*b])).await;
+    first.settled().await;
+    assert_eq!((status(&a), status(&b)), (ConnectionStatus::Online, ConnectionStatus::Online));
+    let second = net.connect(&router).await;
+    second.send(full(&[&*b])).await;
+    second.settled().await;
+    soon(first.channel.closed()).await;
+    assert_eq!((status(&a), status(&b)), (ConnectionStatus::Offline, ConnectionStatus::Online));
 }

@@ -43,7 +43,7 @@ impl Scene {
             sides.into_iter().for_each(|side| body[side] = json!(["#all"]));
             bed.create(&admin, operation, body).await;
         }
-        bed.controller.online().put_router(&router, RouterFacts::default());
+        bed.controller.online().put_router(&router, 1, RouterFacts::default());
         let reply = bed.login_with(&chain).await.unwrap();
         let client = bed.with_token(reply.data()["token"].as_str().unwrap());
         Self { bed, admin, client, identity, service }
