@@ -12,7 +12,7 @@ pub(crate) mod removal;
 mod request;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -26,6 +26,7 @@ use weft_wire::edge_ctrl::{EdgeError, ErrorCode, content_type};
 
 pub(crate) use answer::Answer;
 use answer::Verdict;
+use removal::Removals;
 
 use super::{Core, circuits::refusal};
 use crate::{
@@ -52,9 +53,7 @@ pub(crate) struct Terminators {
     window: Mutex<AdaptiveWindow>,
     /// Work has left the window.
     room: Notify,
-    removals: Mutex<BTreeSet<String>>,
-    /// There is something to remove.
-    removal: Notify,
+    removals: Removals,
 }
 
 /// One terminator.
@@ -65,6 +64,8 @@ pub(crate) struct Entry {
     /// A controller asked about it.
     asked: Notify,
     stop: CancellationToken,
+    /// Held by whoever tells a controller of a change, so that the last word is the latest.
+    telling: tokio::sync::Mutex<()>,
 }
 
 struct State {
@@ -108,8 +109,7 @@ impl Terminators {
             entries: Mutex::default(),
             window: Mutex::new(AdaptiveWindow::new(limits)),
             room: Notify::new(),
-            removals: Mutex::default(),
-            removal: Notify::new(),
+            removals: Removals::default(),
         }
     }
 
@@ -173,18 +173,14 @@ impl Terminators {
 
     /// Terminators to be removed at a controller.
     pub(crate) fn remove(&self, ids: impl IntoIterator<Item = String>) {
-        let mut any = false;
-        for id in ids {
-            let entry = self.entries.lock().remove(&id);
+        let ids: Vec<String> = ids.into_iter().collect();
+        for id in &ids {
+            let entry = self.entries.lock().remove(id);
             if let Some(entry) = entry {
                 entry.stop.cancel();
             }
-            self.removals.lock().insert(id);
-            any = true;
         }
-        if any {
-            self.removal.notify_one();
-        }
+        self.removals.add(ids);
     }
 
     fn entry(&self, id: &str) -> Option<Arc<Entry>> {
@@ -258,8 +254,9 @@ pub(crate) fn create(
         returned: Notify::new(),
         asked: Notify::new(),
         stop: CancellationToken::new(),
+        telling: tokio::sync::Mutex::default(),
     });
-    core.terminators.removals.lock().remove(&id);
+    core.terminators.removals.forget(&id);
     let former = core.terminators.entries.lock().insert(id, entry.clone());
     if let Some(former) = former {
         // Another host takes the terminator over: it stays where it is at the controller.
@@ -400,6 +397,8 @@ fn is_tunnel(entry: &Entry) -> bool {
 /// One request; `None` if there was no answer.
 async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
     let controller = controller_for(core, entry).await;
+    let id = entry.state.lock().request.id.clone();
+    core.terminators.removals.settled(&id).await;
     let slot = core.terminators.slot().await;
     let (sender, receiver) = oneshot::channel();
     let (message, sent) = {
@@ -483,6 +482,7 @@ pub(crate) fn update(core: &Arc<Core>, id: &str, update: TerminatorUpdate) {
 
 /// Tells a controller cost and precedence as they are now; `which` says what of it.
 async fn tell_change(core: Arc<Core>, entry: Arc<Entry>, which: TerminatorUpdate) {
+    let _turn = entry.telling.lock().await;
     for attempt in 0..UPDATE_ATTEMPTS {
         let Some(controller) = controller_now(&core, &entry) else { return };
         let message = request::change(&entry.state.lock().request, which);

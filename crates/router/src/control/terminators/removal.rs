@@ -1,7 +1,9 @@
 //! Removal of terminators at controllers (protocol: control-plane 15.2).
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use weft_channel::Lane;
 use weft_limits::Outcome as Load;
 use weft_wire::{Outcome, ProtoBody, ctrl::RemoveTerminatorsRequest};
@@ -9,21 +11,83 @@ use weft_wire::{Outcome, ProtoBody, ctrl::RemoveTerminatorsRequest};
 use super::{REMOVAL_BATCH, WAITS};
 use crate::control::Core;
 
+/// Terminators to be removed.
+#[derive(Debug, Default)]
+pub(super) struct Removals {
+    waiting: Mutex<Waiting>,
+    /// There is something to remove.
+    more: Notify,
+    /// A batch has been answered, or not in time.
+    answered: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    ids: BTreeSet<String>,
+    /// Those a controller is being asked to remove.
+    in_hand: Vec<String>,
+}
+
+impl Removals {
+    /// These are to be removed.
+    pub(super) fn add(&self, ids: impl IntoIterator<Item = String>) {
+        self.waiting.lock().ids.extend(ids);
+        self.more.notify_one();
+    }
+
+    /// This one is wanted again. What is asked for already happens before it is made again, see
+    /// [`settled`](Self::settled).
+    pub(super) fn forget(&self, id: &str) {
+        self.waiting.lock().ids.remove(id);
+    }
+
+    /// Waits while a controller is being asked to remove this one.
+    pub(super) async fn settled(&self, id: &str) {
+        loop {
+            let answered = self.answered.notified();
+            if !self.waiting.lock().in_hand.iter().any(|known| known == id) {
+                return;
+            }
+            answered.await;
+        }
+    }
+
+    /// Takes some in hand.
+    fn take(&self) -> Vec<String> {
+        let mut waiting = self.waiting.lock();
+        waiting.in_hand = waiting.ids.iter().take(REMOVAL_BATCH).cloned().collect();
+        waiting.in_hand.clone()
+    }
+
+    /// Those in hand are removed, or stay to be removed.
+    fn put_down(&self, removed: bool) {
+        {
+            let mut waiting = self.waiting.lock();
+            for id in std::mem::take(&mut waiting.in_hand) {
+                if removed {
+                    waiting.ids.remove(&id);
+                }
+            }
+        }
+        self.answered.notify_waiters();
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> Vec<String> {
+        self.waiting.lock().ids.iter().cloned().collect()
+    }
+}
+
 /// Removes terminators at controllers, in batches, until it is confirmed.
 pub(crate) async fn run(core: Arc<Core>) {
+    let removals = &core.terminators.removals;
     let mut wait = WAITS.0;
     loop {
-        let batch: Vec<String> =
-            core.terminators.removals.lock().iter().take(REMOVAL_BATCH).cloned().collect();
-        if batch.is_empty() {
-            core.terminators.removal.notified().await;
+        if removals.waiting.lock().ids.is_empty() {
+            removals.more.notified().await;
             continue;
         }
-        if remove_batch(&core, &batch).await {
-            let mut removals = core.terminators.removals.lock();
-            batch.iter().for_each(|id| {
-                removals.remove(id);
-            });
+        if remove_batch(&core).await {
             wait = WAITS.0;
         } else {
             tokio::time::sleep(wait.mul_f64(0.5 + rand::random::<f64>())).await;
@@ -32,10 +96,15 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-async fn remove_batch(core: &Core, batch: &[String]) -> bool {
+async fn remove_batch(core: &Core) -> bool {
     let Some(controller) = core.controllers.for_changes() else { return false };
     let slot = core.terminators.slot().await;
-    let request = RemoveTerminatorsRequest { terminator_ids: batch.to_vec() };
+    // Only now: one may have been wanted again while there was no room.
+    let batch = core.terminators.removals.take();
+    if batch.is_empty() {
+        return true;
+    }
+    let request = RemoveTerminatorsRequest { terminator_ids: batch };
     let timeout = core.options.request_timeout;
     let reply = controller.channel.request_on(Lane::Default, request.to_message(), timeout).await;
     let outcome = match reply.map(|reply| Outcome::from_message(&reply)) {
@@ -43,10 +112,45 @@ async fn remove_batch(core: &Core, batch: &[String]) -> bool {
         Ok(Err(problem)) => Outcome::failure(problem.to_string()),
         Err(problem) => Outcome::failure(problem.to_string()),
     };
+    core.terminators.removals.put_down(outcome.success);
     slot.finish(if outcome.busy { Load::Backoff } else { Load::Success });
     if !outcome.success {
         let problem = &outcome.text;
         tracing::debug!(controller = %controller.id, %problem, "terminators not removed yet");
     }
     outcome.success
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_being_removed_is_made_again_only_after_that() {
+        let removals = Removals::default();
+        removals.add(["a".to_owned(), "b".to_owned()]);
+        assert!(removals.settled("a").now_or_never().is_some(), "nobody was asked yet");
+        removals.forget("b");
+        assert_eq!(removals.take(), ["a"], "b is wanted again");
+        removals.forget("a");
+        let mut settled = Box::pin(removals.settled("a"));
+        assert!(settled.as_mut().now_or_never().is_none());
+        assert!(removals.settled("b").now_or_never().is_some());
+        removals.put_down(false);
+        assert!(settled.now_or_never().is_some());
+        assert!(removals.waiting().is_empty());
+    }
+
+    #[test]
+    fn what_was_not_removed_is_asked_for_again() {
+        let removals = Removals::default();
+        removals.add(["a".to_owned()]);
+        for removed in [false, true] {
+            assert_eq!(removals.take(), ["a"]);
+            removals.put_down(removed);
+        }
+        assert!(removals.take().is_empty());
+    }
 }
