@@ -19,6 +19,7 @@ mod circuits;
 mod cluster;
 mod connect;
 mod dispatch;
+mod faults;
 mod inspect;
 mod options;
 mod presence;

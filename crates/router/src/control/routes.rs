@@ -13,7 +13,11 @@
 //! circuit it does not know with an unroute before the last part has come. Other controllers are
 //! told nothing, for they would take the circuits down.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,7 +29,7 @@ use weft_wire::{
     },
 };
 
-use super::Core;
+use super::{Core, faults::Faults};
 use crate::{
     controllers::Controller,
     seam::{
@@ -37,8 +41,6 @@ use crate::{
 const MIN_TIME: Duration = Duration::from_secs(1);
 /// Most time that a dial gets.
 const MAX_TIME: Duration = Duration::from_secs(300);
-/// Most faults kept for a controller that is away.
-const MAX_FAULTS: usize = 10_000;
 /// Most routes in one report.
 const REPORT_PART: usize = 500;
 
@@ -50,8 +52,8 @@ pub(crate) struct Routes {
     /// Routes that are under way.
     workers: Arc<Semaphore>,
     carried: Mutex<HashMap<String, Carried>>,
-    /// Faults for controllers that are away.
-    faults: Mutex<HashMap<ControllerId, Vec<Fault>>>,
+    /// What their owners still have to hear.
+    faults: Faults,
 }
 
 /// A route that was applied.
@@ -70,7 +72,7 @@ impl Routes {
             )),
             workers: Arc::new(Semaphore::new(workers)),
             carried: Mutex::default(),
-            faults: Mutex::default(),
+            faults: Faults::default(),
         }
     }
 
@@ -128,15 +130,6 @@ impl Routes {
     /// All circuits with their owners and routes, for inspection.
     pub(crate) fn all(&self) -> Vec<(ControllerId, Route)> {
         self.carried.lock().values().map(|one| (one.owner.clone(), one.route.clone())).collect()
-    }
-
-    /// Keeps a fault for a controller that is away.
-    fn defer(&self, owner: &ControllerId, fault: Fault) {
-        let mut faults = self.faults.lock();
-        let list = faults.entry(owner.clone()).or_default();
-        if list.len() < MAX_FAULTS {
-            list.push(fault);
-        }
     }
 }
 
@@ -241,32 +234,26 @@ fn result(route: &Route, done: Result<PeerData, RouteFailure>) -> Message {
         .to_message()
 }
 
-/// A controller is there again: it hears of the circuits it owns, and of those that ended without
-/// it.
+/// A controller is there again: it hears of the circuits it owns, and then of those that ended.
 pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
+    let mut report = VecDeque::new();
     if controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
         if let Some(data) = core.data.get() {
             core.routes.prune(&**data);
         }
         let routes = core.routes.of(&controller.id);
-        for part in parts(routes) {
-            if let Err(problem) = controller.channel.try_send(part.to_message()) {
-                tracing::warn!(controller = %controller.id, %problem, "carried circuits not reported");
-                return;
-            }
+        report.extend(parts(routes).iter().map(CarriedCircuits::to_message));
+    }
+    // What has room goes before anything else about circuits.
+    while let Some(part) = report.pop_front() {
+        if controller.channel.try_send(part.clone()).is_err() {
+            report.push_front(part);
+            break;
         }
     }
-    let faults = core.routes.faults.lock().remove(&controller.id).unwrap_or_default();
     let (core, controller) = (core.clone(), controller.clone());
     core.clone().spawn(async move {
-        for (at, fault) in faults.iter().enumerate() {
-            if controller.channel.send(fault.to_message()).await.is_err() {
-                faults.iter().skip(at).for_each(|fault| {
-                    core.routes.defer(&controller.id, fault.clone());
-                });
-                return;
-            }
-        }
+        core.routes.faults.tell(&controller, report.into()).await;
     });
 }
 
@@ -284,11 +271,7 @@ fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
 
 /// An end of a circuit on this router is gone.
 pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: End) {
-    let fault = Fault::circuit(end == End::Initiator, circuit);
-    let sent = core.controllers.get(owner).map(|one| one.channel.try_send(fault.to_message()));
-    if !matches!(sent, Some(Ok(()))) {
-        core.routes.defer(owner, fault);
-    }
+    core.routes.faults.push(owner, Fault::circuit(end == End::Initiator, circuit));
 }
 
 #[cfg(test)]

@@ -217,3 +217,18 @@ async fn what_ended_while_a_controller_was_away_is_told_later() {
     assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Ingress, "c1"));
     network.router.control.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_controller_hears_of_every_circuit_that_ends_however_many_end_at_once() {
+    let mut network = Network::new().await;
+    let owner: ControllerId = "ctrl1".into();
+    let ids: Vec<String> = (0..3000).map(|number| format!("c{number}")).collect();
+    for id in &ids {
+        network.router.control.circuit_ended(&owner, id, End::Initiator);
+    }
+    for id in &ids {
+        let fault: Fault = network.peer.get().await;
+        assert_eq!(fault.id, *id);
+    }
+    network.router.control.shutdown().await;
+}

@@ -1,0 +1,102 @@
+//! Circuits that ended on this router, until their controllers have heard of them.
+//!
+//! ```text
+//!  an end is gone -> queue of its controller -> one task per connection -> controller
+//! ```
+//!
+//! The queue outlives connections: what ends while the controller is away waits for it. The task
+//! begins with the report of carried circuits, so that a controller never adopts a circuit behind
+//! the word that it has ended.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use weft_channel::{ChannelHandle, SendError};
+use weft_wire::{Message, ProtoBody, ctrl::Fault};
+
+use crate::{controllers::Controller, seam::ControllerId};
+
+/// Most faults kept for one controller. It learns of the others from the next report of carried
+/// circuits, or when they are found idle.
+const MAX_FAULTS: usize = 65_536;
+
+/// What each controller still has to hear.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    queues: Mutex<HashMap<ControllerId, Arc<Queue>>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<VecDeque<Fault>>,
+    more: Notify,
+}
+
+impl Faults {
+    /// A controller is to hear of this as soon as it can.
+    pub(super) fn push(&self, owner: &ControllerId, fault: Fault) {
+        let queue = self.queue(owner);
+        {
+            let mut waiting = queue.waiting.lock();
+            if waiting.len() >= MAX_FAULTS {
+                tracing::debug!(controller = %owner, circuit = %fault.id, "fault not kept: too many");
+                return;
+            }
+            waiting.push_back(fault);
+        }
+        queue.more.notify_one();
+    }
+
+    /// Tells a controller `report` and then what is and comes into its queue, until its channel
+    /// closes.
+    pub(super) async fn tell(&self, controller: &Controller, report: Vec<Message>) {
+        let (queue, channel) = (self.queue(&controller.id), &controller.channel);
+        for part in report {
+            if !send(channel, part).await {
+                return;
+            }
+        }
+        loop {
+            let next = queue.waiting.lock().pop_front();
+            let Some(fault) = next else {
+                tokio::select! {
+                    () = queue.more.notified() => continue,
+                    _ = channel.closed() => return,
+                }
+            };
+            if !send(channel, fault.to_message()).await {
+                queue.waiting.lock().push_front(fault);
+                // The next connection's task may have looked already.
+                queue.more.notify_one();
+                return;
+            }
+        }
+    }
+
+    fn queue(&self, owner: &ControllerId) -> Arc<Queue> {
+        let mut queues = self.queues.lock();
+        if let Some(queue) = queues.get(owner) {
+            return Arc::clone(queue);
+        }
+        Arc::clone(queues.entry(owner.clone()).or_default())
+    }
+}
+
+/// Queues a message, however long there is no room; false if the channel has closed.
+async fn send(channel: &ChannelHandle, message: Message) -> bool {
+    loop {
+        match channel.send(message.clone()).await {
+            Ok(()) => return true,
+            Err(SendError::Timeout) => {}
+            Err(problem @ SendError::TooLarge { .. }) => {
+                tracing::warn!(%channel, %problem, "the controller is not told of circuits");
+                return true;
+            }
+            Err(_) => return false,
+        }
+    }
+}
