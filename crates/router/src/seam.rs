@@ -251,6 +251,9 @@ pub trait Control: Send + Sync + 'static {
     /// that it does not know.
     fn idle_circuits(&self, controller: &ControllerId, circuits: Vec<(String, Duration)>);
 
+    /// Asks a controller which of these service sessions, by id, have ended; it answers with those.
+    fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>);
+
     /// Identities with open connections changed: count of connections of this identity now.
     fn identity_connections(&self, identity: &str, connections: usize);
 }
@@ -267,6 +270,13 @@ pub enum AccessEvent {
     ServiceSessionEnded {
         /// Id of the service session.
         service_session: String,
+    },
+    /// A controller has told all its opaque sessions, as it does when it comes back. Service
+    /// sessions that ended meanwhile are not among what it tells: it is to be asked about those in
+    /// use.
+    SessionsTold {
+        /// The controller.
+        controller: ControllerId,
     },
     /// An identity was deleted or disabled; close its connections.
     IdentityGone {

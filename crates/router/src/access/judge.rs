@@ -37,7 +37,9 @@ pub(crate) fn judge(
         of_service(inner, session, text, purpose)?
     };
     if !session.legacy {
-        decide::decide(&inner.model.read(), &session.identity, &grant.service, purpose)?;
+        // Held until the grant is noted: a change comes before the decision, or finds the grant.
+        let model = inner.model.read();
+        decide::decide(&model, &session.identity, &grant.service, purpose)?;
         let mut grants = inner.grants.lock();
         let of_identity = grants.entry(session.identity.clone()).or_default();
         of_identity.insert((grant.service.clone(), purpose));

@@ -314,13 +314,6 @@ impl AccessHalf {
     pub(crate) fn end_service_session(&self, id: &str) {
         self.0.end_service_session(id);
     }
-
-    /// An identity has this many connections now.
-    pub(crate) fn identity_connections(&self, identity: &str, connections: usize) {
-        if connections == 0 {
-            self.0.grants.lock().remove(identity);
-        }
-    }
 }
 
 fn load(options: &AccessOptions) -> Model {

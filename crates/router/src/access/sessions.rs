@@ -100,14 +100,15 @@ impl Sessions {
         token.is_some_and(|token| self.by_token.remove(&token).is_some())
     }
 
-    /// One part of a full synchronisation. When it completes one: the sessions that are no more.
+    /// One part of a full synchronisation. When it completes one: the sessions that are no more;
+    /// else `None`.
     pub(crate) fn add_part(
         &mut self,
         from: &ControllerId,
         state: SyncState,
         sessions: Vec<ApiSession>,
         now: Instant,
-    ) -> Vec<String> {
+    ) -> Option<Vec<String>> {
         let arrivals_before = self.arrivals;
         let ids: Vec<String> = sessions.iter().map(|session| session.id.clone()).collect();
         for session in sessions {
@@ -125,19 +126,17 @@ impl Sessions {
             *run = begin(state.id.clone());
         }
         if state.id < run.id || run.parts.len() >= MAX_PARTS {
-            return Vec::new();
+            return None;
         }
         run.parts.insert(state.sequence, ids);
         if state.is_last {
             run.last = Some(state.sequence);
         }
         if !run.is_complete() {
-            return Vec::new();
+            return None;
         }
-        match self.runs.remove(from) {
-            Some(run) => self.finish(from, &run),
-            None => Vec::new(),
-        }
+        let run = self.runs.remove(from)?;
+        Some(self.finish(from, &run))
     }
 
     /// Removes what a controller no longer has; what came while it was telling stays.
@@ -197,16 +196,11 @@ mod tests {
         sessions.add(&from, session("a1"));
         sessions.add(&from, session("a2"));
         sessions.add(&other, session("b1"));
-        assert!(
-            sessions.add_part(&from, state("s2", 1, true), vec![session("a3")], now).is_empty()
-        );
+        assert!(sessions.add_part(&from, state("s2", 1, true), vec![session("a3")], now).is_none());
         sessions.add(&from, session("a4"));
-        assert!(
-            sessions.add_part(&from, state("s1", 0, true), vec![], now).is_empty(),
-            "older run"
-        );
+        assert!(sessions.add_part(&from, state("s1", 0, true), vec![], now).is_none(), "older run");
         let gone = sessions.add_part(&from, state("s2", 0, false), vec![session("a2")], now);
-        assert_eq!(gone, ["a1"]);
+        assert_eq!(gone.unwrap(), ["a1"]);
         for id in ["a2", "a3", "a4", "b1"] {
             assert!(sessions.contains(id), "{id}");
             assert!(sessions.of_token(&format!("token-{id}")).is_some(), "{id}");
@@ -221,7 +215,7 @@ mod tests {
         sessions.add(&from, session("a1"));
         sessions.add(&other, session("b1"));
         let gone = sessions.add_part(&from, state("s", 0, true), vec![], Instant::now());
-        assert_eq!(gone, ["a1"]);
+        assert_eq!(gone.unwrap(), ["a1"]);
         assert!(sessions.contains("b1"));
     }
 
@@ -243,6 +237,6 @@ mod tests {
         let mut sessions = Sessions::default();
         let from: ControllerId = "c".into();
         let gone = sessions.add_part(&from, state("s", u64::MAX, true), vec![], Instant::now());
-        assert!(gone.is_empty());
+        assert!(gone.is_none());
     }
 }

@@ -2,7 +2,7 @@
 //! subscription running (protocol: edge-control-plane 6.3, 8, 10).
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant, SystemTime},
 };
@@ -290,7 +290,13 @@ impl Inner {
         let ended = {
             let model = self.model.read();
             let sessions = self.sessions.lock();
-            self.live.lock().sweep(&model, &sessions, now)
+            let mut live = self.live.lock();
+            let ended = live.sweep(&model, &sessions, now);
+            // A session is held before anything is granted to it: what is granted to nobody's
+            // session is of connections that are gone.
+            let identities: HashSet<&str> = live.identities().collect();
+            self.grants.lock().retain(|identity, _| identities.contains(identity.as_str()));
+            ended
         };
         for session in ended {
             self.tell(AccessEvent::SessionEnded { session });
@@ -308,8 +314,12 @@ impl Inner {
             let state = SyncState::from_message(message)?;
             let gone = sessions.add_part(&from.id, state, added.api_sessions, Instant::now());
             drop(sessions);
-            for session in gone {
+            let complete = gone.is_some();
+            for session in gone.into_iter().flatten() {
                 self.tell(AccessEvent::SessionEnded { session });
+            }
+            if complete {
+                self.tell(AccessEvent::SessionsTold { controller: from.id.clone() });
             }
         } else {
             added.api_sessions.into_iter().for_each(|one| sessions.add(&from.id, one));

@@ -311,9 +311,12 @@ impl Control for ControlHalf {
         tell(&[owner], &confirmation.to_message());
     }
 
+    fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>) {
+        self.0.spawn(presence::validate_service_sessions(self.0.clone(), controller.clone(), ids));
+    }
+
     fn identity_connections(&self, identity: &str, connections: usize) {
         self.0.presence.set(identity, connections);
-        self.0.access.identity_connections(identity, connections);
     }
 }
 

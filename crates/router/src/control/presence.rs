@@ -1,4 +1,5 @@
-//! Who is connected: identities with open connections, and opaque API sessions in use.
+//! Who is connected: identities with open connections, opaque API sessions in use, and service
+//! sessions in use.
 //!
 //! Changes are gathered and sent to every controller; now and then, after a reconnect and after a
 //! report that could not be sent, a controller gets all of them
@@ -6,14 +7,18 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    ops::RangeInclusive,
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use weft_wire::{
     ProtoBody,
-    edge_ctrl::{ApiSessionHeartbeat, ConnectEvents, IdentityConnectEvents},
+    edge_ctrl::{
+        ApiSessionHeartbeat, ConnectEvents, IdentityConnectEvents, ValidateSessionsRequest,
+    },
 };
 
 use super::Core;
@@ -21,6 +26,10 @@ use crate::{controllers::Controller, seam::ControllerId};
 
 /// Most tokens in one heartbeat.
 const MAX_TOKENS: usize = 10_000;
+/// Most service sessions in one question, and milliseconds between questions
+/// (protocol: edge-control-plane 10.1).
+const MAX_SERVICE_SESSIONS: usize = 1000;
+const VALIDATION_PAUSE: RangeInclusive<u64> = 250..=1500;
 
 /// Identities with open connections.
 #[derive(Debug, Default)]
@@ -130,6 +139,26 @@ pub(crate) async fn run_heartbeats(core: Arc<Core>) {
                     tracing::debug!(controller = %controller.id, %problem, "sessions not reported");
                 }
             }
+        }
+    }
+}
+
+/// Asks a controller which service sessions have ended (protocol: edge-control-plane 10.1).
+pub(crate) async fn validate_service_sessions(
+    core: Arc<Core>,
+    controller: ControllerId,
+    ids: Vec<String>,
+) {
+    for (at, part) in ids.chunks(MAX_SERVICE_SESSIONS).enumerate() {
+        if at > 0 {
+            tokio::time::sleep(Duration::from_millis(rand::random_range(VALIDATION_PAUSE))).await;
+        }
+        // If it goes away it is asked anew when it comes back.
+        let Some(controller) = core.controllers.get(&controller) else { return };
+        let request = ValidateSessionsRequest { session_tokens: part.to_vec() };
+        if let Err(problem) = controller.channel.send(request.to_message()).await {
+            tracing::warn!(controller = %controller.id, %problem, "service sessions not asked about");
+            return;
         }
     }
 }

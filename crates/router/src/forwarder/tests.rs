@@ -44,6 +44,7 @@ impl Control for Listener {
     }
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
+    fn validate_service_sessions(&self, _: &ControllerId, _: Vec<String>) {}
     fn identity_connections(&self, _: &str, _: usize) {}
 }
 

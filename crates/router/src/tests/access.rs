@@ -148,6 +148,9 @@ async fn opaque_sessions_are_announced_used_and_ended() {
     })
     .await;
 
+    let told = AccessEvent::SessionsTold { controller: "ctrl1".into() };
+    assert_eq!(next(&mut events).await, told);
+
     let removed = ApiSessionRemoved { tokens: vec!["token-s1".into()], ids: vec![] };
     network.peer.send(removed.to_message()).await;
     assert_eq!(next(&mut events).await, AccessEvent::SessionEnded { session: "s1".into() });

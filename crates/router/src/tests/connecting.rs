@@ -10,8 +10,8 @@ use weft_wire::{
         UpdateCtrlAddresses,
     },
     edge_ctrl::{
-        ApiSessionHeartbeat, ClientHello, ConnectEvents, ServerHello, content_type, header,
-        supports_data_model,
+        ApiSessionHeartbeat, ClientHello, ConnectEvents, ServerHello, ValidateSessionsRequest,
+        content_type, header, supports_data_model,
     },
     router_capability,
 };
@@ -102,6 +102,21 @@ async fn connected_identities_and_sessions_in_use_are_reported() {
     let went: ConnectEvents = network.peer.get().await;
     assert!(!went.events[0].is_connected);
     assert!(!network.peer.has(ApiSessionHeartbeat::CONTENT_TYPE));
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_sessions_are_asked_about_in_parts() {
+    let mut network = Network::new().await;
+    let ids: Vec<String> = (0..1001).map(|number| format!("s{number}")).collect();
+    network.router.control.validate_service_sessions(&"ctrl1".into(), ids.clone());
+    let mut asked = Vec::new();
+    for length in [1000, 1] {
+        let question: ValidateSessionsRequest = network.peer.get().await;
+        assert_eq!(question.session_tokens.len(), length);
+        asked.extend(question.session_tokens);
+    }
+    assert_eq!(asked, ids);
     network.router.control.shutdown().await;
 }
 

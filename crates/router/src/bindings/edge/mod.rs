@@ -42,7 +42,7 @@ pub(crate) use self::nudge::Nudge;
 use self::{bind::Hosted, connection::SdkConnection};
 use crate::{
     forwarder::Forwarder,
-    seam::{Access, AccessEvent, Control},
+    seam::{Access, AccessEvent, Control, ControllerId, Session},
 };
 
 /// What one SDK connection may have queued for it.
@@ -152,6 +152,23 @@ impl EdgeBinding {
         tokens
     }
 
+    /// Ids of service sessions in use that belong to opaque sessions of a controller, each once.
+    fn service_sessions_of(&self, controller: &ControllerId) -> Vec<String> {
+        let mut ids = Vec::new();
+        for connection in self.live() {
+            let of_controller = |session: &Arc<Session>| {
+                session.legacy && session.controller.as_ref() == Some(controller)
+            };
+            if connection.session().as_ref().is_some_and(of_controller) {
+                let used = connection.grants(|grant| !grant.service_session.is_empty());
+                ids.extend(used.into_iter().map(|(_, grant)| grant.service_session));
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
     /// Whether a terminator of an SDK is alive here.
     pub(crate) fn hosts(&self, terminator: &str) -> bool {
         self.hosts.lock().by_terminator.contains_key(terminator)
@@ -177,6 +194,13 @@ impl EdgeBinding {
 
     fn on_event(&self, event: &AccessEvent) {
         self.heard.fetch_add(1, Ordering::AcqRel);
+        if let AccessEvent::SessionsTold { controller } = event {
+            let ids = self.service_sessions_of(controller);
+            if !ids.is_empty() {
+                self.control.validate_service_sessions(controller, ids);
+            }
+            return;
+        }
         for connection in self.live() {
             let Some(session) = connection.session() else { continue };
             match event {

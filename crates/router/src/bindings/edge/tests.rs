@@ -67,6 +67,8 @@ struct Table {
     addresses: Mutex<HashMap<String, String>>,
     ended: Mutex<Vec<(String, End)>>,
     removed: Mutex<Vec<String>>,
+    /// Service sessions that were asked about.
+    validated: Mutex<Vec<(ControllerId, Vec<String>)>>,
     /// Connections by identity, as told last.
     connected: Mutex<HashMap<String, usize>>,
     next: AtomicU32,
@@ -174,6 +176,10 @@ impl Control for FakeControl {
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
 
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
+
+    fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>) {
+        self.0.validated.lock().push((controller.clone(), ids));
+    }
 
     fn identity_connections(&self, identity: &str, connections: usize) {
         self.0.connected.lock().insert(identity.to_owned(), connections);
@@ -566,6 +572,20 @@ async fn lost_access_closes_what_it_allowed() {
     let gone = AccessEvent::SessionEnded { session: "dialer".to_owned() };
     router.events.send(gone).unwrap();
     tokio::time::timeout(PATIENCE, dialer.channel.closed()).await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_that_comes_back_is_asked_about_service_sessions_in_use() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let dialer = router.sdk("dialer").await;
+    let (_, _) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    let told = |controller: &str| AccessEvent::SessionsTold { controller: controller.into() };
+    router.until("somebody to listen", || router.events.send(told("other")).is_ok()).await;
+    router.events.send(told("ctrl")).unwrap();
+    router.until("the question", || !router.table.validated.lock().is_empty()).await;
+    let asked = [("ctrl".into(), vec!["echo session".to_owned()])];
+    assert_eq!(*router.table.validated.lock(), asked);
 }
 
 /// A TCP server that echoes until the client half-closes, then says goodbye.
