@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -52,8 +52,19 @@ pub(crate) struct Hosted {
     pub(super) grant: Grant,
     /// Cancelled when it is over: fails what waits for the host.
     pub(super) over: CancellationToken,
+    /// Known before it is over, where it is not the SDK that ended it.
+    why: OnceLock<Why>,
     /// The controller confirmed it.
     established: AtomicBool,
+}
+
+/// Why a listener is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Its right was lost: also what it has just accepted ends.
+    Revoked,
+    /// A newer listener takes its terminator.
+    Replaced,
 }
 
 /// What a bind does to a listener that is there already.
@@ -144,6 +155,7 @@ impl SdkConnection {
             session,
             grant: grant.clone(),
             over: CancellationToken::new(),
+            why: OnceLock::new(),
             established: AtomicBool::new(false),
         });
         self.binding.enter(&hosted);
@@ -271,9 +283,18 @@ impl EdgeBinding {
         }
     }
 
+    /// The listener ends, for its right was lost.
+    pub(super) fn revoke(&self, hosted: &Arc<Hosted>) {
+        hosted.why.get_or_init(|| Why::Revoked);
+        self.withdraw(hosted);
+    }
+
     /// The listener ends. True if it still was the one of its terminator.
     fn forget(&self, hosted: &Arc<Hosted>) -> bool {
         hosted.over.cancel();
+        if hosted.is_replaced() {
+            return false;
+        }
         let mut hosts = self.hosts.lock();
         let known = hosts.by_terminator.get(&hosted.terminator);
         if !known.is_some_and(|known| Arc::ptr_eq(known, hosted)) {
@@ -316,9 +337,11 @@ impl EdgeBinding {
         Placement::Takes(Arc::clone(older))
     }
 
-    /// Tells the SDK of an older listener that a newer one took its terminator.
+    /// Tells the SDK of an older listener that a newer one takes its terminator. Until that does,
+    /// the terminator stays known.
     async fn replace(&self, older: &Arc<Hosted>) {
-        self.forget(older);
+        older.why.get_or_init(|| Why::Replaced);
+        older.over.cancel();
         let Some(connection) = older.connection.upgrade() else { return };
         connection.release(older.conn_id);
         let mut closed =
@@ -333,6 +356,16 @@ impl EdgeBinding {
 }
 
 impl Hosted {
+    /// Its right was lost.
+    pub(super) fn is_revoked(&self) -> bool {
+        self.why.get() == Some(&Why::Revoked)
+    }
+
+    /// A newer listener takes its terminator.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.why.get() == Some(&Why::Replaced)
+    }
+
     fn listener_key(&self) -> Option<(String, Bytes)> {
         Some((self.session.identity.clone(), self.bind.listener_id.clone()?))
     }

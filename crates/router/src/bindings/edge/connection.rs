@@ -1,7 +1,7 @@
 //! One SDK channel: what arrives on it, and what lives on it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU32, Ordering},
@@ -30,12 +30,13 @@ use weft_wire::{
 use super::{
     CONNECTION_BUDGET, EdgeBinding,
     bind::Hosted,
+    dial::GIVEN_UP,
     nudge::{Nudge, meaningless},
     pause::Pause,
 };
 use crate::{
     forwarder::{ConnOwner, LocalEnd, Outlet, SdkCircuit},
-    seam::{End, Grant, Refusal, Session},
+    seam::{End, Grant, Refusal, Session, Use},
 };
 
 /// Requests of one SDK that are worked on at a time; more are refused.
@@ -229,6 +230,17 @@ impl SdkConnection {
         granted.collect()
     }
 
+    /// Circuits that reached hosts with one of these tokens.
+    pub(super) fn hosted_circuits(&self, tokens: &HashSet<String>) -> Vec<Conn> {
+        let conns = self.conns.lock();
+        let hosted = conns.by_id.values().filter_map(|entry| {
+            let grant = entry.grant.as_ref().filter(|grant| grant.purpose == Use::Bind)?;
+            let is_circuit = matches!(entry.what, Conn::Local(_) | Conn::Sdk(_));
+            (is_circuit && tokens.contains(&grant.token)).then(|| entry.what.clone())
+        });
+        hosted.collect()
+    }
+
     /// What a connection id stands for, if it is still what was granted.
     pub(super) fn still(&self, id: u32, grant: &Grant) -> Option<Conn> {
         let conns = self.conns.lock();
@@ -398,7 +410,7 @@ impl SdkConnection {
     /// A host accepts a dial that is given up: its connection is closed.
     fn on_late_dial_success(&self, message: &Message) {
         if let Ok(late) = DialSuccess::from_message(message) {
-            let closed = StateClosed::new(late.new_conn_id, "the dial was given up");
+            let closed = StateClosed::new(late.new_conn_id, GIVEN_UP);
             let _ = self.channel.try_send(closed.to_message());
         }
     }

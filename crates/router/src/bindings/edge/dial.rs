@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use weft_channel::{Lane, RequestError};
 use weft_wire::{
     Message,
@@ -24,6 +25,8 @@ use crate::{
 
 /// How long a host may take to answer, unless the route allows less.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// What a host is told that accepts a dial too late.
+pub(super) const GIVEN_UP: &str = "the dial was given up";
 /// Terminator ids of very old routers carry this in front.
 const OLD_PREFIX: &str = "hosted:";
 /// Peer data: identity id and name of the dialer.
@@ -71,10 +74,15 @@ impl EdgeBinding {
         let dial = dial_message(hosted, circuit, egress, Some(conn_id));
         match ask(hosted, connection, dial, timeout).await {
             Ok((success, _)) => Ok(success.public_key.map(public_key).into_iter().collect()),
-            Err(error) => {
+            Err(unanswered) => {
                 connection.release(conn_id);
                 end.discard();
-                Err(error)
+                if unanswered.may_accept {
+                    // It may just have done so.
+                    let closed = StateClosed::new(conn_id, GIVEN_UP).to_message();
+                    let _ = connection.channel.try_send(closed);
+                }
+                Err(unanswered.failure)
             }
         }
     }
@@ -89,7 +97,8 @@ impl EdgeBinding {
         timeout: Duration,
     ) -> Result<PeerData, RouteFailure> {
         let dial = dial_message(hosted, circuit, egress, None);
-        let (success, answer) = ask(hosted, connection, dial, timeout).await?;
+        let asked = ask(hosted, connection, dial, timeout).await;
+        let (success, answer) = asked.map_err(|unanswered| unanswered.failure)?;
         let conn_id = success.new_conn_id;
         let end = match self.attach_host(hosted, connection, circuit, egress, conn_id) {
             Ok(end) => end,
@@ -129,10 +138,10 @@ impl EdgeBinding {
             Conn::Local(LocalEnd::start(forwarder, circuit, address, role, options, app))
         };
         if connection.fill(conn_id, &reserved, end.clone(), hosted.grant.clone()) {
-            if !hosted.over.is_cancelled() {
+            if !hosted.is_revoked() {
                 return Ok(end);
             }
-            // What is closed with the listener was looked for before this was there.
+            // What is closed with the right was looked for before this was there.
             connection.release(conn_id);
         }
         end.discard();
@@ -140,27 +149,66 @@ impl EdgeBinding {
     }
 }
 
-/// Asks the host, as long as its listener lives.
-async fn ask(
+/// Why there is no connection.
+#[derive(Debug)]
+pub(super) struct Unanswered {
+    pub(super) failure: RouteFailure,
+    /// The host gave no answer, and may still accept the dial.
+    may_accept: bool,
+}
+
+impl From<RouteFailure> for Unanswered {
+    fn from(failure: RouteFailure) -> Self {
+        Self { failure, may_accept: false }
+    }
+}
+
+/// Asks the host, as long as its listener lives. What it has answered counts also when it has
+/// closed the listener since.
+pub(super) async fn ask(
     hosted: &Hosted,
     connection: &SdkConnection,
     dial: Message,
     timeout: Duration,
-) -> Result<(DialSuccess, Message), RouteFailure> {
+) -> Result<(DialSuccess, Message), Unanswered> {
+    if hosted.over.is_cancelled() {
+        return Err(is_over(hosted).into());
+    }
     connection.count_written();
-    let answer = tokio::select! {
-        answer = connection.channel.request_on(Lane::High, dial, timeout) => answer,
-        () = hosted.over.cancelled() => {
-            let text = format!("terminator {} was removed", hosted.terminator);
-            return Err(failure(RouteErrorCode::InvalidTerminator, text));
+    let answer = connection.channel.request_on(Lane::High, dial, timeout);
+    tokio::pin!(answer);
+    let answered = tokio::select! {
+        biased;
+        answer = &mut answer => Some(answer),
+        () = hosted.over.cancelled() => answer.now_or_never(),
+    };
+    let unanswered = |failure| Unanswered { failure, may_accept: true };
+    let answer = match answered {
+        Some(Ok(answer)) => answer,
+        None => return Err(unanswered(is_over(hosted))),
+        Some(Err(RequestError::Timeout)) => {
+            let text = "the host did not answer in time".to_owned();
+            return Err(unanswered(failure(RouteErrorCode::DialTimedOut, text)));
+        }
+        Some(Err(other)) => {
+            let text = format!("the host was not reached: {other}");
+            return Err(failure(RouteErrorCode::Generic, text).into());
         }
     };
-    let answer = answer.map_err(|error| match error {
-        RequestError::Timeout => {
-            failure(RouteErrorCode::DialTimedOut, "the host did not answer in time".to_owned())
-        }
-        other => failure(RouteErrorCode::Generic, format!("the host was not reached: {other}")),
-    })?;
+    Ok(verdict(answer)?)
+}
+
+/// The listener is over. Where another one has its terminator the controller must not take that
+/// for gone.
+fn is_over(hosted: &Hosted) -> RouteFailure {
+    let code = match hosted.is_replaced() {
+        true => RouteErrorCode::Generic,
+        false => RouteErrorCode::InvalidTerminator,
+    };
+    failure(code, format!("the listener of terminator {} is over", hosted.terminator))
+}
+
+fn verdict(answer: Message) -> Result<(DialSuccess, Message), RouteFailure> {
     match answer.content_type {
         content_type::DIAL_SUCCESS => DialSuccess::from_message(&answer)
             .map(|success| (success, answer))

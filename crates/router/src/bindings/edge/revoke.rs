@@ -3,7 +3,7 @@
 //! Rights are judged without holding a lock, for a judgement takes long beside a payload. A grant
 //! is noted as soon as it is given, so that what is said of it meanwhile finds it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weft_wire::edge::ErrorCode;
 
@@ -69,23 +69,36 @@ impl SdkConnection {
 
     /// Closes connection ids that still are what was granted.
     fn close_granted(&self, lost: Vec<(u32, Grant)>, why: &Refusal) {
+        let mut listeners = HashSet::new();
         for (id, grant) in lost {
             match self.still(id, &grant) {
                 // Whoever makes it tells the SDK.
                 Some(Conn::Pending(cancel)) => cancel.cancel(),
-                Some(Conn::Local(end)) => end.abort(),
-                Some(Conn::Sdk(circuit)) => {
-                    circuit.unrouted();
-                    circuit.end_here();
-                }
                 Some(Conn::Host(hosted)) => {
                     self.release(id);
-                    self.binding.withdraw(&hosted);
+                    self.binding.revoke(&hosted);
                     let _ = self.channel.try_send(closed_message(id, why));
+                    listeners.insert(grant.token);
                 }
+                Some(circuit) => close_circuit(&circuit),
                 None => {}
             }
         }
+        // Those that reached a listener after the grants were looked at.
+        if !listeners.is_empty() {
+            self.hosted_circuits(&listeners).iter().for_each(close_circuit);
+        }
+    }
+}
+
+fn close_circuit(conn: &Conn) {
+    match conn {
+        Conn::Local(end) => end.abort(),
+        Conn::Sdk(circuit) => {
+            circuit.unrouted();
+            circuit.end_here();
+        }
+        Conn::Pending(_) | Conn::Host(_) => {}
     }
 }
 

@@ -51,6 +51,7 @@ use crate::{
 
 mod attempts;
 mod grouped;
+mod hosting;
 mod native;
 mod pause;
 mod revoked;

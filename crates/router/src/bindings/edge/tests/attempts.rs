@@ -8,13 +8,16 @@ const CIRCUIT: &str = "circuit";
 
 impl Router {
     /// A host with or without flow control of its own.
-    async fn host_for(&self, use_xgress: bool) -> Sdk {
+    pub(super) async fn host_for(&self, use_xgress: bool) -> Sdk {
         let bind = Bind { router_conn_ids: true, use_xgress, ..Bind::default() };
         self.host_with("sdk", "echo", bind).await
     }
 
     /// Sets the circuit up, as a controller does that tries for this time.
-    fn attempt(&self, number: u32) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
+    pub(super) fn attempt(
+        &self,
+        number: u32,
+    ) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
         self.data.route(self.command(number))
     }
 
@@ -46,20 +49,20 @@ impl Router {
     }
 
     /// Nothing is left, and the controller heard of nothing but its own commands.
-    async fn nothing_is_left(&self) {
+    pub(super) async fn nothing_is_left(&self) {
         self.until("nothing to be left", || self.data.counts() == (0, 0)).await;
         assert_eq!(*self.table.ended.lock(), []);
     }
 }
 
 impl Sdk {
-    async fn dial(&mut self) -> (Message, Dial) {
+    pub(super) async fn dial(&mut self) -> (Message, Dial) {
         let message = self.next().await;
         let dial = Dial::from_message(&message).unwrap();
         (message, dial)
     }
 
-    async fn accept_dial(&self, (message, dial): &(Message, Dial)) -> u32 {
+    pub(super) async fn accept_dial(&self, (message, dial): &(Message, Dial)) -> u32 {
         let new_conn_id = dial.new_conn_id.unwrap();
         let success = DialSuccess { conn_id: dial.conn_id, new_conn_id, public_key: None };
         self.channel.send(success.to_message().in_reply_to(message)).await.unwrap();

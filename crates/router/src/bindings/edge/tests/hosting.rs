@@ -1,0 +1,106 @@
+//! Hosts whose listeners go while they are dialed.
+
+use super::*;
+use crate::{
+    bindings::edge::{bind::Hosted, dial::ask},
+    seam::RouteErrorCode,
+};
+
+/// Takes the listener back.
+fn unbind() -> Message {
+    Unbind { conn_id: 1, token: "echo".into(), listener_id: None }.to_message()
+}
+
+impl Router {
+    fn hosted(&self) -> Arc<Hosted> {
+        let id = self.table.terminators.lock().get("echo").unwrap().id.clone();
+        self.data.edge().host_of(&id).unwrap()
+    }
+}
+
+impl Sdk {
+    async fn bind(&mut self, bind: Bind) {
+        let bind = Bind { conn_id: 1, token: "echo".into(), supports_bind_success: true, ..bind };
+        self.channel.request(bind.to_message(), PATIENCE).await.unwrap();
+        assert_eq!(self.next().await.content_type, content_type::BIND_SUCCESS);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_counts_also_when_the_listener_is_closed_at_once() {
+    let router = router().await;
+    let mut host = router.sdk("host").await;
+    for turn in 0..50 {
+        host.bind(Bind { router_conn_ids: true, ..Bind::default() }).await;
+        let hosted = router.hosted();
+        let connection = hosted.connection.upgrade().unwrap();
+        let dial = Dial { conn_id: 1, new_conn_id: Some(turn), ..Dial::default() }.to_message();
+        let asking = ask(&hosted, &connection, dial, PATIENCE);
+        tokio::pin!(asking);
+        assert!(futures::poll!(&mut asking).is_pending());
+        let dial = host.dial().await;
+        host.accept_dial(&dial).await;
+        host.channel.request(unbind(), PATIENCE).await.unwrap();
+        // Both are there now.
+        assert!(hosted.over.is_cancelled());
+        asking.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_host_accepted_before_it_stopped_hosting_stays() {
+    let router = router().await;
+    let mut host = router.sdk("host").await;
+    host.bind(Bind::default()).await;
+    let accept = async {
+        let (message, dial) = host.dial().await;
+        let success = DialSuccess { conn_id: 1, new_conn_id: 77, public_key: None };
+        assert_eq!(dial.new_conn_id, None);
+        let answer = success.to_message().in_reply_to(&message);
+        let ready = host.channel.request(answer, PATIENCE);
+        let unbound = host.channel.request(unbind(), PATIENCE);
+        let (ready, _) = tokio::join!(ready, unbound);
+        StateConnected::from_message(&ready.unwrap()).unwrap();
+    };
+    let (made, ()) = tokio::join!(router.attempt(0), accept);
+    made.unwrap();
+    assert_eq!(router.data.counts(), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dial_ends_with_the_listener_and_the_host_is_told() {
+    for use_xgress in [false, true] {
+        let router = router().await;
+        let mut host = router.host_for(use_xgress).await;
+        let leave = async {
+            let (_, dial) = host.dial().await;
+            host.channel.request(unbind(), PATIENCE).await.unwrap();
+            let closed = StateClosed::from_message(&host.next().await).unwrap();
+            assert_eq!(Some(closed.conn_id), dial.new_conn_id);
+        };
+        let (made, ()) = tokio::join!(router.attempt(0), leave);
+        assert_eq!(made.unwrap_err().code, RouteErrorCode::InvalidTerminator);
+        router.nothing_is_left().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminator_is_not_gone_when_another_listener_takes_it() {
+    let router = router().await;
+    let bind = || Bind { router_conn_ids: true, listener_id: Some("L".into()), ..Bind::default() };
+    let (mut first, mut second) = (router.sdk("host").await, router.sdk("host").await);
+    first.bind(bind()).await;
+    let replace = async {
+        first.dial().await;
+        second.bind(bind()).await;
+    };
+    let (made, ()) = tokio::join!(router.attempt(0), replace);
+    assert_eq!(made.unwrap_err().code, RouteErrorCode::Generic);
+    let accept = async {
+        let dial = second.dial().await;
+        second.accept_dial(&dial).await;
+    };
+    let (made, ()) = tokio::join!(router.attempt(1), accept);
+    made.unwrap();
+    assert_eq!(*router.table.removed.lock(), [""; 0]);
+}
