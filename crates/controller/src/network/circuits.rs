@@ -152,6 +152,20 @@ impl Circuits {
         !reservation.ended
     }
 
+    /// What is being made goes on under another id; false if it is not in the making, or the id is
+    /// taken.
+    pub fn rename(&self, id: &str, new: &str) -> bool {
+        let mut tables = self.0.write();
+        if tables.circuits.contains_key(new) {
+            return false;
+        }
+        let Some(Slot::Reserved(reservation)) = tables.circuits.get(id) else { return false };
+        let reservation = Reservation { faulted: false, ..reservation.clone() };
+        tables.circuits.remove(id);
+        tables.circuits.insert(new.to_owned(), Slot::Reserved(reservation));
+        true
+    }
+
     /// A router says that a circuit has ended. If it is one in the making it is not put any more,
     /// provided that the router is on its path. False if it is not in the making.
     pub fn fault_in_making(&self, id: &str, router: &Id) -> bool {
@@ -378,6 +392,23 @@ pub(crate) mod tests {
         assert!(!circuits.put_with(Arc::new(circuit("c1", &["r1"], &[])), || panic!("not put")));
         circuits.release("c1");
         assert!(circuits.is_empty());
+    }
+
+    #[test]
+    fn what_is_renamed_in_the_making_is_the_same() {
+        let circuits = Circuits::default();
+        let r1 = Id::new("r1");
+        circuits.reserve("c1", "client", &r1).unwrap();
+        circuits.reserve("c3", "client", &r1).unwrap();
+        assert!(!circuits.rename("c1", "c3") && !circuits.rename("c9", "c2"));
+        assert!(circuits.fault_in_making("c1", &r1));
+        assert!(circuits.rename("c1", "c2"));
+        assert!(!circuits.is_known("c1") && !circuits.fault_in_making("c1", &r1));
+        assert!(circuits.put(Arc::new(circuit("c2", &["r1"], &[]))));
+        assert!(!circuits.rename("c2", "c4"), "not in the making");
+        // What is not wanted any more is not under another id either.
+        circuits.end_in_making(|client, _| client == "client");
+        assert!(circuits.rename("c3", "c5") && !circuits.attempt("c5", &[r1]));
     }
 
     #[test]

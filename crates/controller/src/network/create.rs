@@ -1,5 +1,6 @@
 //! Making a circuit (protocol: control-plane 12): choose a terminator and a path, tell every router
-//! on it, wait for all of them; on failure once more, with what was learnt.
+//! on it, wait for all of them; on failure once more, with what was learnt, and as another circuit
+//! unless the router chose the id.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -157,6 +158,9 @@ impl Network {
                 Err(Failed { failure, again }) => {
                     number += 1;
                     if again && number < attempts {
+                        if spec.id.is_none() {
+                            making.begin_anew();
+                        }
                         continue;
                     }
                     making.unroute_all_but(&[]);
@@ -346,6 +350,17 @@ impl Making<'_> {
                 tracing::warn!(terminator = %id, %problem, "terminator not changed");
             }
         });
+    }
+
+    /// The next attempt is about a circuit of another id: what routers still say of the one before,
+    /// late successes and faults that name no attempt, is not taken for something about it.
+    fn begin_anew(&mut self) {
+        let id = self.network.new_circuit_id();
+        if self.network.0.circuits.rename(&self.id, &id) {
+            self.unroute_all_but(&[]);
+            self.routed.clear();
+            self.id = id;
+        }
     }
 
     /// Takes down what earlier attempts left on routers that are not among `kept`.

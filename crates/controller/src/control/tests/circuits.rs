@@ -153,6 +153,35 @@ async fn an_end_that_is_gone_before_the_answer_ends_the_circuit() {
 }
 
 #[tokio::test]
+async fn a_fault_of_an_earlier_attempt_is_not_about_the_next() {
+    let (net, _, mut peer, _) = hosted().await;
+    let channel = peer.channel.clone();
+    let asked = tokio::spawn(async move { channel.request(dial_request(), LONG).await.unwrap() });
+    let first = peer.expect(ctrl::content_type::ROUTE).await;
+    let answer = |message: &Message, result| {
+        let Route { circuit_id, attempt, .. } = Route::from_message(message).unwrap();
+        let result = RouteResult { circuit_id: circuit_id.clone(), attempt, result };
+        (circuit_id, result.to_message().in_reply_to(message))
+    };
+    let (before, failure) = answer(&first, failed(RouteErrorCode::DialTimedOut).unwrap());
+    peer.send(failure).await;
+    let second = peer.expect(ctrl::content_type::ROUTE).await;
+    // What the first attempt had begun ends only now, and then its answer is a success after all.
+    peer.send(Fault::circuit(false, &*before).to_message()).await;
+    peer.settled().await;
+    peer.send(answer(&first, fine().unwrap()).1).await;
+    let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+    assert_eq!((&unroute.circuit_id, unroute.now), (&before, true));
+    let (now, success) = answer(&second, fine().unwrap());
+    assert_ne!(before, now);
+    peer.send(success).await;
+    let made = CreateTunnelCircuitV2Response::from_message(&asked.await.unwrap()).unwrap();
+    assert_eq!(made.circuit_id, now);
+    assert_eq!(net.network.circuits().len(), 1);
+    assert!(!peer.has(ctrl::content_type::UNROUTE));
+}
+
+#[tokio::test]
 async fn a_router_that_is_cut_off_hears_that_its_circuits_end() {
     let (net, router, mut peer, _) = hosted().await;
     let disable = json!({"disabled": true});

@@ -13,6 +13,7 @@ use weft_wire::{Message, PeerData, ProtoBody};
 
 use super::support::{LONG, Net, Peer, TestRouter, quick, until};
 use crate::network::NetworkOptions;
+use crate::network::create::CircuitSpec;
 
 fn link(id: &str, to: &TestRouter) -> RouterLink {
     RouterLink {
@@ -106,12 +107,18 @@ async fn a_late_success_of_an_earlier_attempt_is_taken_down() {
     dialer.send(links.to_message()).await;
     dialer.settled().await;
 
-    let ask = CreateTunnelCircuitV2Request {
-        service_name: "web".into(),
-        ..CreateTunnelCircuitV2Request::default()
+    let spec = CircuitSpec {
+        router: one.id.clone(),
+        service: service.clone(),
+        instance: String::new(),
+        client: "somebody".to_owned(),
+        is_of_session: false,
+        peer_data: PeerData::new(),
+        tags: Default::default(),
+        id: Some("chosen".to_owned()),
     };
-    let channel = dialer.channel.clone();
-    let asked = tokio::spawn(async move { channel.request(ask.to_message(), LONG).await.unwrap() });
+    let network = net.network.clone();
+    let asked = tokio::spawn(async move { network.create_circuit(&spec).await });
     let slow = host.expect(ctrl::content_type::ROUTE).await;
     let failing = dialer.expect(ctrl::content_type::ROUTE).await;
     let answer = |message: &Message, result| {
@@ -131,8 +138,8 @@ async fn a_late_success_of_an_earlier_attempt_is_taken_down() {
     // One of a router on the way of the attempt under way is left to it.
     dialer.send(answer(&failing, Ok(PeerData::new()))).await;
     dialer.send(answer(&second, Ok(PeerData::new()))).await;
-    let circuit = CreateTunnelCircuitV2Response::from_message(&asked.await.unwrap()).unwrap();
-    assert_eq!(circuit.circuit_id, end.circuit_id);
+    assert_eq!(asked.await.unwrap().unwrap().id, end.circuit_id);
+    dialer.settled().await;
     assert!(!dialer.has(ctrl::content_type::UNROUTE));
     assert_eq!(net.network.circuits().len(), 1);
 }
