@@ -490,7 +490,7 @@ impl LocalEnd {
                 && let Some(Destination::Sdk(target)) = self.next()
                 && let Some(this) = self.this.upgrade()
             {
-                target.outlet().list(class, FlowRef::Fabric(this));
+                target.list_fabric(class, this);
             }
         }
         match &self.app {

@@ -8,7 +8,10 @@
 //! What is queued for the SDK is bounded by its connection's budget; what exceeds it is dropped
 //! and sent again by the other end (protocol: sdk 13, data-plane 10).
 
-use std::sync::{Arc, Weak};
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::Mutex;
 use weft_wire::{
@@ -21,7 +24,7 @@ use weft_xgress::{AckList, Class, ITEM_COST, Segment, TransitQueue, transit_len}
 use super::{
     Destination, Forwarder,
     circuit::{Cached, Circuit},
-    local::ConnOwner,
+    local::{ConnOwner, LocalEnd},
     outlet::{FlowRef, Outlet},
 };
 use crate::seam;
@@ -40,6 +43,8 @@ pub(crate) struct SdkCircuit {
     forwarder: Arc<Forwarder>,
     this: Weak<Self>,
     next: Cached,
+    /// The SDK knows of the connection: until then it is told nothing. Set under the lock.
+    begun: AtomicBool,
     queue: Mutex<Queue>,
 }
 
@@ -48,6 +53,8 @@ struct Queue {
     listed_ack: bool,
     listed_payload: bool,
     end: Ending,
+    /// What is to be listed once the SDK knows of the connection; none is the circuit itself.
+    waiting: Vec<(Class, Option<FlowRef>)>,
 }
 
 /// How far the end of the circuit has come.
@@ -83,15 +90,29 @@ impl SdkCircuit {
             forwarder: Arc::clone(forwarder),
             this: this.clone(),
             next: Cached::default(),
+            begun: AtomicBool::new(false),
             queue: Mutex::new(Queue {
                 frames,
                 listed_ack: false,
                 listed_payload: false,
                 end: Ending::Not,
+                waiting: Vec::new(),
             }),
         });
         forwarder.register(address, Destination::Sdk(Arc::clone(&this)));
         this
+    }
+
+    /// The SDK knows of the connection: it is told what comes, and what has come meanwhile.
+    pub(crate) fn begin(&self) {
+        let waiting = {
+            let mut queue = self.queue.lock();
+            self.begun.store(true, Ordering::Release);
+            std::mem::take(&mut queue.waiting)
+        };
+        for (class, flow) in waiting {
+            self.list_now(class, flow);
+        }
     }
 
     pub(crate) fn circuit(&self) -> &Arc<Circuit> {
@@ -108,8 +129,9 @@ impl SdkCircuit {
         self.conn_id
     }
 
-    pub(crate) fn outlet(&self) -> &Arc<Outlet> {
-        &self.outlet
+    /// An end here has payloads or acks for the SDK.
+    pub(super) fn list_fabric(&self, class: Class, end: Arc<LocalEnd>) {
+        self.list_flow(class, Some(FlowRef::Fabric(end)));
     }
 
     /// Makes a message of the circuit one of this SDK's connection.
@@ -249,8 +271,25 @@ impl SdkCircuit {
     }
 
     fn list(&self, class: Class, list: bool) {
-        if list && let Some(this) = self.this.upgrade() {
-            self.outlet.list(class, FlowRef::Sdk(this));
+        if list {
+            self.list_flow(class, None);
+        }
+    }
+
+    fn list_flow(&self, class: Class, flow: Option<FlowRef>) {
+        if !self.begun.load(Ordering::Acquire) {
+            let mut queue = self.queue.lock();
+            if !self.begun.load(Ordering::Acquire) {
+                queue.waiting.push((class, flow));
+                return;
+            }
+        }
+        self.list_now(class, flow);
+    }
+
+    fn list_now(&self, class: Class, flow: Option<FlowRef>) {
+        if let Some(flow) = flow.or_else(|| self.this.upgrade().map(FlowRef::Sdk)) {
+            self.outlet.list(class, flow);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc::UnboundedReceiver;
 use weft_channel::{Outbox, UnderlayWaker};
+use weft_wire::{edge::content_type, payload};
 use weft_xgress::{End as XgEnd, Options, Role};
 
 use super::*;
@@ -177,6 +178,31 @@ fn an_sdk_hears_nothing_of_a_connection_before_it_knows_of_it() {
     host.begin();
     outbox.notice();
     assert!(outbox.pull(Instant::now()).is_some());
+}
+
+#[test]
+fn an_sdk_with_flow_control_hears_nothing_before_it_knows_of_the_connection_either() {
+    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
+    let mut outbox = outlet.outbox(None);
+    let (forwarder, _) = heard();
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let host = dialed(&forwarder, &set_up, "out");
+    set_up.route(&hops("in", "out")).unwrap();
+    let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
+    let (circuit, role) = (Arc::clone(set_up.circuit()), End::Initiator);
+    let sdk = SdkCircuit::start(&forwarder, circuit, "in", role, 1, Arc::clone(&outlet), owner);
+    // The end of the host has a last payload for it; then the route goes.
+    host.abort();
+    sdk.unrouted();
+    outbox.notice();
+    assert_eq!(outbox.pull(Instant::now()), None);
+    sdk.begin();
+    outbox.notice();
+    let types: Vec<i32> = std::iter::from_fn(|| outbox.pull(Instant::now()))
+        .map(|message| message.content_type)
+        .collect();
+    let (payload, closed) = (payload::content_type::PAYLOAD, content_type::STATE_CLOSED);
+    assert!(types == [payload, closed] || types == [closed, payload], "{types:?}");
 }
 
 #[test]

@@ -158,8 +158,10 @@ impl Conn {
     /// The SDK knows of the connection: it hears what comes, and the time begins that a host's end
     /// waits for the start of the circuit.
     pub(super) fn begin(&self) {
-        if let Self::Local(end) = self {
-            end.begin();
+        match self {
+            Self::Local(end) => end.begin(),
+            Self::Sdk(circuit) => circuit.begin(),
+            Self::Pending(_) | Self::Host(_) => {}
         }
     }
 
