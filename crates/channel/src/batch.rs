@@ -23,7 +23,10 @@ const INLINE_BODY: usize = 256;
 pub trait Outbox: Send {
     /// Takes note of what is ready. Every outbox is asked before the first one fills a batch: what
     /// becomes ready later must wait for the next batch. Otherwise it could overtake a message that
-    /// was queued before it on one of the channel's lanes, which had been emptied already.
+    /// was queued before it on one of the channel's lanes, which had been emptied already. It is
+    /// flows that are ordered so, not messages: a flow that was noticed may hand out what became
+    /// ready in it since. What must follow a message on a lane therefore belongs to a flow that is
+    /// listed only after that message was queued.
     fn notice(&mut self) {}
 
     /// Puts messages into `batch` until it is full or there are none.

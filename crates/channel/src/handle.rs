@@ -398,7 +398,11 @@ impl ChannelHandle {
         match tokio::time::timeout_at(deadline, &mut pending.reply).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(_)) => Err(RequestError::Closed(self.0.close_reason())),
-            Err(_) => Err(RequestError::Timeout),
+            Err(_) => {
+                // A reply may have come at this moment; from here on the handler gets it.
+                pending.reply.close();
+                pending.reply.try_recv().unwrap_or(Err(RequestError::Timeout))
+            }
         }
     }
 

@@ -176,7 +176,7 @@ impl Underlay {
         }
     }
 
-    fn dispatch(&mut self, message: Message) -> Flow {
+    fn dispatch(&mut self, mut message: Message) -> Flow {
         let mut reply_for = None;
         let shared = self.channel.shared();
         for (key, value) in &message.headers {
@@ -201,8 +201,11 @@ impl Underlay {
         if let Some(sequence) = reply_for.filter(|sequence| *sequence != -1)
             && let Some(waiter) = shared.waiters.take(sequence)
         {
-            let _ = waiter.send(Ok(message));
-            return Flow::Continue;
+            match waiter.send(Ok(message)) {
+                // Whoever waited has just given up.
+                Err(Ok(unread)) => message = unread,
+                Ok(()) | Err(Err(_)) => return Flow::Continue,
+            }
         }
         match message.content_type {
             content_type::HEARTBEAT

@@ -18,7 +18,14 @@ const GIVEN_UP: i64 = i64::MAX;
 #[derive(Debug)]
 pub(crate) struct Waiters {
     max: usize,
-    table: Mutex<HashMap<i32, oneshot::Sender<Reply>>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    waiting: HashMap<i32, oneshot::Sender<Reply>>,
+    /// Why no reply comes any more, although requests may still be written for a moment.
+    closed: Option<CloseReason>,
 }
 
 /// The sending half of a request: travels with its message until that is written.
@@ -52,7 +59,11 @@ impl Waiters {
     /// The request was written with this sequence.
     pub(crate) fn written(&self, waiter: Waiter, sequence: i32) {
         let mut table = self.table.lock();
-        if table.len() >= self.max {
+        if let Some(reason) = &table.closed {
+            let _ = waiter.reply.send(Err(RequestError::Closed(reason.clone())));
+            return;
+        }
+        if table.waiting.len() >= self.max {
             let _ = waiter.reply.send(Err(RequestError::TooMany));
             return;
         }
@@ -63,25 +74,30 @@ impl Waiters {
             Ordering::Acquire,
         );
         if place.is_ok() {
-            table.insert(sequence, waiter.reply);
+            table.waiting.insert(sequence, waiter.reply);
         }
     }
 
     /// Takes the waiter for replies to `sequence`, if there is one.
     pub(crate) fn take(&self, sequence: i32) -> Option<oneshot::Sender<Reply>> {
-        self.table.lock().remove(&sequence)
+        self.table.lock().waiting.remove(&sequence)
     }
 
-    /// Ends all waiting.
+    /// The channel closed: ends all waiting, also of requests that are written after this.
     pub(crate) fn fail_all(&self, reason: &CloseReason) {
-        for (_, reply) in self.table.lock().drain() {
+        let waiting = {
+            let mut table = self.table.lock();
+            table.closed.get_or_insert_with(|| reason.clone());
+            std::mem::take(&mut table.waiting)
+        };
+        for (_, reply) in waiting {
             let _ = reply.send(Err(RequestError::Closed(reason.clone())));
         }
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.table.lock().len()
+        self.table.lock().waiting.len()
     }
 }
 
@@ -96,7 +112,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         let place = self.place.swap(GIVEN_UP, Ordering::AcqRel);
         if let Ok(sequence) = i32::try_from(place) {
-            self.waiters.table.lock().remove(&sequence);
+            self.waiters.table.lock().waiting.remove(&sequence);
         }
     }
 }
@@ -129,5 +145,15 @@ mod tests {
         waiters.written(second, 2);
         assert!(matches!(refused.reply.try_recv(), Ok(Err(RequestError::TooMany))));
         assert!(waiters.take(1).is_some() && waiters.take(1).is_none());
+    }
+
+    #[test]
+    fn a_request_written_after_the_close_is_not_waited_for() {
+        let waiters = Arc::new(Waiters::new(2));
+        let (waiter, mut pending) = waiters.request();
+        waiters.fail_all(&CloseReason::local("over"));
+        waiters.written(waiter, 1);
+        assert!(matches!(pending.reply.try_recv(), Ok(Err(RequestError::Closed(_)))));
+        assert_eq!(waiters.len(), 0);
     }
 }
