@@ -76,6 +76,11 @@ impl Outlet {
         self.waker.wake();
     }
 
+    /// True once nobody serves the list any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// The connection is gone: forgets what is listed and lists nothing more.
     pub(crate) fn close(&self) {
         let mut ready = self.ready.lock();

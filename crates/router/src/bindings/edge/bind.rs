@@ -254,7 +254,7 @@ impl SdkConnection {
         self.send(done.in_reply_to(message)).await;
     }
 
-    pub(super) async fn update_bind(&self, message: &Message) {
+    pub(super) fn update_bind(&self, message: &Message) {
         let Ok(update) = UpdateBind::from_message(message) else { return };
         let Some(hosted) = self.hosted(update.conn_id) else { return };
         let change =
@@ -262,7 +262,7 @@ impl SdkConnection {
         self.binding.control.update_terminator(&hosted.terminator, change);
     }
 
-    pub(super) async fn health_event(&self, message: &Message) {
+    pub(super) fn health_event(&self, message: &Message) {
         let Ok(event) = HealthEvent::from_message(message) else { return };
         if let Some(hosted) = self.hosted(event.conn_id) {
             self.binding.control.health_event(&hosted.terminator, event.passed);

@@ -49,6 +49,9 @@ const MAX_CONNECTIONS: usize = 65_536;
 /// connection for dead (protocol: sdk 11.4).
 const PAUSED_KEEPALIVE: Duration = Duration::from_secs(5);
 
+/// Why a channel is closed that still has connections.
+const NO_CARRIER: &str = "the connection that carries data is gone";
+
 /// One SDK channel.
 pub(crate) struct SdkConnection {
     pub(super) binding: Arc<EdgeBinding>,
@@ -436,8 +439,6 @@ impl SdkConnection {
                 content_type::CONNECT => this.connect(&message, reserved).await,
                 content_type::BIND => this.bind(&message, reserved).await,
                 content_type::UNBIND => this.unbind(&message).await,
-                content_type::UPDATE_BIND => this.update_bind(&message).await,
-                content_type::HEALTH_EVENT => this.health_event(&message).await,
                 content_type::UPDATE_TOKEN => this.update_token(&message).await,
                 _ => {}
             }
@@ -548,6 +549,10 @@ impl Behaviour for SdkConnection {
             let _ = self.outlet.set(outlet);
         }
         let carries_data = outbox.is_some();
+        if self.outlet.get().is_some_and(|outlet| outlet.is_closed()) {
+            // The connection that carried data was the only one when it went.
+            self.channel.close(NO_CARRIER);
+        }
         let handler = EdgeHandler { connection: this, waker: waker.clone(), carries_data };
         Parts { handler: Box::new(handler), outbox }
     }
@@ -599,9 +604,10 @@ impl Handler for EdgeHandler {
             content_type::CONNECT
             | content_type::BIND
             | content_type::UNBIND
-            | content_type::UPDATE_BIND
-            | content_type::HEALTH_EVENT
             | content_type::UPDATE_TOKEN => connection.request(message),
+            // They do not wait, and of two the later counts.
+            content_type::UPDATE_BIND => connection.update_bind(&message),
+            content_type::HEALTH_EVENT => connection.health_event(&message),
             other => tracing::trace!(content_type = other, "ignored a message of an SDK"),
         }
         connection.pause.flow(&self.waker)
@@ -612,10 +618,17 @@ impl Handler for EdgeHandler {
     }
 
     fn on_detach(&mut self, _: &CloseReason) {
-        let channel = &self.connection.channel;
+        let (connection, channel) = (&self.connection, &self.connection.channel);
+        if !self.carries_data {
+            return;
+        }
         // With it goes what it had taken to write, so no circuit can go on by another connection.
-        if self.carries_data && channel.underlays().len() > 1 {
-            channel.close("the connection that carries data is gone");
+        // One that joins the channel at this moment is either seen here, or sees this.
+        if let Some(outlet) = connection.outlet.get() {
+            outlet.close();
+        }
+        if channel.underlays().len() > 1 {
+            channel.close(NO_CARRIER);
         }
     }
 }

@@ -70,7 +70,7 @@ impl Sdk {
     }
 
     /// Returns when the router has read everything that was sent.
-    async fn has_been_read(&self) {
+    pub(super) async fn has_been_read(&self) {
         let unbind = Unbind { conn_id: 4711, token: "x".into(), listener_id: None };
         self.channel.request(unbind.to_message(), PATIENCE).await.unwrap();
     }

@@ -7,7 +7,10 @@ use tokio::{
     task::AbortHandle,
 };
 
+use weft_channel::{Behaviour as _, CloseReason, UnderlayWaker};
+
 use super::*;
+use crate::bindings::edge::connection::SdkConnection;
 
 impl Router {
     /// An SDK that wants so many connections of each kind.
@@ -80,4 +83,20 @@ async fn circuits_do_not_mind_the_loss_of_another_connection() {
     router.until("the connection to be gone", gone).await;
     host.send(there, "still here", 0).await;
     assert_eq!(&dialer.data().await.data[..], b"still here");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_comes_when_the_one_with_the_data_goes_does_not_stay_without() {
+    let router = router().await;
+    let _sdk = router.sdk("dialer").await;
+    router.until("the connection", || !router.data.edge().live().is_empty()).await;
+    let channel = router.data.edge().live().pop().unwrap().channel.clone();
+    let connection = SdkConnection::new(Arc::clone(router.data.edge()), channel.clone());
+    let (info, waker) = (channel.underlays().pop().unwrap(), UnderlayWaker::default());
+    let mut parts = connection.attach(&info, &waker, &channel);
+    assert!(parts.outbox.is_some());
+    parts.handler.on_detach(&CloseReason::Peer);
+    assert!(!channel.is_closed(), "it was the only one: the channel says why it ends");
+    connection.attach(&info, &waker, &channel);
+    assert!(channel.is_closed());
 }

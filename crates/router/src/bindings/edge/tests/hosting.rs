@@ -1,5 +1,7 @@
 //! Hosts whose listeners go while they are dialed.
 
+use weft_wire::edge::UpdateBind;
+
 use super::*;
 use crate::{
     bindings::edge::{bind::Hosted, dial::ask},
@@ -103,4 +105,18 @@ async fn a_terminator_is_not_gone_when_another_listener_takes_it() {
     let (made, ()) = tokio::join!(router.attempt(1), accept);
     made.unwrap();
     assert_eq!(*router.table.removed.lock(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_changes_the_later_counts() {
+    let router = router().await;
+    let host = router.host("echo").await;
+    for _ in 0..100 {
+        for cost in [10, 20] {
+            let update = UpdateBind { conn_id: 1, cost: Some(cost), ..UpdateBind::default() };
+            host.channel.send(update.to_message()).await.unwrap();
+        }
+        host.has_been_read().await;
+        assert_eq!(router.table.terminators.lock().get("echo").unwrap().cost, 20);
+    }
 }
