@@ -5,17 +5,22 @@
 //! A router that was away, or too far behind, did not hear of it: whatever its generation, what
 //! stands on a session that is gone is ended when it is told everything anew.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_model::Id;
 use weft_model::entity::{self, PolicyType, Terminator};
 
 use super::session::Session;
 use super::terminators::EDGE;
+use crate::Controller;
+use crate::domain::terminators::Refused;
 
 /// Terminators removed in one change.
 const BATCH: usize = 100;
+/// When it is tried again if nothing can be written.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Service sessions have ended, and the router does not end by itself what they made.
 pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::Session>]) {
@@ -27,10 +32,8 @@ pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::Session>]) {
     session.plane.network.end_circuits(|client, nodes| {
         nodes.first() == Some(&session.router.id) && ids.contains(client)
     });
-    let binds = ended.iter().filter(|it| it.session_type == PolicyType::Bind);
-    let hosted: BTreeSet<_> = binds.map(|it| (&it.identity_id, &it.service_id)).collect();
-    if !hosted.is_empty() {
-        remove_unfounded(session, |it| hosted.contains(&(&it.host_id, &it.service_id)));
+    if ended.iter().any(|it| it.session_type == PolicyType::Bind) {
+        session.unfounded.notify_one();
     }
 }
 
@@ -47,37 +50,52 @@ pub(super) fn unheard(session: &Session) {
     if ended > 0 {
         tracing::info!(%router, ended, "circuits ended whose sessions ended unheard");
     }
-    remove_unfounded(session, |_| true);
+    session.unfounded.notify_one();
 }
 
-/// Removes those of the picked terminators for which no bind session stands any more, with the
-/// circuits to them.
-fn remove_unfounded(session: &Session, pick: impl Fn(&Terminator) -> bool) {
-    let (snapshot, router) = (session.plane.controller.snapshot(), session.router.id.clone());
-    let own = snapshot.referring::<Terminator>(Terminator::ROUTER, &router);
-    let unfounded = own.filter(|it| pick(it) && !is_founded(session, it));
-    let ids: Vec<Id> = unfounded.map(|it| it.base.id.clone()).collect();
-    if ids.is_empty() {
-        return;
-    }
-    tracing::info!(%router, count = ids.len(), "removing terminators whose sessions have ended");
-    let network = session.plane.network.clone();
-    session.plane.network.spawn(async move {
-        for batch in ids.chunks(BATCH) {
-            let done = network.controller().remove_terminators(&router, batch).await;
-            if let Err(problem) = done {
-                tracing::warn!(%router, %problem, "terminators whose sessions have ended not removed");
+/// Removes, whenever it is asked for, the terminators at the router for which no bind session
+/// stands any more; never ends.
+pub(super) async fn remove_unfounded(session: &Session) {
+    loop {
+        session.unfounded.notified().await;
+        while let Err(problem) = try_remove_unfounded(session).await {
+            tracing::warn!(
+                router = %session.router.id, %problem,
+                "terminators whose sessions have ended not removed"
+            );
+            if !problem.is_busy() {
+                break;
             }
+            tokio::time::sleep(RETRY).await;
         }
-        let ids: HashSet<Id> = ids.into_iter().collect();
-        network.remove_circuits_where(|circuit| ids.contains(&circuit.terminator));
-    });
+    }
+}
+
+/// Removes them, and ends the circuits to them.
+async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
+    let (controller, router) = (&session.plane.controller, &session.router.id);
+    let snapshot = controller.snapshot();
+    let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
+    let unfounded = own.filter(|it| !is_founded(controller, it));
+    let ids: Vec<Id> = unfounded.map(|it| it.base.id.clone()).collect();
+    for batch in ids.chunks(BATCH) {
+        let known = controller.clone();
+        // A host may be back when it is decided.
+        let pick = move |it: &Terminator| !is_founded(&known, it);
+        controller.remove_terminators_if(router, batch, pick).await?;
+        let snapshot = controller.snapshot();
+        let removed = batch.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
+        let removed: HashSet<&Id> = removed.collect();
+        tracing::info!(%router, count = removed.len(), "terminators removed whose sessions have ended");
+        let network = &session.plane.network;
+        network.remove_circuits_where(|circuit| removed.contains(&circuit.terminator));
+    }
+    Ok(())
 }
 
 /// Whether a terminator stands on a session, or on none that this controller would know of: one
 /// that an SDK bound through another controller, or that is no SDK's.
-pub(super) fn is_founded(session: &Session, terminator: &Terminator) -> bool {
-    let controller = &session.plane.controller;
+pub(super) fn is_founded(controller: &Controller, terminator: &Terminator) -> bool {
     let is_bound_here = terminator.base.is_system
         && *terminator.binding == *EDGE
         && *terminator.source_ctrl == *controller.settings().id;

@@ -22,7 +22,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::Plane;
 use super::data_model::{events, feed};
-use super::{dispatch, gate, legacy, terminators};
+use super::{dispatch, ended, gate, legacy, terminators};
 use crate::network::routers::LiveRouter;
 use crate::online::RouterFacts;
 
@@ -53,6 +53,8 @@ pub(crate) struct Session {
     pub(super) ended: mpsc::Sender<Vec<String>>,
     /// The router wants all opaque sessions again.
     pub(crate) resync: Notify,
+    /// Terminators are to be removed that stand on no session any more.
+    pub(super) unfounded: Notify,
     /// Identities that it said are connected.
     pub(crate) connected: Mutex<HashSet<Id>>,
     /// Whether the router has answered the greeting.
@@ -73,6 +75,7 @@ impl Session {
             subscriptions,
             ended: ended_sessions,
             resync: Notify::new(),
+            unfounded: Notify::new(),
             connected: Mutex::default(),
             greeted: Mutex::new(false),
             router,
@@ -160,6 +163,7 @@ impl Session {
             self.write(writes),
             feed::run(model, self.router.channel.clone(), wanted, in_step),
             self.be_present(),
+            ended::remove_unfounded(self),
             plane.network.recount(&self.router),
         );
         std::future::pending().await

@@ -174,9 +174,10 @@ async fn create_for_sdk(
     };
     put(session, reported).await?;
     // A session that ended before its terminator was there did not find it.
-    let snapshot = session.plane.controller.snapshot();
+    let controller = &session.plane.controller;
+    let snapshot = controller.snapshot();
     let put = snapshot.get::<Terminator>(&id);
-    if put.is_some_and(|put| !super::ended::is_founded(session, put)) {
+    if put.is_some_and(|put| !super::ended::is_founded(controller, put)) {
         let _ = remove_one(session, id.as_str(), EDGE).await;
         return Err(error(ErrorCode::INVALID_SESSION, "the service session has ended"));
     }

@@ -234,11 +234,21 @@ impl Controller {
 
     /// Removes terminators of this router; those that are gone or another's are passed over.
     pub async fn remove_terminators(&self, router: &Id, ids: &[Id]) -> Result<(), Refused> {
+        self.remove_terminators_if(router, ids, |_| true).await
+    }
+
+    /// The same for those that a test picks when it is decided.
+    pub(crate) async fn remove_terminators_if(
+        &self,
+        router: &Id,
+        ids: &[Id],
+        pick: impl Fn(&Terminator) -> bool + Send + Sync + 'static,
+    ) -> Result<(), Refused> {
         let (router, ids) = (router.clone(), ids.to_vec());
         self.judge(move |decision| {
             for id in &ids {
                 let current = decision.tip().get::<Terminator>(id);
-                if current.is_some_and(|current| current.router_id == router) {
+                if current.is_some_and(|current| current.router_id == router && pick(current)) {
                     decision.delete(Kind::Terminator, id)?;
                 }
             }
