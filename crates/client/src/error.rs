@@ -61,6 +61,12 @@ pub enum Error {
     /// A body cannot be written as JSON.
     #[error("the request cannot be written: {0}")]
     Request(String),
+    /// Nothing can be saved under such a name.
+    #[error(
+        "a login cannot be called `{0}`: letters, digits, `-`, `_` and `.`, at most 64, and no \
+         `.` in front"
+    )]
+    LoginName(String),
     /// Keys, certificates or TLS.
     #[error(transparent)]
     Identity(#[from] weft_identity::Error),

@@ -170,10 +170,7 @@ impl Logins {
             && !name.starts_with('.')
             && name.chars().all(is_plain);
         if !is_name {
-            return Err(Error::Request(format!(
-                "a login cannot be called `{name}`: letters, digits, `-`, `_` and `.`, at most \
-                 {MAX_NAME}, and no `.` in front"
-            )));
+            return Err(Error::LoginName(name.to_owned()));
         }
         Ok(self.directory.join(FOLDER).join(format!("{name}.json")))
     }

@@ -1,6 +1,10 @@
 //! `weft export`: the network as a file.
 
-use std::{fs, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    fs, io,
+    path::Path,
+};
 
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
@@ -117,14 +121,51 @@ fn text(network: Map<String, Value>) -> String {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    // Also through a link, as another program would write it.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let is_file = fs::metadata(&target).map_or(true, |there| there.is_file());
+    let written = match target.file_name().filter(|_| is_file) {
+        Some(name) => whole(&target, name, text),
+        // `/dev/stdout` and the like.
+        None => fs::write(&target, text),
+    };
+    written.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     output::line(format!("the network is in {}", path.display()));
     Ok(())
+}
+
+/// A new file beside the old one, then in its place: a disk that is full leaves the old one.
+fn whole(target: &Path, name: &OsStr, text: &str) -> io::Result<()> {
+    let mut beside = OsString::from(".");
+    beside.push(name);
+    beside.push(format!(".{}.new", std::process::id()));
+    let beside = target.with_file_name(beside);
+    let written = fs::write(&beside, text).and_then(|()| {
+        if let Ok(old) = fs::metadata(target) {
+            fs::set_permissions(&beside, old.permissions())?;
+        }
+        fs::rename(&beside, target)
+    });
+    written.inspect_err(|_| {
+        let _ = fs::remove_file(&beside);
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("network.yaml");
+        write(&path, "one").unwrap();
+        write(&path, "other").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "other");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(write(&folder.path().join("no/network.yaml"), "one").is_err());
+        assert!(write(folder.path(), "one").is_err());
+    }
 
     #[test]
     fn files_say_what_they_are() {

@@ -277,7 +277,8 @@ impl Entities<'_> {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            eprintln!("{} {}: {}{more}", found.len(), self.kind.plural, names.join(", "));
+            let kind = if found.len() == 1 { self.kind.name } else { self.kind.plural };
+            eprintln!("{} {kind}: {}{more}", found.len(), names.join(", "));
             let cannot = "nobody can be asked; delete without asking with --yes";
             if !ask::confirm("Delete them?", cannot).await? {
                 return Err(Failure::new("nothing was deleted"));

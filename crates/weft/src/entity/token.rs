@@ -42,12 +42,19 @@ pub(super) fn arg(help: &'static str) -> Arg {
         .help(help)
 }
 
-/// A file that must not be there yet, because a token that is lost is lost.
+/// A file that must not be there yet, because a token that is lost is lost, in a folder that must.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
     if path.exists() {
         return Err(Failure::new(format!("{} exists already; nothing was done", path.display())));
     }
-    Ok(())
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => Err(Failure::new(format!(
+            "{}: there is no such folder; nothing was done",
+            folder.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The token of an entity, if it has one.
@@ -107,6 +114,18 @@ pub(crate) fn write_new(path: &Path, token: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_known_before_anything_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("laptop.jwt");
+        check(&path).unwrap();
+        check(Path::new("laptop-that-is-not-here.jwt")).unwrap();
+        fs::write(&path, "").unwrap();
+        assert!(check(&path).unwrap_err().to_string().contains("exists already"));
+        let missing = check(&folder.path().join("no/laptop.jwt")).unwrap_err().to_string();
+        assert!(missing.contains("no such folder"), "{missing}");
+    }
 
     #[test]
     fn tokens_are_for_their_owner_and_overwrite_nothing() {

@@ -4,6 +4,9 @@ use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use serde_json::Value;
 use weft_contract::kind::{self, Kind};
 
+/// Columns that a terminal must have for tables to be folded to it.
+const NARROW: u16 = 20;
+
 /// A column: its heading, and where in an entity it is found, as a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
@@ -94,7 +97,11 @@ pub(crate) fn one(entity: &Value) -> Table {
 
 pub(crate) fn empty() -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(UTF8_FULL_CONDENSED);
+    // Some terminals do not know how wide they are, and say 0.
+    if table.width().is_none_or(|width| width >= NARROW) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
     table
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use weft_config::{ControllerTemplate, HostPort, RouterTemplate, TunnelerMode};
+use weft_contract::json::{Password, Username};
 use weft_identity::write_private;
 
 use crate::{cli::QuickstartArgs, failure::Failure, home::Home, pki};
@@ -37,6 +38,7 @@ pub(super) struct Plan {
 impl Plan {
     /// What the options ask for; ports are looked at, nothing is written.
     pub(super) fn of(args: &QuickstartArgs) -> Result<Self, Failure> {
+        check_administrator(args)?;
         let ctrl_host = args.ctrl_address.as_deref().unwrap_or(HOST);
         let router_host = args.router_address.as_deref().unwrap_or(HOST);
         let controller =
@@ -143,6 +145,17 @@ impl Port {
         };
         Ok((end, socket))
     }
+}
+
+/// What would be refused when the files are written already.
+fn check_administrator(args: &QuickstartArgs) -> Result<(), Failure> {
+    if let Some(Err(error)) = args.username.clone().map(Username::try_from) {
+        return Err(Failure::usage(format!("--username {error}")));
+    }
+    if let Some(Err(error)) = args.password.clone().map(Password::try_from) {
+        return Err(Failure::usage(format!("--password (or WEFT_PASSWORD) {error}")));
+    }
+    Ok(())
 }
 
 fn check_host(option: &str, host: &str) -> Result<String, Failure> {
@@ -253,6 +266,16 @@ mod tests {
         assert!(error.to_string().contains("--ctrl-port"), "{error}");
         let both = QuickstartArgs { ctrl_port: Some(7), router_port: Some(7), ..args() };
         assert!(Plan::of(&both).unwrap_err().to_string().contains("both"));
+    }
+
+    #[test]
+    fn an_administrator_that_will_be_refused_makes_no_network() {
+        let short = QuickstartArgs { password: Some("four".to_owned()), ..args() };
+        let error = Plan::of(&short).unwrap_err().to_string();
+        assert!(error.contains("--password") && error.contains("5 to 100"), "{error}");
+        assert!(!error.contains("four"), "{error}");
+        let short = QuickstartArgs { username: Some("me".to_owned()), ..args() };
+        assert!(Plan::of(&short).unwrap_err().to_string().contains("--username"));
     }
 
     #[test]
