@@ -33,11 +33,10 @@ pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
 /// The controller does not say why it does not know a token; people want to.
 fn refused(error: weft_client::Error) -> Failure {
     let spent = error.api().is_some_and(|api| api.code() == "INVALID_ENROLLMENT_TOKEN");
-    let failure = Failure::new(chain(&error));
     if !spent {
-        return failure;
+        return error.into();
     }
-    failure.during(
+    Failure::refused(chain(&error)).during(
         "the controller does not know this token: it was used already, or withdrawn; make a new one",
     )
 }

@@ -114,10 +114,12 @@ async fn by_credentials(login: &mut SavedLogin, args: &LoginArgs) -> Result<Stri
         }
     };
     let session = client.login(&credentials).await.map_err(|error| {
+        if !error.is_unauthorized() {
+            return Failure::from(error).during(format!("cannot log in to {}", login.controller));
+        }
         // Wrong credentials are not the end of a login.
-        let hint = match (&credentials, error.is_unauthorized()) {
-            (_, false) => "",
-            (Credentials::Certificate, true) => " (is the certificate one of this network?)",
+        let hint = match &credentials {
+            Credentials::Certificate => " (is the certificate one of this network?)",
             _ => " (wrong user name or password?)",
         };
         Failure::new(chain(&error)).during(format!("{} refused the login{hint}", login.controller))

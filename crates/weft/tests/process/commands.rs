@@ -144,12 +144,17 @@ async fn logins_are_by_password_certificate_and_name() {
     run(&place, 0, "password --current-password a-long-secret --new-password another-secret").await;
     let refused = run(&place, 1, &login).await;
     assert!(refused.contains("wrong user name or password"), "{refused}");
+    run(&place, 0, "create identity late -o late.jwt").await;
     run(&place, 0, "logout robby").await;
     assert!(!run(&place, 0, "logins").await.contains("robby"));
     run(&place, 0, "logout --all").await;
     let out = run(&place, 3, "status").await;
     assert!(out.contains("weft login"), "{out}");
     assert!(network.stop().await.success());
+
+    // A controller that is away has a status of its own.
+    run(&place, 6, &format!("login {url} --ca home/pki/root.crt -p any-password")).await;
+    run(&place, 6, "enroll late.jwt").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
