@@ -196,7 +196,7 @@ impl Shared {
             self.close(reason);
         }
         if empty && self.is_closed() {
-            [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::clear);
+            [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::end);
         } else {
             // Another connection may have to take over lanes.
             self.state.lock().underlays.iter().for_each(|live| live.waker.wake());
@@ -212,11 +212,16 @@ impl Shared {
         tracing::debug!(channel = %self.options.label, %reason, "channel closed");
         [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::close);
         self.waiters.fail_all(&reason);
-        let (behaviour, on_close) = {
+        let (behaviour, on_close, empty) = {
             let mut state = self.state.lock();
             state.underlays.iter().for_each(|live| live.waker.wake());
-            (state.behaviour.take(), std::mem::take(&mut state.on_close))
+            let empty = state.underlays.is_empty();
+            (state.behaviour.take(), std::mem::take(&mut state.on_close), empty)
         };
+        if empty {
+            // Otherwise the last connection does it, when it has written what it could.
+            [&self.default, &self.high, &self.low].into_iter().for_each(LaneQueue::end);
+        }
         self.closed.send_replace(Some(reason.clone()));
         on_close.into_iter().for_each(|call| call());
         if let Some(behaviour) = behaviour {

@@ -88,10 +88,17 @@ impl Entry {
     }
 }
 
+#[derive(Debug, Default)]
+struct Entries {
+    queue: VecDeque<Entry>,
+    /// Nobody writes them any more.
+    is_over: bool,
+}
+
 /// One lane.
 #[derive(Debug)]
 pub(crate) struct LaneQueue {
-    entries: Mutex<VecDeque<Entry>>,
+    entries: Mutex<Entries>,
     messages: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     max_bytes: usize,
@@ -122,8 +129,7 @@ impl LaneQueue {
         let message = self.messages.clone().try_acquire_owned().map_err(full)?;
         let bytes = self.bytes.clone().try_acquire_many_owned(self.room_for(&entry));
         entry.room = Some((message, bytes.map_err(full)?));
-        self.entries.lock().push_back(entry);
-        Ok(())
+        self.take_in(entry)
     }
 
     /// Queues an entry as soon as there is room.
@@ -135,7 +141,15 @@ impl LaneQueue {
         };
         let room = tokio::time::timeout_at(deadline, room).await.map_err(|_| Full::NoRoom)?;
         entry.room = Some(room?);
-        self.entries.lock().push_back(entry);
+        self.take_in(entry)
+    }
+
+    fn take_in(&self, entry: Entry) -> Result<(), Full> {
+        let mut entries = self.entries.lock();
+        if entries.is_over {
+            return Err(Full::Closed);
+        }
+        entries.queue.push_back(entry);
         Ok(())
     }
 
@@ -145,12 +159,18 @@ impl LaneQueue {
         self.bytes.close();
     }
 
-    pub(crate) fn clear(&self) {
-        self.entries.lock().clear();
+    /// The channel is closed and has no connection: whoever waits for an entry in it learns that.
+    pub(crate) fn end(&self) {
+        let unwritten = {
+            let mut entries = self.entries.lock();
+            entries.is_over = true;
+            std::mem::take(&mut entries.queue)
+        };
+        drop(unwritten);
     }
 
     fn pop(&self) -> Option<Entry> {
-        self.entries.lock().pop_front()
+        self.entries.lock().queue.pop_front()
     }
 }
 
@@ -246,7 +266,7 @@ mod tests {
         assert!(queue.pop().is_some() && queue.pop().is_some());
         assert_eq!(queue.try_push(entry(5000)), Ok(()), "a single message always fits");
         assert_eq!(queue.try_push(entry(0)), Err(Full::NoRoom));
-        queue.clear();
+        while queue.pop().is_some() {}
         for _ in 0..3 {
             assert_eq!(queue.try_push(entry(0)), Ok(()));
         }
@@ -254,5 +274,7 @@ mod tests {
         queue.close();
         assert_eq!(queue.try_push(entry(0)), Err(Full::Closed));
         assert!(queue.pop().is_some());
+        queue.end();
+        assert!(queue.pop().is_none());
     }
 }

@@ -251,3 +251,18 @@ async fn a_socket_with_nothing_to_read_gets_no_buffer_back() {
     assert_eq!(pump.receive().unwrap(), Received::Blocked);
     assert_eq!(pump.idle_at(), None, "or the connection would wake up again at once, for ever");
 }
+
+#[tokio::test]
+async fn what_waits_ends_with_a_channel_that_has_no_connection() {
+    let server = Server::new(None).await;
+    let established = soon(dial(server.dial_options("dialer"))).await.unwrap();
+    let handle = established.handle();
+    let mut asking = Box::pin(handle.request(message(7, "hello"), 100 * LONG));
+    tokio::select! {
+        biased;
+        early = &mut asking => panic!("{early:?}"),
+        () = std::future::ready(()) => {}
+    }
+    drop(established);
+    assert!(matches!(soon(asking).await, Err(RequestError::Closed(_))));
+}
