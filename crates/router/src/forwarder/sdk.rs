@@ -146,7 +146,10 @@ impl SdkCircuit {
         }
         let next = self.next.get(|| self.forwarder.destination_of(&self.circuit, &self.address));
         let Some(next) = next else {
-            self.forwarder.no_way_on(&self.circuit);
+            // Of one that was taken away the circuit may live on.
+            if !self.is_closed() {
+                self.forwarder.no_way_on(&self.circuit);
+            }
             return;
         };
         self.circuit.touch();

@@ -182,8 +182,9 @@ impl SdkConnection {
         let begun = Instant::now();
         let request = hosted.terminator_request();
         let made = tokio::select! {
-            made = self.binding.control.create_terminator(request) => made,
+            biased;
             () = hosted.over.cancelled() => return,
+            made = self.binding.control.create_terminator(request) => made,
         };
         match made {
             Ok(()) => {
@@ -202,7 +203,7 @@ impl SdkConnection {
                     %refusal,
                     "a terminator was refused"
                 );
-                self.release(hosted.conn_id);
+                self.release_host(&hosted);
                 self.binding.forget(&hosted);
                 self.send(closed_message(hosted.conn_id, &refusal)).await;
             }
@@ -216,8 +217,9 @@ impl SdkConnection {
         loop {
             let question = ConnInspect { conn_id: hosted.conn_id }.to_message();
             let answer = tokio::select! {
-                answer = self.channel.request_on(Lane::High, question, INSPECT_INTERVAL) => answer,
+                biased;
                 () = hosted.over.cancelled() => return,
+                answer = self.channel.request_on(Lane::High, question, INSPECT_INTERVAL) => answer,
             };
             tries += 1;
             match answer {
@@ -238,7 +240,7 @@ impl SdkConnection {
 
     fn give_up(&self, hosted: &Arc<Hosted>, why: &str) {
         tracing::info!(terminator = %hosted.terminator, why, "a terminator is removed");
-        self.release(hosted.conn_id);
+        self.release_host(hosted);
         self.binding.withdraw(hosted);
     }
 
@@ -343,7 +345,7 @@ impl EdgeBinding {
         older.why.get_or_init(|| Why::Replaced);
         older.over.cancel();
         let Some(connection) = older.connection.upgrade() else { return };
-        connection.release(older.conn_id);
+        connection.release_host(older);
         let mut closed =
             StateClosed::new(older.conn_id, "found a newer terminator for listener id");
         closed.error = Some(weft_wire::edge::StructuredError {

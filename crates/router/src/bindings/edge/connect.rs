@@ -148,7 +148,12 @@ impl SdkConnection {
             return Err(give_up(ENDED));
         }
         // On the data connection, before any data: what is listed later is written later.
-        self.send(answer.in_reply_to(message)).await;
+        if !self.send(answer.in_reply_to(message)).await {
+            // It would get data of a connection that it takes for refused.
+            self.release(conn_id);
+            end.discard();
+            return Err(give_up("the answer to the dial could not be sent"));
+        }
         end.begin();
         Ok(())
     }

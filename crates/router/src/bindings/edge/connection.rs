@@ -299,6 +299,16 @@ impl SdkConnection {
         conns.by_id.remove(&id).map(|entry| entry.what)
     }
 
+    /// Gives the connection id of this listener back.
+    pub(super) fn release_host(&self, hosted: &Arc<Hosted>) {
+        let mut conns = self.conns.lock();
+        let known = conns.by_id.get(&hosted.conn_id).map(|entry| &entry.what);
+        // Its SDK may have closed it and used the id again.
+        if matches!(known, Some(Conn::Host(known)) if Arc::ptr_eq(known, hosted)) {
+            conns.by_id.remove(&hosted.conn_id);
+        }
+    }
+
     /// Gives a connection id back.
     pub(super) fn release(&self, id: u32) -> Option<Conn> {
         let mut conns = self.conns.lock();
@@ -325,12 +335,14 @@ impl SdkConnection {
         }
     }
 
-    /// Queues an answer or a notice for the SDK; waits for room.
-    pub(super) async fn send(&self, message: Message) {
+    /// Queues an answer or a notice for the SDK; waits for room. False if it is not sent.
+    pub(super) async fn send(&self, message: Message) -> bool {
         self.count_written();
-        if let Err(problem) = self.channel.send(message).await {
+        let sent = self.channel.send(message).await;
+        if let Err(problem) = &sent {
             tracing::debug!(channel = %self.channel, %problem, "a message for an SDK was not sent");
         }
+        sent.is_ok()
     }
 
     /// Tells the SDK, in answer to `request`, that something was refused.

@@ -109,7 +109,12 @@ impl EdgeBinding {
             }
         };
         let ready = StateConnected { conn_id: hosted.conn_id, ..StateConnected::default() };
-        connection.send(ready.to_message().in_reply_to(&answer)).await;
+        if !connection.send(ready.to_message().in_reply_to(&answer)).await {
+            connection.release(conn_id);
+            end.discard();
+            let text = "the host could not be told that it is connected".to_owned();
+            return Err(failure(RouteErrorCode::Generic, text));
+        }
         end.begin();
         Ok(success.public_key.map(public_key).into_iter().collect())
     }

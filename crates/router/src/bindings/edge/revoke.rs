@@ -75,7 +75,7 @@ impl SdkConnection {
                 // Whoever makes it tells the SDK.
                 Some(Conn::Pending(cancel)) => cancel.cancel(),
                 Some(Conn::Host(hosted)) => {
-                    self.release(id);
+                    self.release_host(&hosted);
                     self.binding.revoke(&hosted);
                     let _ = self.channel.try_send(closed_message(id, why));
                     listeners.insert(grant.token);
