@@ -45,6 +45,8 @@ const MAX_REQUESTS: usize = 1024;
 const MAX_REQUEST_BYTES: usize = 8 << 20;
 /// Connections and listeners of one SDK channel.
 const MAX_CONNECTIONS: usize = 65_536;
+/// Dials of one host that may still be accepted although they were given up.
+const MAX_GIVEN_UP: usize = 1024;
 /// While an SDK is not read it is sent something this often, so that it does not take the
 /// connection for dead (protocol: sdk 11.4).
 const PAUSED_KEEPALIVE: Duration = Duration::from_secs(5);
@@ -76,6 +78,9 @@ struct Conns {
     /// Ends with flow control at the SDK, by circuit: where it dialed, then where it hosts. Both
     /// ends of a circuit may be on one channel.
     circuits: [HashMap<Arc<str>, Arc<SdkCircuit>>; 2],
+    /// Circuits of dials that a host with flow control of its own did not answer in time, by the
+    /// connection ids it was given.
+    given_up: HashMap<u32, Arc<str>>,
     closed: bool,
 }
 
@@ -422,9 +427,27 @@ impl SdkConnection {
         }
     }
 
+    /// A dial of a host with flow control of its own is given up that it may still accept.
+    pub(super) fn note_given_up(&self, conn_id: u32, circuit: &Arc<str>) {
+        let mut conns = self.conns.lock();
+        if conns.given_up.len() >= MAX_GIVEN_UP {
+            // Most will never be accepted.
+            conns.given_up.clear();
+        }
+        conns.given_up.insert(conn_id, Arc::clone(circuit));
+    }
+
     /// A host accepts a dial that is given up: its connection is closed.
     fn on_late_dial_success(&self, message: &Message) {
         if let Ok(late) = DialSuccess::from_message(message) {
+            let mut conns = self.conns.lock();
+            if let Some(id) = conns.given_up.remove(&late.new_conn_id)
+                && let Some(circuit) = conns.circuits(End::Terminator).get(&id)
+            {
+                // Another attempt at the circuit leads to the same host.
+                circuit.circuit().expect_close(self.this.clone());
+            }
+            drop(conns);
             let closed = StateClosed::new(late.new_conn_id, GIVEN_UP);
             let _ = self.channel.try_send(closed.to_message());
         }

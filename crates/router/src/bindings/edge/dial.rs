@@ -78,6 +78,9 @@ impl EdgeBinding {
                 connection.release(conn_id);
                 end.discard();
                 if unanswered.may_accept {
+                    if hosted.bind.use_xgress {
+                        connection.note_given_up(conn_id, &circuit.id);
+                    }
                     // It may just have done so.
                     let closed = StateClosed::new(conn_id, GIVEN_UP).to_message();
                     let _ = connection.channel.try_send(closed);

@@ -157,6 +157,29 @@ async fn an_attempt_that_was_overtaken_takes_nothing_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_answers_too_late_takes_nothing_with_it() {
+    let router = router().await;
+    let mut host = router.host_for(true).await;
+    let command = RouteCommand { timeout: Duration::from_millis(100), ..router.command(0) };
+    let first = tokio::spawn(router.data.route(command));
+    let late = host.dial().await;
+    assert!(first.await.unwrap().is_err());
+    assert_eq!(Some(host.closed().await.conn_id), late.1.new_conn_id);
+    let second = tokio::spawn(router.attempt(1));
+    let dial = host.dial().await;
+    host.accept_dial(&dial).await;
+    second.await.unwrap().unwrap();
+    let gone = host.accept_dial(&late).await;
+    assert_eq!(host.closed().await.conn_id, gone);
+    host.channel.send(payload::close(CIRCUIT)).await.unwrap();
+    host.has_been_read().await;
+    assert_eq!(router.data.counts(), (1, 1));
+    assert_eq!(*router.table.ended.lock(), []);
+    host.channel.send(payload::close(CIRCUIT)).await.unwrap();
+    router.until("the circuit to end", || router.table.ended.lock().len() == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_that_nobody_waits_for_goes_with_the_next() {
     let router = router().await;
     let mut host = router.host("echo").await;
