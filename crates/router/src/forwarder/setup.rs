@@ -85,9 +85,10 @@ impl SetUp {
             self.circuit.restore_hops(before);
             return Err(failed("the circuit was unrouted while its route was set up"));
         }
-        // Until now nobody was told of the end of an end.
+        // Until now nobody was told of the end of an end. A reroute serves also ends that drain.
         let end_of = |hop: &Hop| self.forwarder.destination(&hop.destination);
-        if hops.iter().filter_map(end_of).any(|end| end.is_closed()) {
+        let is_new = self.attempt.is_some();
+        if is_new && hops.iter().filter_map(end_of).any(|end| end.is_closed()) {
             self.circuit.restore_hops(before);
             return Err(failed("an end of the circuit was closed while its route was set up"));
         }

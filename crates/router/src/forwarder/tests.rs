@@ -309,6 +309,27 @@ fn an_attempt_takes_away_what_older_ones_left() {
 }
 
 #[test]
+fn an_end_that_is_over_before_its_route_stands_fails_the_route_alone() {
+    let (forwarder, control) = heard();
+    let first = attempt(&forwarder, 0).unwrap();
+    let end = dialed(&forwarder, &first, "out0");
+    end.abort();
+    assert_eq!(*control.0.lock(), [""; 0]);
+    first.route(&hops("in0", "out0")).unwrap_err();
+    forwarder.give_up("out0");
+    drop(first);
+    assert_eq!(forwarder.counts(), (0, 0));
+    let second = attempt(&forwarder, 1).unwrap();
+    let end = dialed(&forwarder, &second, "out1");
+    second.route(&hops("in1", "out1")).unwrap();
+    end.abort();
+    assert_eq!(*control.0.lock(), ["circuit"]);
+    // What drains may still be led another way.
+    let reroute = forwarder.set_up("circuit", &"ctrl".into(), None).unwrap();
+    reroute.route(&hops("in1", "out1")).unwrap();
+}
+
+#[test]
 fn an_end_that_never_starts_is_told() {
     let (control, (timers, mut armed)) = (Arc::<Listener>::default(), Timers::observed());
     let control_seen = Arc::clone(&control) as Arc<dyn Control>;
