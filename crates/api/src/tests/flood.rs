@@ -60,7 +60,8 @@ struct Seen {
     over: AtomicBool,
 }
 
-#[tokio::test(flavor = "multi_thread")]
+// On one worker, which one core would have, requests hardly ever meet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_flood_from_one_address_drowns_nobody_else() {
     let limits = Limits { requests: 64, requests_per_source: 4, ..Limits::default() };
     let bed = Bed::with(section(), limits).await;
@@ -105,7 +106,7 @@ async fn a_flood_from_one_address_drowns_nobody_else() {
         });
     }
     let flooding = async {
-        while seen.turned_away.load(Ordering::Relaxed) < 2 * FLOODING {
+        while seen.turned_away.load(Ordering::Relaxed) < FLOODING {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
