@@ -474,9 +474,14 @@ pub(crate) enum DatabaseCommand {
 
 /// Whom to ask what.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  weft inspect links --of 'router-.*'")]
+#[command(after_help = "Controllers know: config, connected-routers, data-model-index, \
+                  identity-connection-statuses,\n  metrics, stackdump, terminator-costs.\n\
+                  Routers know: circuit:ID, ert-terminators, links, router-circuits, \
+                  router-controllers,\n  router-data-model-index, sdk-terminators.\n\
+                  Routers of OpenZiti know more.\n\nExample:\n  \
+                  weft inspect links --of 'router-.*'")]
 pub(crate) struct InspectArgs {
-    /// What to ask for: stackdump, links, sdk-terminators, router-data-model, ...
+    /// What to ask for: config, connected-routers, router-circuits, sdk-terminators, ...
     #[arg(value_name = "VALUE", required = true)]
     pub(crate) values: Vec<String>,
     /// Those whose id matches this regular expression

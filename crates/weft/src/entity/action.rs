@@ -22,6 +22,9 @@ use crate::{
 const ELSEWHERE: &[&str] = &["effective", "verify"];
 /// The command for operations that take something away.
 const REMOVE: &str = "remove";
+/// Operations that need less said than their bodies have.
+const DISABLE: &str = "disable";
+const TRACE: &str = "trace";
 
 /// An operation on one entity.
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +104,8 @@ fn about(word: &str, rows: &[Row]) -> String {
         }
         "refresh" => "Make an enrollment last longer, with a new token".into(),
         "enable" => "Let a disabled identity log in again".into(),
-        "disable" => "Let an identity not log in any more, or for a while".into(),
-        "trace" => "Follow the data of an identity through the network for a while".into(),
+        DISABLE => "Let an identity not log in any more, or for a while".into(),
+        TRACE => "Follow the data of an identity through the network for a while".into(),
         "request-extend" => "Ask the owner of a certificate to renew it at the next login".into(),
         REMOVE => "Take something away from an entity, such as the second factor".into(),
         _ => format!("Operation `{word}` on a {kinds}"),
@@ -115,8 +118,13 @@ fn command(row: Row) -> Command {
         true => commands::one_of(row.kind),
         false => commands::base(name, row.kind),
     };
-    let mut command =
-        command.arg(commands::which(row.kind)).args(flags::action_args(row.kind, row.fields));
+    let flags = flags::action_args(row.kind, row.fields).into_iter();
+    // What is filled in needs not be given.
+    let flags = flags.map(|flag| if row.word == DISABLE { flag.required(false) } else { flag });
+    let mut command = command
+        .long_about(about(row.word, std::slice::from_ref(&row)))
+        .arg(commands::which(row.kind))
+        .args(flags);
     if token::is_made_with(row.kind) && matches!(row.word, "re-enroll" | "refresh") {
         command = command.arg(token::arg("Write the new enrollment token to this file"));
     }
@@ -125,10 +133,30 @@ fn command(row: Row) -> Command {
             "Example:\n  weft re-enroll edge-router paris -o paris.jwt\n  \
              weft router enroll router.yml --jwt paris.jwt"
         }
-        "disable" => "Example:\n  weft disable identity laptop --duration-minutes 30",
-        "trace" => "Example:\n  weft trace identity laptop --enabled --duration 5m",
+        DISABLE => {
+            "Until it is enabled again, if not told for how long. Example:\n  \
+             weft disable identity laptop --duration-minutes 30"
+        }
+        TRACE => {
+            "The trace begins and lasts five minutes, if not told otherwise. Examples:\n  \
+             weft trace identity laptop --duration 1h\n  \
+             weft trace identity laptop --enabled=false"
+        }
         _ => "",
     })
+}
+
+/// What goes without saying.
+fn fill_in(word: &str, body: &mut Map<String, Value>) {
+    match word {
+        DISABLE => {
+            body.entry("durationMinutes").or_insert_with(|| 0.into());
+        }
+        TRACE if body.entry("enabled").or_insert_with(|| true.into()) == true => {
+            body.entry("duration").or_insert_with(|| "5m".into());
+        }
+        _ => {}
+    }
 }
 
 impl ActionRequest {
@@ -136,10 +164,12 @@ impl ActionRequest {
     pub(crate) fn from_matches(command: &str, matches: &ArgMatches) -> Option<Self> {
         let (name, matches) = matches.subcommand()?;
         let row = rows().find(|row| place(row) == (command, name))?;
+        let mut body = flags::given(row.fields, matches);
+        fill_in(row.word, &mut body);
         Some(Self {
             row,
             which: text(matches, "which")?,
-            body: flags::given(row.fields, matches),
+            body,
             jwt: text(matches, token::FLAG).map(Into::into),
             format: Format::from_matches(matches),
             session: Session::from_arg_matches(matches).unwrap_or_default(),
@@ -179,6 +209,8 @@ pub(crate) async fn run(request: ActionRequest) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -192,5 +224,20 @@ mod tests {
         ] {
             assert!(names.contains(&wanted), "{wanted:?} is not in {names:?}");
         }
+    }
+
+    #[test]
+    fn what_goes_without_saying_is_filled_in() {
+        let filled = |word, body: Value| {
+            let mut body = body.as_object().unwrap().clone();
+            fill_in(word, &mut body);
+            Value::Object(body)
+        };
+        assert_eq!(filled(DISABLE, json!({})), json!({"durationMinutes": 0}));
+        let given = json!({"durationMinutes": 30});
+        assert_eq!(filled(DISABLE, given.clone()), given);
+        assert_eq!(filled(TRACE, json!({})), json!({"enabled": true, "duration": "5m"}));
+        assert_eq!(filled(TRACE, json!({"enabled": false})), json!({"enabled": false}));
+        assert_eq!(filled("enable", json!({})), json!({}));
     }
 }

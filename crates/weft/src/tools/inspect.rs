@@ -7,7 +7,7 @@ use super::row;
 use crate::{
     cli::InspectArgs,
     failure::Failure,
-    output::{self, progress::spinner},
+    output::{self, Format, progress::spinner},
 };
 
 /// Asks and prints what was answered.
@@ -23,9 +23,13 @@ pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("the answer cannot be read: {error}")))?;
     // The answer comes with or without the usual envelope.
     let answer = answer.get("data").unwrap_or(&answer);
-    output::value(args.output.format(), answer, || table(answer));
-    let errors = answer.get("errors").and_then(Value::as_array);
-    match errors.filter(|errors| !errors.is_empty()) {
+    let list =
+        |name: &str| answer.get(name).and_then(Value::as_array).filter(|found| !found.is_empty());
+    let is_empty = list("values").is_none();
+    if !is_empty || args.output.format() != Format::Table {
+        output::value(args.output.format(), answer, || table(answer));
+    }
+    match list("errors") {
         Some(errors) => {
             let texts: Vec<String> = errors
                 .iter()
@@ -36,8 +40,18 @@ pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
                 .collect();
             Err(Failure::new(format!("not everybody answered: {}", texts.join("; "))))
         }
+        None if is_empty => Err(nobody(&args.values, &args.of)),
         None => Ok(()),
     }
+}
+
+/// Who does not know a value says nothing at all.
+fn nobody(values: &[String], of: &str) -> Failure {
+    Failure::not_found(format!(
+        "no controller or router whose id matches `{of}` knows {}",
+        values.join(", ")
+    ))
+    .and("`weft inspect --help` lists what they know")
 }
 
 fn table(answer: &Value) -> String {

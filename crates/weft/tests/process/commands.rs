@@ -101,6 +101,14 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     run(&place, 0, "disable identity laptop --duration-minutes 5").await;
     assert!(run(&place, 0, "why laptop web").await.contains("the identity is disabled"));
     run(&place, 0, "enable identity laptop").await;
+    run(&place, 0, "disable identity laptop").await;
+    run(&place, 0, "enable identity laptop").await;
+    let traced = run(&place, 0, "trace identity laptop").await;
+    assert!(traced.contains("true"), "{traced}");
+    let traced = run(&place, 0, "trace identity laptop --enabled=false").await;
+    assert!(traced.contains("false"), "{traced}");
+    assert!(run(&place, 0, "inspect router-circuits").await.contains("== router-circuits of "));
+    assert!(run(&place, 4, "inspect nothing").await.contains("knows nothing"));
     assert!(run(&place, 0, "jwt identity laptop").await.starts_with("ey"));
     let status = run(&place, 0, "status").await;
     assert!(status.contains("Default Admin") && status.contains("services"), "{status}");
