@@ -23,7 +23,8 @@ use weft_wire::{
 use super::{
     EdgeBinding,
     connect::plain,
-    connection::{Conn, SdkConnection, closed_message},
+    connection::{SdkConnection, closed_message},
+    ids::Conn,
     revoke::access_lost,
 };
 use crate::seam::{

@@ -10,10 +10,7 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::{
-    connection::{Conn, SdkConnection},
-    revoke::access_lost,
-};
+use super::{connection::SdkConnection, ids::Conn, revoke::access_lost};
 use crate::{
     forwarder::{App, LocalEnd, SdkCircuit},
     seam::{Circuit, CircuitRequest, End, Grant, PeerData, Refusal, Use},

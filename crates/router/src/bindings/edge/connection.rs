@@ -1,18 +1,13 @@
 //! One SDK channel: what arrives on it, and what lives on it.
 
 use std::{
-    collections::{HashMap, HashSet},
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, OnceLock, Weak, atomic::AtomicU32},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_util::sync::CancellationToken;
 use weft_channel::{
     Behaviour, ChannelHandle, CloseReason, Flow, Handler, Parts, UnderlayInfo, UnderlayWaker,
 };
@@ -29,22 +24,20 @@ use weft_wire::{
 
 use super::{
     CONNECTION_BUDGET, EdgeBinding,
-    bind::Hosted,
     dial::GIVEN_UP,
+    ids::{Conn, Conns},
     nudge::{Nudge, meaningless},
     pause::Pause,
 };
 use crate::{
-    forwarder::{ConnOwner, LocalEnd, Outlet, SdkCircuit},
-    seam::{End, Grant, Refusal, Session, Use},
+    forwarder::{ConnOwner, Outlet},
+    seam::{End, Refusal, Session},
 };
 
 /// Requests of one SDK that are worked on at a time; more are refused.
 const MAX_REQUESTS: usize = 1024;
 /// Bytes of them; a token, a key and an application's word for the host take a few KiB.
 const MAX_REQUEST_BYTES: usize = 8 << 20;
-/// Connections and listeners of one SDK channel.
-const MAX_CONNECTIONS: usize = 65_536;
 /// Dials of one host that may still be accepted although they were given up.
 const MAX_GIVEN_UP: usize = 1024;
 /// While an SDK is not read it is sent something this often, so that it does not take the
@@ -60,58 +53,15 @@ pub(crate) struct SdkConnection {
     pub(super) channel: ChannelHandle,
     outlet: OnceLock<Arc<Outlet>>,
     session: watch::Sender<Option<Arc<Session>>>,
-    conns: Mutex<Conns>,
+    pub(super) conns: Mutex<Conns>,
     /// While circuits do not take what the SDK sends the channel is not read.
     pub(super) pause: Pause,
-    next_id: AtomicU32,
+    pub(super) next_id: AtomicU32,
     requests: Arc<Semaphore>,
     request_bytes: Arc<Semaphore>,
     /// Counts what is written, for an SDK that needs that.
     nudge: Option<Arc<Nudge>>,
     pub(super) this: Weak<Self>,
-}
-
-/// What lives on a channel, by the names both sides use.
-#[derive(Default)]
-struct Conns {
-    by_id: HashMap<u32, Entry>,
-    /// Ends with flow control at the SDK, by circuit: where it dialed, then where it hosts. Both
-    /// ends of a circuit may be on one channel.
-    circuits: [HashMap<Arc<str>, Arc<SdkCircuit>>; 2],
-    /// Circuits of dials that a host with flow control of its own did not answer in time, by the
-    /// connection ids it was given.
-    given_up: HashMap<u32, Arc<str>>,
-    closed: bool,
-}
-
-/// A connection id in use.
-struct Entry {
-    what: Conn,
-    /// What allowed it; circuits that reach a host carry the host's.
-    grant: Option<Grant>,
-}
-
-impl Conns {
-    fn circuits(&mut self, role: End) -> &mut HashMap<Arc<str>, Arc<SdkCircuit>> {
-        let [dialed, hosted] = &mut self.circuits;
-        match role {
-            End::Initiator => dialed,
-            End::Terminator => hosted,
-        }
-    }
-}
-
-/// What a connection id stands for.
-#[derive(Clone)]
-pub(super) enum Conn {
-    /// Being made; cancelled if the SDK gives up, or may not have it any more.
-    Pending(CancellationToken),
-    /// An end here.
-    Local(Arc<LocalEnd>),
-    /// An end at the SDK.
-    Sdk(Arc<SdkCircuit>),
-    /// A listener.
-    Host(Arc<Hosted>),
 }
 
 impl SdkConnection {
@@ -185,147 +135,6 @@ impl SdkConnection {
     /// Where data for the SDK goes. There from the first connection on.
     pub(super) fn outlet(&self) -> Option<Arc<Outlet>> {
         self.outlet.get().cloned()
-    }
-
-    /// A connection id of this side that is not in use.
-    pub(super) fn new_conn_id(&self) -> u32 {
-        loop {
-            let next = |id: u32| Some(id.checked_add(1).unwrap_or(FIRST_ROUTER_CONN_ID));
-            let id = self
-                .next_id
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
-                .unwrap_or(FIRST_ROUTER_CONN_ID);
-            if !self.conns.lock().by_id.contains_key(&id) {
-                return id;
-            }
-        }
-    }
-
-    /// Takes a connection id. The text says why it was not possible.
-    pub(super) fn reserve(&self, id: u32) -> Result<CancellationToken, &'static str> {
-        let mut conns = self.conns.lock();
-        if conns.closed {
-            return Err("the channel is closed");
-        }
-        if conns.by_id.len() >= MAX_CONNECTIONS {
-            return Err("too many connections on one channel");
-        }
-        if conns.by_id.contains_key(&id) {
-            return Err("the connection id is in use on this channel");
-        }
-        let cancel = CancellationToken::new();
-        let entry = Entry { what: Conn::Pending(cancel.clone()), grant: None };
-        conns.by_id.insert(id, entry);
-        Ok(cancel)
-    }
-
-    /// What a connection id that is being made was allowed with.
-    pub(super) fn note_grant(&self, id: u32, grant: &Grant) {
-        if let Some(entry) = self.conns.lock().by_id.get_mut(&id)
-            && matches!(entry.what, Conn::Pending(_))
-        {
-            entry.grant = Some(grant.clone());
-        }
-    }
-
-    /// Connection ids with such grants.
-    pub(super) fn grants(&self, of: impl Fn(&Grant) -> bool) -> Vec<(u32, Grant)> {
-        let conns = self.conns.lock();
-        let granted = conns.by_id.iter().filter_map(|(id, entry)| {
-            let grant = entry.grant.as_ref().filter(|grant| of(grant))?;
-            Some((*id, grant.clone()))
-        });
-        granted.collect()
-    }
-
-    /// Circuits that reached hosts with one of these tokens.
-    pub(super) fn hosted_circuits(&self, tokens: &HashSet<String>) -> Vec<Conn> {
-        let conns = self.conns.lock();
-        let hosted = conns.by_id.values().filter_map(|entry| {
-            let grant = entry.grant.as_ref().filter(|grant| grant.purpose == Use::Bind)?;
-            let is_circuit = matches!(entry.what, Conn::Local(_) | Conn::Sdk(_));
-            (is_circuit && tokens.contains(&grant.token)).then(|| entry.what.clone())
-        });
-        hosted.collect()
-    }
-
-    /// What a connection id stands for, if it is still what was granted.
-    pub(super) fn still(&self, id: u32, grant: &Grant) -> Option<Conn> {
-        let conns = self.conns.lock();
-        let entry = conns.by_id.get(&id).filter(|entry| entry.grant.as_ref() == Some(grant))?;
-        if let Conn::Pending(cancel) = &entry.what {
-            // Here, so that it is not filled from now on.
-            cancel.cancel();
-        }
-        Some(entry.what.clone())
-    }
-
-    /// Says what a reserved connection id stands for. False if it was given up meanwhile.
-    pub(super) fn fill(
-        &self,
-        id: u32,
-        reserved: &CancellationToken,
-        what: Conn,
-        grant: Grant,
-    ) -> bool {
-        let mut conns = self.conns.lock();
-        // One that was given up may be in use again.
-        if conns.closed || reserved.is_cancelled() || !conns.by_id.contains_key(&id) {
-            return false;
-        }
-        if let Conn::Sdk(circuit) = &what {
-            let id = Arc::clone(&circuit.circuit().id);
-            conns.circuits(circuit.role()).insert(id, Arc::clone(circuit));
-        }
-        conns.by_id.insert(id, Entry { what, grant: Some(grant) });
-        true
-    }
-
-    /// Gives a connection id back that was not filled. False if that was done already: the id may
-    /// be in use again.
-    pub(super) fn release_reserved(&self, id: u32, reserved: &CancellationToken) -> bool {
-        let mut conns = self.conns.lock();
-        let own = conns.by_id.get(&id).is_some_and(|entry| match &entry.what {
-            // The SDK's cancelling took it away.
-            Conn::Pending(cancel) => cancel.is_cancelled() == reserved.is_cancelled(),
-            _ => false,
-        });
-        if own {
-            conns.by_id.remove(&id);
-        }
-        own
-    }
-
-    /// Gives the connection id of a listener back, also of one that is being made.
-    pub(super) fn release_listener(&self, id: u32) -> Option<Conn> {
-        let mut conns = self.conns.lock();
-        let listens = |entry: &Entry| matches!(entry.what, Conn::Host(_) | Conn::Pending(_));
-        conns.by_id.get(&id).filter(|entry| listens(entry))?;
-        conns.by_id.remove(&id).map(|entry| entry.what)
-    }
-
-    /// Gives the connection id of this listener back.
-    pub(super) fn release_host(&self, hosted: &Arc<Hosted>) {
-        let mut conns = self.conns.lock();
-        let known = conns.by_id.get(&hosted.conn_id).map(|entry| &entry.what);
-        // Its SDK may have closed it and used the id again.
-        if matches!(known, Some(Conn::Host(known)) if Arc::ptr_eq(known, hosted)) {
-            conns.by_id.remove(&hosted.conn_id);
-        }
-    }
-
-    /// Gives a connection id back.
-    pub(super) fn release(&self, id: u32) -> Option<Conn> {
-        let mut conns = self.conns.lock();
-        let entry = conns.by_id.remove(&id)?;
-        if let Conn::Sdk(circuit) = &entry.what {
-            let (id, circuits) = (&circuit.circuit().id, conns.circuits(circuit.role()));
-            // Another attempt at the same circuit may have led to this SDK too.
-            if circuits.get(id).is_some_and(|known| Arc::ptr_eq(known, circuit)) {
-                circuits.remove(id);
-            }
-        }
-        Some(entry.what)
     }
 
     /// How long ends of direction wait for a close, for native SDKs with the faults of old ones.
@@ -511,14 +320,6 @@ impl SdkConnection {
                 self.send(failure.to_message().in_reply_to(message)).await;
                 self.channel.close(refusal.message);
             }
-        }
-    }
-
-    /// The listener of this connection id.
-    pub(super) fn hosted(&self, id: u32) -> Option<Arc<Hosted>> {
-        match self.conns.lock().by_id.get(&id).map(|entry| &entry.what) {
-            Some(Conn::Host(hosted)) => Some(Arc::clone(hosted)),
-            _ => None,
         }
     }
 

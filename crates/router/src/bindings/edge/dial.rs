@@ -13,11 +13,7 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::{
-    EdgeBinding,
-    bind::Hosted,
-    connection::{Conn, SdkConnection},
-};
+use super::{EdgeBinding, bind::Hosted, connection::SdkConnection, ids::Conn};
 use crate::{
     forwarder::{App, Circuit, LocalEnd, SdkCircuit},
     seam::{Egress, End, PeerData, RouteErrorCode, RouteFailure},

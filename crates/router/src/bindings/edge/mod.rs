@@ -12,6 +12,7 @@ mod bind;
 mod connect;
 mod connection;
 mod dial;
+mod ids;
 mod nudge;
 mod pause;
 mod revoke;

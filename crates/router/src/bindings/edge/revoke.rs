@@ -7,7 +7,10 @@ use std::collections::{HashMap, HashSet};
 
 use weft_wire::edge::ErrorCode;
 
-use super::connection::{Conn, SdkConnection, closed_message};
+use super::{
+    connection::{SdkConnection, closed_message},
+    ids::Conn,
+};
 use crate::seam::{Grant, Refusal, RetryHint, Session, Use};
 
 impl SdkConnection {
