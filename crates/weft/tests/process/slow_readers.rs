@@ -1,9 +1,14 @@
 //! Dialers that stop reading: what they asked for waits at its source, not in the router.
 
-use std::{fmt, io, time::Duration};
+use std::{
+    fmt, io,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
-use futures::future::join_all;
+use futures::future::try_join_all;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_util::sync::CancellationToken;
 use weft_sdk::{Connection, Context, ContextBuilder};
 
 use crate::{
@@ -136,9 +141,8 @@ impl Scene {
             Awake::One => (1, READ_BY_ONE),
             Awake::All => (count, READ_BY_EACH),
         };
-        let read = slow.iter_mut().take(count).map(|stream| discard(stream, length));
-        let read = within(&format!("{what}: it flows again"), LONG, join_all(read)).await;
-        read.into_iter().for_each(Result::unwrap);
+        let awake = slow.get_mut(..count).unwrap();
+        within(&format!("{what}: it flows again"), LONG, read_again(awake, length)).await;
         self.still().await;
         let growth = Bytes(self.network.router().resident().saturating_sub(before));
         println!("slow readers, {what}: after reading again {growth}");
@@ -169,6 +173,24 @@ async fn round_trips(stream: &mut Connection, count: usize) {
         }
     };
     within("others go on", LONG, trips).await;
+}
+
+/// Reads from all of them until each has got so much. Who has it reads on: on a connection that
+/// they share one that stops would hold up those who are behind.
+async fn read_again(streams: &mut [Connection], length: u64) {
+    let (behind, together) = (AtomicUsize::new(streams.len()), CancellationToken::new());
+    let read = async |stream: &mut Connection| {
+        discard(stream, length).await?;
+        if behind.fetch_sub(1, Ordering::Relaxed) == 1 {
+            together.cancel();
+        }
+        tokio::select! {
+            () = together.cancelled() => Ok(()),
+            read = discard(stream, STREAM) => read,
+        }
+    };
+    let read: io::Result<Vec<()>> = try_join_all(streams.iter_mut().map(read)).await;
+    read.unwrap();
 }
 
 /// Reads so much and looks at nothing.
