@@ -32,6 +32,7 @@ use super::{
     circuit::{Cached, Circuit},
     fin::HeldFin,
     outlet::{FlowRef, Outlet},
+    turn::Turn,
 };
 use crate::seam;
 
@@ -89,6 +90,8 @@ pub(crate) struct LocalEnd {
     forwarder: Arc<Forwarder>,
     this: Weak<Self>,
     next: Cached,
+    /// Who exchanges with the other end on this router; that of the initiator counts.
+    turn: Turn,
     inner: Mutex<Inner>,
 }
 
@@ -176,6 +179,7 @@ impl LocalEnd {
             forwarder: Arc::clone(forwarder),
             this: this.clone(),
             next: Cached::default(),
+            turn: Turn::default(),
             inner: Mutex::new(Inner {
                 end,
                 listed_ack: false,
@@ -565,6 +569,11 @@ impl LocalEnd {
 
 /// Moves payloads and acks between two ends of this router until neither has any.
 fn exchange(one: &LocalEnd, other: &LocalEnd) {
+    let first = if one.role == Role::Initiator { one } else { other };
+    first.turn.take(|| exchange_all(one, other));
+}
+
+fn exchange_all(one: &LocalEnd, other: &LocalEnd) {
     let (mut from, mut to) = (one, other);
     let mut quiet = 0;
     while quiet < 2 {

@@ -17,6 +17,7 @@ mod setup;
 #[cfg(test)]
 pub(crate) mod tests;
 mod timers;
+mod turn;
 
 use std::{
     collections::HashMap,

@@ -1,0 +1,90 @@
+//! Work that many may ask for and one at a time does.
+//!
+//! Two ends on this router change hands of payloads and acks on whatever thread a change happens.
+//! Were two threads to do that at once, an ack could arrive behind a newer one: the sender would
+//! take the receiver's buffer for full that has been emptied, and wait.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Nobody does it.
+const IDLE: u8 = 0;
+/// Somebody does it.
+const BUSY: u8 = 1;
+/// Somebody does it, and was asked to do it again.
+const AGAIN: u8 = 2;
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct Turn(AtomicU8);
+
+impl Turn {
+    /// Does the work, unless somebody does: they do it again then, after all that led to this call.
+    pub(super) fn take(&self, mut work: impl FnMut()) {
+        if !self.begins() {
+            return;
+        }
+        loop {
+            work();
+            if self.ends() {
+                return;
+            }
+        }
+    }
+
+    fn begins(&self) -> bool {
+        let next = |state| Some(if state == IDLE { BUSY } else { AGAIN });
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) == Ok(IDLE)
+    }
+
+    /// False if it is to be done again.
+    fn ends(&self) -> bool {
+        let ended =
+            self.0.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if !ended {
+            self.0.swap(BUSY, Ordering::AcqRel);
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_meanwhile_is_done_after() {
+        let (turn, mut done) = (Turn::default(), 0);
+        turn.take(|| {
+            done += 1;
+            if done < 3 {
+                turn.take(|| panic!("two at a time"));
+            }
+        });
+        assert_eq!(done, 3);
+        turn.take(|| done += 1);
+        assert_eq!(done, 4);
+    }
+
+    #[test]
+    fn nothing_asked_for_is_left_and_one_at_a_time_does_it() {
+        let (turn, asked, done) = (Turn::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let inside = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        asked.fetch_add(1, Ordering::Relaxed);
+                        turn.take(|| {
+                            assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                            done.store(asked.load(Ordering::Relaxed), Ordering::Relaxed);
+                            inside.fetch_sub(1, Ordering::Relaxed);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(done.into_inner(), 80_000);
+    }
+}
