@@ -20,7 +20,7 @@ mod revoke;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -43,7 +43,7 @@ pub(crate) use self::nudge::Nudge;
 use self::{bind::Hosted, connection::SdkConnection};
 use crate::{
     forwarder::Forwarder,
-    seam::{Access, AccessEvent, Control, ControllerId, Session},
+    seam::{Access, AccessEvent, Control, ControllerId},
 };
 
 /// What one SDK connection may have queued for it.
@@ -120,6 +120,7 @@ impl EdgeBinding {
             for connection in self.live() {
                 connection.look_again();
             }
+            self.ask_about_service_sessions(|_| true);
             loop {
                 let event = tokio::select! {
                     () = stop.cancelled() => return,
@@ -153,21 +154,24 @@ impl EdgeBinding {
         tokens
     }
 
-    /// Ids of service sessions in use that belong to opaque sessions of a controller, each once.
-    fn service_sessions_of(&self, controller: &ControllerId) -> Vec<String> {
-        let mut ids = Vec::new();
+    /// Asks such controllers which of the service sessions in use, of their opaque sessions, have
+    /// ended.
+    fn ask_about_service_sessions(&self, of: impl Fn(&ControllerId) -> bool) {
+        let mut used: BTreeMap<ControllerId, BTreeSet<String>> = BTreeMap::new();
         for connection in self.live() {
-            let of_controller = |session: &Arc<Session>| {
-                session.legacy && session.controller.as_ref() == Some(controller)
+            let Some(session) = connection.session().filter(|session| session.legacy) else {
+                continue;
             };
-            if connection.session().as_ref().is_some_and(of_controller) {
-                let used = connection.grants(|grant| !grant.service_session.is_empty());
-                ids.extend(used.into_iter().map(|(_, grant)| grant.service_session));
+            let Some(controller) = session.controller.clone().filter(&of) else { continue };
+            let grants = connection.grants(|grant| !grant.service_session.is_empty());
+            let ids = grants.into_iter().map(|(_, grant)| grant.service_session);
+            used.entry(controller).or_default().extend(ids);
+        }
+        for (controller, ids) in used {
+            if !ids.is_empty() {
+                self.control.validate_service_sessions(&controller, ids.into_iter().collect());
             }
         }
-        ids.sort_unstable();
-        ids.dedup();
-        ids
     }
 
     /// Whether a terminator of an SDK is alive here.
@@ -196,11 +200,7 @@ impl EdgeBinding {
     fn on_event(&self, event: &AccessEvent) {
         self.heard.fetch_add(1, Ordering::AcqRel);
         if let AccessEvent::SessionsTold { controller } = event {
-            let ids = self.service_sessions_of(controller);
-            if !ids.is_empty() {
-                self.control.validate_service_sessions(controller, ids);
-            }
-            return;
+            return self.ask_about_service_sessions(|of| of == controller);
         }
         for connection in self.live() {
             let Some(session) = connection.session() else { continue };
