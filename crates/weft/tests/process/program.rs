@@ -59,16 +59,12 @@ impl Program {
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();
-        assert!(sent.success(), "kill -{name} {pid}");
+        signal(&self.child, name);
     }
 
     /// Waits until it ends by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        let child = &mut self.child;
-        let ended = async || child.try_wait().unwrap().ok_or("it still runs");
-        until("the process ends", PATIENCE, ended).await.0
+        ended(&mut self.child).await
     }
 
     /// Everything it printed, with what earlier processes printed to the same file.
@@ -125,4 +121,17 @@ pub(crate) async fn weft(folder: &Path, args: &[&str]) -> Output {
 pub(crate) fn text(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     format!("{out}{err}")
+}
+
+/// Sends a process a signal by its name.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();
+    assert!(sent.success(), "kill -{name} {pid}");
+}
+
+/// Waits until a process ends by itself.
+pub(crate) async fn ended(child: &mut Child) -> ExitStatus {
+    let ended = async || child.try_wait().unwrap().ok_or("it still runs");
+    until("the process ends", PATIENCE, ended).await.0
 }

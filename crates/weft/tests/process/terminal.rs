@@ -17,6 +17,7 @@ use rustix::{
 use crate::{
     network::Place,
     program::WEFT,
+    program::{ended, signal},
     wait::{PATIENCE, until},
 };
 
@@ -89,16 +90,12 @@ impl Terminal {
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();
-        assert!(sent.success(), "kill -{name} {pid}");
+        signal(&self.child, name);
     }
 
     /// Waits until it ends by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        let child = &mut self.child;
-        let ended = async || child.try_wait().unwrap().ok_or("it still runs");
-        until("the command ends", PATIENCE, ended).await.0
+        ended(&mut self.child).await
     }
 }
 
