@@ -84,9 +84,12 @@ pub struct GroupPolicy {
 const MAX_TOTAL: usize = 200;
 
 impl GroupPolicy {
-    /// What a listener expects of a control channel.
+    /// What a listener expects of a control channel. What was under way on a default connection
+    /// that is lost cannot be sent again, and what comes after it would be taken without it: the
+    /// channel closes, and both sides begin anew. A channel may begin with another type.
     pub fn control_listener() -> Self {
-        Self { types: Vec::new(), min_total: 1, max_total: 16, redial: None }
+        let types = vec![TypePolicy::new(underlay::CTRL_DEFAULT, 0, 1)];
+        Self { types, min_total: 1, max_total: 16, redial: None }
     }
 
     /// What a router wants of its control channel; `high` if the controller knows groups.
@@ -182,7 +185,9 @@ mod tests {
         let control = GroupPolicy::control_dialer(false);
         assert!(control.violated(&[]).is_none());
         assert_eq!(control.missing(&["ctrl.default"]), None);
-        assert!(GroupPolicy::control_listener().violated(&[]).is_some());
+        let control = GroupPolicy::control_listener();
+        assert!(control.violated(&[]).is_some() && control.violated(&["ctrl.high"]).is_some());
+        assert!(control.violated(&["ctrl.default"]).is_none());
     }
 
     #[test]

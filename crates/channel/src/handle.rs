@@ -4,7 +4,7 @@ use crate::error::{CloseReason, RequestError, SendError};
 use crate::group::GroupPolicy;
 use crate::handler::Behaviour;
 use crate::heartbeat::{Heartbeat, Liveness, now_ns};
-use crate::lanes::{Entry, Lane, LaneQueue, LiveLanes};
+use crate::lanes::{Entry, Lane, LaneQueue, LiveLanes, Part};
 use crate::options::ChannelOptions;
 use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::underlay::{Connection, Underlay};
@@ -68,10 +68,18 @@ struct State {
     on_close: Vec<OnClose>,
 }
 
+impl Live {
+    fn part(&self) -> Part {
+        Part { lane: Lane::of_underlay(&self.info.kind), carries_data: self.carries_data }
+    }
+}
+
 type OnClose = Box<dyn FnOnce() + Send>;
 
 struct Live {
     info: UnderlayInfo,
+    /// Known once the channel's user has given it its parts.
+    carries_data: bool,
     waker: UnderlayWaker,
     since: Instant,
 }
@@ -111,14 +119,13 @@ impl Shared {
     /// The lanes that have a connection of their own.
     pub(crate) fn live_lanes(&self) -> LiveLanes {
         let state = self.state.lock();
-        let lanes = state.underlays.iter().map(|live| Lane::of_underlay(&live.info.kind));
-        lanes.fold(LiveLanes::default(), LiveLanes::with)
+        state.underlays.iter().map(Live::part).fold(LiveLanes::default(), LiveLanes::with)
     }
 
     fn wake(&self, lane: Lane) {
         let lanes = self.live_lanes();
         for live in &self.state.lock().underlays {
-            if lanes.empties(Lane::of_underlay(&live.info.kind), lane) {
+            if lanes.empties(live.part(), lane) {
                 live.waker.wake();
             }
         }
@@ -146,12 +153,21 @@ impl Shared {
             state.last_number += 1;
             let kind = connection.kind.clone();
             let info = UnderlayInfo { number: state.last_number, kind, remote, local };
-            let live = Live { info: info.clone(), waker: waker.clone(), since: Instant::now() };
-            state.underlays.push(live);
+            state.underlays.push(Live {
+                info: info.clone(),
+                carries_data: false,
+                waker: waker.clone(),
+                since: Instant::now(),
+            });
             (info, behaviour)
         };
         let handle = ChannelHandle(self.clone());
         let parts = behaviour.attach(&info, &waker, &handle);
+        if parts.outbox.is_some() {
+            let mut state = self.state.lock();
+            let live = state.underlays.iter_mut().find(|live| live.info.number == info.number);
+            live.into_iter().for_each(|live| live.carries_data = true);
+        }
         tracing::debug!(channel = %handle, kind = %info.kind, peer = %info.remote, "connection attached");
         if let Err(error) = start(connection, parts, handle, info.clone(), waker) {
             self.detach(&info, CloseReason::io(&error));

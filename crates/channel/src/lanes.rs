@@ -51,23 +51,41 @@ impl Lane {
     }
 }
 
+/// What a connection of a channel is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Its own lane.
+    pub(crate) lane: Lane,
+    /// It has an outbox of its own besides the lanes.
+    pub(crate) carries_data: bool,
+}
+
 /// The lanes that have a connection of their own right now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LiveLanes(u8);
 
+/// A default connection carries data.
+const CARRIER: u8 = 8;
+
 impl LiveLanes {
-    pub(crate) fn with(self, lane: Lane) -> Self {
-        Self(self.0 | lane.bit())
+    pub(crate) fn with(self, part: Part) -> Self {
+        let carrier = part.lane == Lane::Default && part.carries_data;
+        Self(self.0 | part.lane.bit() | if carrier { CARRIER } else { 0 })
     }
 
     fn has(self, lane: Lane) -> bool {
         self.0 & lane.bit() != 0
     }
 
-    /// True if a connection for `own` empties `lane`: its own one, and those without a connection
-    /// if it is the default one or there is none.
-    pub(crate) fn empties(self, own: Lane, lane: Lane) -> bool {
-        own == lane || (!self.has(lane) && (own == Lane::Default || !self.has(Lane::Default)))
+    /// True if a connection empties `lane`: its own one, and those without a connection if it is
+    /// the default one or there is none. Of several default connections only those that carry data
+    /// count, if one does: data must not overtake the message that it depends on.
+    pub(crate) fn empties(self, part: Part, lane: Lane) -> bool {
+        if part.lane == Lane::Default && self.0 & CARRIER != 0 && !part.carries_data {
+            return false;
+        }
+        let by_default = part.lane == Lane::Default || !self.has(Lane::Default);
+        part.lane == lane || (!self.has(lane) && by_default)
     }
 }
 
@@ -194,14 +212,14 @@ impl Full {
 #[derive(Debug)]
 pub(crate) struct LaneOutbox {
     channel: Arc<Shared>,
-    own: Lane,
+    part: Part,
     /// Those who want to know when the batch at hand has been handed to the socket.
     written: Vec<oneshot::Sender<()>>,
 }
 
 impl LaneOutbox {
-    pub(crate) fn new(channel: Arc<Shared>, own: Lane) -> Self {
-        Self { channel, own, written: Vec::new() }
+    pub(crate) fn new(channel: Arc<Shared>, part: Part) -> Self {
+        Self { channel, part, written: Vec::new() }
     }
 }
 
@@ -209,7 +227,7 @@ impl Outbox for LaneOutbox {
     fn fill(&mut self, batch: &mut Batch) {
         let live = self.channel.live_lanes();
         for lane in Lane::ALL {
-            if !live.empties(self.own, lane) {
+            if !live.empties(self.part, lane) {
                 continue;
             }
             let queue = self.channel.lane(lane);
@@ -241,19 +259,31 @@ impl Outbox for LaneOutbox {
 mod tests {
     use super::*;
 
+    const DEFAULT: Part = Part { lane: Lane::Default, carries_data: false };
+    const HIGH: Part = Part { lane: Lane::High, carries_data: false };
+
     #[test]
     fn who_empties_what() {
         let none = LiveLanes::default();
-        let both = none.with(Lane::Default).with(Lane::High);
-        assert!(
-            both.empties(Lane::Default, Lane::Low) && both.empties(Lane::Default, Lane::Default)
-        );
-        assert!(!both.empties(Lane::Default, Lane::High) && both.empties(Lane::High, Lane::High));
-        assert!(!both.empties(Lane::High, Lane::Default) && !both.empties(Lane::High, Lane::Low));
-        let only_high = none.with(Lane::High);
-        assert!(Lane::ALL.iter().all(|lane| only_high.empties(Lane::High, *lane)));
-        let only_default = none.with(Lane::Default);
-        assert!(Lane::ALL.iter().all(|lane| only_default.empties(Lane::Default, *lane)));
+        let both = none.with(DEFAULT).with(HIGH);
+        assert!(both.empties(DEFAULT, Lane::Low) && both.empties(DEFAULT, Lane::Default));
+        assert!(!both.empties(DEFAULT, Lane::High) && both.empties(HIGH, Lane::High));
+        assert!(!both.empties(HIGH, Lane::Default) && !both.empties(HIGH, Lane::Low));
+        let only_high = none.with(HIGH);
+        assert!(Lane::ALL.iter().all(|lane| only_high.empties(HIGH, *lane)));
+        let only_default = none.with(DEFAULT);
+        assert!(Lane::ALL.iter().all(|lane| only_default.empties(DEFAULT, *lane)));
+    }
+
+    #[test]
+    fn messages_leave_by_the_connection_that_carries_data() {
+        let carrier = Part { carries_data: true, ..DEFAULT };
+        let live = LiveLanes::default().with(carrier).with(DEFAULT);
+        assert!(Lane::ALL.iter().all(|lane| live.empties(carrier, *lane)));
+        assert!(!Lane::ALL.iter().any(|lane| live.empties(DEFAULT, *lane)));
+        let live = live.with(HIGH);
+        assert!(live.empties(HIGH, Lane::High) && !live.empties(HIGH, Lane::Default));
+        assert!(!live.empties(carrier, Lane::High) && live.empties(carrier, Lane::Low));
     }
 
     #[test]

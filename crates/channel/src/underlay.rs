@@ -5,7 +5,7 @@ use crate::error::CloseReason;
 use crate::handle::{ChannelHandle, Shared};
 use crate::handler::{Flow, Handler, Parts};
 use crate::heartbeat::now_ns;
-use crate::lanes::{Lane, LaneOutbox};
+use crate::lanes::{Lane, LaneOutbox, Part};
 use crate::listener::ConnectionSlot;
 use crate::peer::UnderlayInfo;
 use crate::pump::{Received, TlsPump};
@@ -79,7 +79,9 @@ impl Underlay {
         if let Some(bytes) = shared.options.unsent_low_water {
             crate::socket::set_unsent_low_water(connection.pump.stream(), bytes);
         }
-        let lanes = LaneOutbox::new(shared.clone(), Lane::of_underlay(&info.kind));
+        let lane = Lane::of_underlay(&info.kind);
+        let part = Part { lane, carries_data: parts.outbox.is_some() };
+        let lanes = LaneOutbox::new(shared.clone(), part);
         let mut outboxes: Vec<Box<dyn Outbox>> = vec![Box::new(lanes)];
         outboxes.extend(parts.outbox);
         Self {

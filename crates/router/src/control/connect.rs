@@ -5,12 +5,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
-    ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, dial,
+    ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, TypePolicy,
+    dial,
 };
 use weft_wire::{
     Address, Capabilities, FrameLimits, controller_capability,
     ctrl::{ControllerHello, RouterHello},
-    hello::{Hello, HelloResult, alpn},
+    hello::{Hello, HelloResult, alpn, underlay},
     router_capability,
 };
 
@@ -189,9 +190,14 @@ fn dial_options(core: &Core, address: &Address) -> DialOptions {
         ..ChannelOptions::control(format!("ctrl {address}"))
     };
     let dial = DialOptions::new(address.clone(), core.tls.clone(), alpn::CTRL, hello, channel);
-    // The channel ends with its last connection: what a new one means to either side (the data
-    // model, sessions, circuits, terminators) begins anew with a new channel.
+    // The channel ends with its default connection, whose messages are lost with it: what a new
+    // one means to either side (the data model, sessions, circuits, terminators) begins anew with
+    // a new channel.
     let group = GroupPolicy {
+        types: vec![
+            TypePolicy::new(underlay::CTRL_DEFAULT, 1, 1),
+            TypePolicy::new(underlay::CTRL_HIGH, 1, 0),
+        ],
         min_total: 1,
         redial: Some(RedialPolicy { survive: false, ..RedialPolicy::CONTROL }),
         ..GroupPolicy::control_dialer(true)
@@ -204,13 +210,14 @@ async fn run(core: &Arc<Core>, established: Established, controller: Arc<Control
     let ended = Ended { core: core.clone(), controller: controller.clone() };
     let behaviour = FromController { core: core.clone(), controller: controller.clone() };
     let chain = established.peer().certificates.clone();
+    // Before anything is read: what the controller says first is about this connection.
+    core.connected(&controller, &chain);
     let channel = established.start(Arc::new(behaviour));
     tracing::info!(
         controller = %controller.id,
         address = %controller.address,
         "connected to controller"
     );
-    core.connected(&controller, &chain);
     let reason = channel.closed().await;
     if core.stop.is_cancelled() {
         tracing::debug!(controller = %controller.id, %reason, "connection to controller ended");

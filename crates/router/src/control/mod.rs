@@ -200,7 +200,7 @@ impl Core {
         }
     }
 
-    /// A controller is connected; its channel runs.
+    /// A controller is connected; its channel is about to run.
     fn connected(
         self: &Arc<Self>,
         controller: &Arc<Controller>,
