@@ -111,7 +111,9 @@ impl FromController {
         message: &Message,
     ) {
         match answer {
-            Ok(answer) => self.core.terminators.on_answer(answer),
+            Ok(answer) => {
+                self.core.terminators.on_answer(answer, message.reply_for().is_some());
+            }
             Err(problem) => self.controller.not_understood(message, &problem),
         }
     }

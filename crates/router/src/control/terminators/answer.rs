@@ -1,8 +1,12 @@
 //! What controllers answer to the making of a terminator, and what follows
 //! (protocol: edge-control-plane 14.3, 14.4).
 
-use weft_wire::edge_ctrl::{
-    CreateTerminatorResult, CreateTerminatorV2Response, CreateTunnelTerminatorResponseV2, ErrorCode,
+use weft_wire::{
+    Message, ProtoBody,
+    edge_ctrl::{
+        CreateTerminatorResult, CreateTerminatorV2Response, CreateTunnelTerminatorResponseV2,
+        ErrorCode, content_type,
+    },
 };
 
 use crate::{
@@ -44,6 +48,19 @@ impl From<CreateTunnelTerminatorResponseV2> for Answer {
     }
 }
 
+/// The answer in a reply; `None` if it cannot be read.
+pub(super) fn read(reply: &Message) -> Option<Answer> {
+    let answer = match reply.content_type {
+        content_type::CREATE_TUNNEL_TERMINATOR_RESPONSE_V2 => {
+            CreateTunnelTerminatorResponseV2::from_message(reply).map(Answer::from)
+        }
+        _ => CreateTerminatorV2Response::from_message(reply).map(Answer::from),
+    };
+    answer
+        .inspect_err(|problem| tracing::warn!(%problem, "the answer about a terminator is not one"))
+        .ok()
+}
+
 /// What follows from an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -57,6 +74,11 @@ pub(super) enum Verdict {
 }
 
 impl Answer {
+    /// The controller has the terminator.
+    pub(super) fn is_success(&self) -> bool {
+        self.result == CreateTerminatorResult::Success
+    }
+
     pub(super) fn verdict(self) -> Verdict {
         let text = if self.text.is_empty() {
             format!("the controller refused the terminator ({:?})", self.result)

@@ -21,6 +21,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
+use weft_channel::RequestError;
 use weft_limits::{AdaptiveWindow, Outcome as Load, Ticket, WindowOptions};
 use weft_wire::edge_ctrl::{EdgeError, ErrorCode, content_type};
 
@@ -113,9 +114,19 @@ impl Terminators {
         }
     }
 
-    /// A controller answered; answers are matched by terminator.
-    pub(crate) fn on_answer(&self, answer: Answer) {
-        let Some(entry) = self.entry(&answer.terminator) else { return };
+    /// A controller answered and nobody waits for a reply. Some controllers do not say to which
+    /// request; those answers are matched by terminator. One that does is too late.
+    pub(crate) fn on_answer(&self, answer: Answer, is_late: bool) {
+        let Some(entry) = self.entry(&answer.terminator) else {
+            // It was removed before it was made.
+            if answer.is_success() {
+                self.removals.add([answer.terminator]);
+            }
+            return;
+        };
+        if is_late {
+            return;
+        }
         let waiting = entry.state.lock().answer.take();
         if let Some(waiting) = waiting {
             // Whoever waited may have given up.
@@ -185,6 +196,12 @@ impl Terminators {
 
     fn entry(&self, id: &str) -> Option<Arc<Entry>> {
         self.entries.lock().get(id).cloned()
+    }
+
+    /// Whether this is still the entry of its terminator.
+    fn is_current(&self, entry: &Arc<Entry>) -> bool {
+        let id = entry.state.lock().request.id.clone();
+        self.entry(&id).is_some_and(|known| Arc::ptr_eq(&known, entry))
     }
 
     /// Forgets an entry unless another took its place; true if it was there.
@@ -297,6 +314,8 @@ type Told = oneshot::Sender<Result<(), Refusal>>;
 
 async fn keep(core: Arc<Core>, entry: Arc<Entry>, told: Told) {
     tokio::select! {
+        // One that is removed is not asked for any more.
+        biased;
         () = entry.stop.cancelled() => {}
         () = core.stop.cancelled() => {}
         () = keep_for_ever(&core, &entry, told) => {}
@@ -408,16 +427,19 @@ async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
         let request = &state.request;
         (request::creation(request), (request.cost, request.precedence))
     };
-    if let Err(problem) = controller.channel.send(message).await {
-        tracing::debug!(controller = %controller.id, %problem, "terminator not asked for");
-        return None;
-    }
     let timeout = core.options.terminator_timeout;
     let answer = tokio::select! {
-        answer = tokio::time::timeout(timeout, receiver) => answer,
-        _ = controller.channel.closed() => return None,
+        reply = controller.channel.request(message, timeout) => match reply {
+            Ok(reply) => answer::read(&reply),
+            Err(RequestError::Timeout) => None,
+            Err(problem) => {
+                tracing::debug!(controller = %controller.id, %problem, "terminator not asked for");
+                return None;
+            }
+        },
+        Ok(answer) = receiver => Some(answer),
     };
-    let Ok(Ok(answer)) = answer else {
+    let Some(answer) = answer else {
         slot.finish(Load::Backoff);
         return None;
     };
@@ -484,6 +506,10 @@ pub(crate) fn update(core: &Arc<Core>, id: &str, update: TerminatorUpdate) {
 async fn tell_change(core: Arc<Core>, entry: Arc<Entry>, which: TerminatorUpdate) {
     let _turn = entry.telling.lock().await;
     for attempt in 0..UPDATE_ATTEMPTS {
+        if !core.terminators.is_current(&entry) {
+            // Another host has the terminator, with a cost of its own.
+            return;
+        }
         let Some(controller) = controller_now(&core, &entry) else { return };
         let message = request::change(&entry.state.lock().request, which);
         match controller.channel.request(message, core.options.request_timeout).await {
