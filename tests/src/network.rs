@@ -23,7 +23,7 @@ use weft_identity::{
     Purpose, San, SpiffeId, Subject, TrustBundle,
 };
 use weft_router::{Router, Runtimes};
-use weft_sdk::Context;
+use weft_sdk::{Context, IdentityFile};
 use weft_store::{Memory, Store};
 
 /// Longer than anything here should take.
@@ -164,15 +164,24 @@ impl Network {
         }
     }
 
+    /// All entities of a kind.
+    pub(crate) async fn list(&self, kind: &Kind) -> Vec<Value> {
+        self.admin.list(kind, None).await.unwrap()
+    }
+
     /// A new identity, enrolled and logged in.
     pub(crate) async fn context(&self, name: &str) -> Context {
+        soon(Context::from_identity(self.identity_file(name).await)).await.unwrap()
+    }
+
+    /// A new identity, enrolled.
+    pub(crate) async fn identity_file(&self, name: &str) -> IdentityFile {
         let body = json!({"name": name, "type": "Default", "isAdmin": false,
             "enrollment": {"ott": true}});
         let id = self.create(&resource::identity::KIND, &body).await;
         let identity: Value = self.admin.get(&resource::identity::KIND, &id).await.unwrap();
         let token = identity.pointer("/enrollment/ott/jwt").and_then(Value::as_str).unwrap();
-        let file = soon(weft_sdk::enroll(token)).await.unwrap();
-        soon(Context::from_identity(file)).await.unwrap()
+        soon(weft_sdk::enroll(token)).await.unwrap()
     }
 }
 

@@ -9,26 +9,26 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use weft_channel::Lane;
 use weft_wire::{
     Message,
     edge::{
         Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, ErrorCode, HealthEvent,
-        StateClosed, StateConnected, Unbind, UpdateBind, header,
+        StateClosed, StateConnected, StructuredError, Unbind, UpdateBind, header,
     },
 };
 
 use super::{
     EdgeBinding,
     connect::plain,
-    connection::{SdkConnection, closed_message},
+    connection::{HOSTING, SdkConnection, closed_message},
     ids::Conn,
     revoke::access_lost,
 };
 use crate::seam::{
-    Grant, Host, PeerData, Precedence, Session, TerminatorRequest, TerminatorUpdate, Use,
+    Grant, Host, PeerData, Precedence, Refusal, Session, TerminatorRequest, TerminatorUpdate, Use,
 };
 
 /// How often a host is asked whether it still knows its listener, until it answers.
@@ -57,6 +57,8 @@ pub(crate) struct Hosted {
     why: OnceLock<Why>,
     /// The controller confirmed it.
     established: AtomicBool,
+    /// Cancelled once the answer to the bind is on its way: from then on the SDK may be dialed.
+    pub(super) answered: CancellationToken,
 }
 
 /// Why a listener is over.
@@ -107,33 +109,37 @@ impl SdkConnection {
                 if let Ok(reserved) = &taken {
                     self.release_reserved(conn_id, reserved);
                 }
-                return self.refuse(message, conn_id, &refusal).await;
+                return self.refuse_bind(message, conn_id, &refusal).await;
             }
         };
         let placement = self.binding.place(self, &bind, &session);
         match (placement, taken) {
             (Placement::Duplicate(hosted), _) => self.confirm_again(message, &hosted).await,
-            (_, Err(why)) => self.refuse(message, conn_id, &plain(why)).await,
+            (_, Err(why)) => self.refuse_bind(message, conn_id, &plain(why)).await,
             (Placement::Stale, Ok(reserved)) => {
                 self.release_reserved(conn_id, &reserved);
-                self.refuse(message, conn_id, &plain("a newer bind of this listener came first"))
-                    .await;
+                let why = plain("a newer bind of this listener came first");
+                self.refuse_bind(message, conn_id, &why).await;
             }
             (Placement::New(terminator), Ok(reserved)) => {
                 self.host(message, bind, session, grant, terminator, &reserved).await;
             }
             (Placement::Takes(older), Ok(reserved)) => {
-                self.binding.replace(&older).await;
+                self.binding.replace(&older);
                 let terminator = older.terminator.clone();
                 self.host(message, bind, session, grant, terminator, &reserved).await;
             }
         }
     }
 
+    async fn refuse_bind(&self, message: &Message, conn_id: u32, refusal: &Refusal) {
+        self.send_hosting(closed_message(conn_id, refusal).in_reply_to(message)).await;
+    }
+
     async fn confirm_again(&self, message: &Message, hosted: &Hosted) {
-        self.send(bound(&hosted.bind).in_reply_to(message)).await;
+        self.send_hosting(bound(&hosted.bind).in_reply_to(message)).await;
         if hosted.established.load(Ordering::Acquire) && hosted.bind.supports_bind_success {
-            self.send(BindSuccess { conn_id: hosted.conn_id }.to_message()).await;
+            self.send_hosting(BindSuccess { conn_id: hosted.conn_id }.to_message()).await;
         }
     }
 
@@ -158,40 +164,55 @@ impl SdkConnection {
             over: CancellationToken::new(),
             why: OnceLock::new(),
             established: AtomicBool::new(false),
+            answered: CancellationToken::new(),
         });
         self.binding.enter(&hosted);
         if !self.fill(conn_id, reserved, Conn::Host(Arc::clone(&hosted)), grant) {
             self.binding.withdraw(&hosted);
             // Either the SDK gave up, or what was allowed at first is not any more.
             if self.release_reserved(conn_id, reserved) {
-                self.refuse(message, conn_id, &access_lost()).await;
+                self.refuse_bind(message, conn_id, &access_lost()).await;
             }
             return;
         }
-        self.send(bound(&hosted.bind).in_reply_to(message)).await;
+        // Before the SDK may speak of the listener: a change of its cost must find the terminator.
+        let made = self.binding.control.create_terminator(hosted.terminator_request());
+        if !self.send_hosting(bound(&hosted.bind).in_reply_to(message)).await {
+            // It would be dialed and inspected without knowing the listener.
+            self.release_host(&hosted);
+            self.binding.withdraw(&hosted);
+            return;
+        }
+        hosted.answered.cancel();
+        if let Some(why) = hosted.why.get() {
+            // The close may have been queued before the answer.
+            self.send_hosting(why.message(conn_id)).await;
+            return;
+        }
         let this = Arc::clone(self);
         let established = Arc::clone(&hosted);
         let runtime = &self.binding.options.control_runtime;
-        runtime.spawn(async move { this.establish(established).await });
+        runtime.spawn(async move { this.establish(established, made).await });
         if hosted.bind.supports_inspect {
             let this = Arc::clone(self);
             runtime.spawn(async move { this.inspect(hosted).await });
         }
     }
 
-    async fn establish(&self, hosted: Arc<Hosted>) {
+    /// Tells the SDK what became of the terminator. One that is not wanted any more is removed by
+    /// giving up waiting for it.
+    async fn establish(&self, hosted: Arc<Hosted>, made: BoxFuture<'static, Result<(), Refusal>>) {
         let begun = Instant::now();
-        let request = hosted.terminator_request();
         let made = tokio::select! {
             biased;
             () = hosted.over.cancelled() => return,
-            made = self.binding.control.create_terminator(request) => made,
+            made = made => made,
         };
         match made {
             Ok(()) => {
                 hosted.established.store(true, Ordering::Release);
                 if hosted.bind.supports_bind_success {
-                    self.send(BindSuccess { conn_id: hosted.conn_id }.to_message()).await;
+                    self.send_hosting(BindSuccess { conn_id: hosted.conn_id }.to_message()).await;
                 }
                 if begun.elapsed() > SLOW_ESTABLISHMENT && hosted.bind.supports_inspect {
                     self.inspect(hosted).await;
@@ -204,9 +225,11 @@ impl SdkConnection {
                     %refusal,
                     "a terminator was refused"
                 );
-                self.release_host(&hosted);
+                let known = self.release_host(&hosted);
                 self.binding.forget(&hosted);
-                self.send(closed_message(hosted.conn_id, &refusal)).await;
+                if known {
+                    self.send_hosting(closed_message(hosted.conn_id, &refusal)).await;
+                }
             }
         }
     }
@@ -220,33 +243,39 @@ impl SdkConnection {
             let answer = tokio::select! {
                 biased;
                 () = hosted.over.cancelled() => return,
-                answer = self.channel.request_on(Lane::High, question, INSPECT_INTERVAL) => answer,
+                answer = self.channel.request_on(HOSTING, question, INSPECT_INTERVAL) => answer,
             };
             tries += 1;
             match answer {
                 Ok(answer) => {
                     if ConnInspectAnswer::from_message(&answer).kind != ConnKind::Bind {
-                        self.give_up(&hosted, "the host does not know the listener");
+                        self.give_up(&hosted, "the host does not know the listener").await;
                     }
                     return;
                 }
                 Err(_) if self.channel.is_closed() => return,
                 Err(_) if tries >= INSPECT_TRIES && begun.elapsed() > INSPECT_PATIENCE => {
-                    return self.give_up(&hosted, "the host does not answer");
+                    return self.give_up(&hosted, "the host does not answer").await;
                 }
                 Err(_) => {}
             }
         }
     }
 
-    fn give_up(&self, hosted: &Arc<Hosted>, why: &str) {
+    /// Removes the terminator. A host that knows the listener after all binds it again when it is
+    /// told.
+    async fn give_up(&self, hosted: &Arc<Hosted>, why: &str) {
         tracing::info!(terminator = %hosted.terminator, why, "a terminator is removed");
-        self.release_host(hosted);
+        let known = self.release_host(hosted);
         self.binding.withdraw(hosted);
+        if known {
+            self.send_hosting(closed_message(hosted.conn_id, &plain(why))).await;
+        }
     }
 
-    pub(super) async fn unbind(&self, message: &Message) {
-        let Ok(unbind) = Unbind::from_message(message) else { return };
+    /// Takes a listener down; the answer.
+    pub(super) fn unbind(&self, message: &Message) -> Option<Message> {
+        let unbind = Unbind::from_message(message).ok()?;
         match self.release_listener(unbind.conn_id) {
             Some(Conn::Host(hosted)) => self.binding.withdraw(&hosted),
             Some(Conn::Pending(cancel)) => cancel.cancel(),
@@ -254,7 +283,7 @@ impl SdkConnection {
         }
         // C SDKs wait for an answer of whatever type; Go SDKs have forgotten the listener.
         let done = StateClosed::new(unbind.conn_id, "unbound").to_message();
-        self.send(done.in_reply_to(message)).await;
+        Some(done.in_reply_to(message))
     }
 
     pub(super) fn update_bind(&self, message: &Message) {
@@ -342,19 +371,31 @@ impl EdgeBinding {
 
     /// Tells the SDK of an older listener that a newer one takes its terminator. Until that does,
     /// the terminator stays known.
-    async fn replace(&self, older: &Arc<Hosted>) {
+    fn replace(&self, older: &Arc<Hosted>) {
         older.why.get_or_init(|| Why::Replaced);
         older.over.cancel();
         let Some(connection) = older.connection.upgrade() else { return };
-        connection.release_host(older);
-        let mut closed =
-            StateClosed::new(older.conn_id, "found a newer terminator for listener id");
-        closed.error = Some(weft_wire::edge::StructuredError {
-            message: "newer terminator found for listener id".to_owned(),
-            code: ErrorCode::INTERNAL,
-            ..Default::default()
-        });
-        connection.send(closed.to_message()).await;
+        if connection.release_host(older) {
+            connection.tell_hosting(Why::Replaced.message(older.conn_id));
+        }
+    }
+}
+
+impl Why {
+    /// The close that tells the SDK.
+    fn message(self, conn_id: u32) -> Message {
+        match self {
+            Self::Revoked => closed_message(conn_id, &access_lost()),
+            Self::Replaced => StateClosed {
+                error: Some(StructuredError {
+                    message: "newer terminator found for listener id".to_owned(),
+                    code: ErrorCode::INTERNAL,
+                    ..StructuredError::default()
+                }),
+                ..StateClosed::new(conn_id, "found a newer terminator for listener id")
+            }
+            .to_message(),
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use weft_channel::{
-    Behaviour, ChannelHandle, CloseReason, Flow, Handler, Parts, UnderlayInfo, UnderlayWaker,
+    Behaviour, ChannelHandle, CloseReason, Flow, Handler, Lane, Parts, SendError, UnderlayInfo,
+    UnderlayWaker,
 };
 use weft_wire::{
     Message, WireError,
@@ -43,6 +44,10 @@ const MAX_GIVEN_UP: usize = 1024;
 /// While an SDK is not read it is sent something this often, so that it does not take the
 /// connection for dead (protocol: sdk 11.4).
 const PAUSED_KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// The lane of everything that is about a listener: answers to binds, dials, inspections, closes.
+/// SDKs know a listener only from the answer to its bind on.
+pub(super) const HOSTING: Lane = Lane::High;
 
 /// Why a channel is closed that still has connections.
 const NO_CARRIER: &str = "the connection that carries data is gone";
@@ -139,7 +144,13 @@ impl SdkConnection {
 
     /// How long ends of direction wait for a close, for native SDKs with the faults of old ones.
     pub(super) fn fin_hold(&self) -> Option<Duration> {
-        self.nudge.as_ref().map(|_| self.binding.options.fin_hold)
+        let old = self.nudge.as_ref().is_some_and(|nudge| nudge.is_old());
+        old.then_some(self.binding.options.fin_hold)
+    }
+
+    /// A message that the SDK takes and does not act upon.
+    fn meaningless(&self) -> Message {
+        self.nudge.as_ref().map_or_else(meaningless, |nudge| nudge.message())
     }
 
     /// A message is about to be written, to an SDK that needs that to be counted.
@@ -149,10 +160,33 @@ impl SdkConnection {
         }
     }
 
-    /// Queues an answer or a notice for the SDK; waits for room. False if it is not sent.
+    /// Queues an answer or a notice about a connection for the SDK; waits for room. False if it is
+    /// not sent.
     pub(super) async fn send(&self, message: Message) -> bool {
+        self.send_on(Lane::Default, message).await
+    }
+
+    /// The same about a listener. It shares a lane with the dials and inspections of the listener,
+    /// so that none of them overtakes the answer to the bind.
+    pub(super) async fn send_hosting(&self, message: Message) -> bool {
+        self.send_on(HOSTING, message).await
+    }
+
+    /// The same without waiting; where there is no room a task waits for it.
+    pub(super) fn tell_hosting(&self, message: Message) {
         self.count_written();
-        let sent = self.channel.send(message).await;
+        let sent = self.channel.try_send_on(HOSTING, message.clone());
+        if matches!(sent, Err(SendError::Full))
+            && let Some(this) = self.this.upgrade()
+        {
+            let waiting = async move { this.send_hosting(message).await };
+            self.binding.options.control_runtime.spawn(waiting);
+        }
+    }
+
+    async fn send_on(&self, lane: Lane, message: Message) -> bool {
+        self.count_written();
+        let sent = self.channel.send_on(lane, message).await;
         if let Err(problem) = &sent {
             tracing::debug!(channel = %self.channel, %problem, "a message for an SDK was not sent");
         }
@@ -278,13 +312,21 @@ impl SdkConnection {
             }
             _ => None,
         };
+        // A listener is taken down here, too: its connection id may be bound again right behind.
+        let unbound = match message.content_type {
+            content_type::UNBIND => self.unbind(&message),
+            _ => None,
+        };
         self.binding.options.control_runtime.spawn(async move {
             match message.content_type {
                 content_type::CONNECT => this.connect(&message, reserved).await,
                 content_type::BIND => this.bind(&message, reserved).await,
-                content_type::UNBIND => this.unbind(&message).await,
                 content_type::UPDATE_TOKEN => this.update_token(&message).await,
-                _ => {}
+                _ => {
+                    if let Some(reply) = unbound {
+                        this.send_hosting(reply).await;
+                    }
+                }
             }
             drop(room);
         });
@@ -343,7 +385,7 @@ impl SdkConnection {
                 if !this.pause.keep_alive_goes_on() {
                     return;
                 }
-                let _ = this.channel.try_send(meaningless());
+                let _ = this.channel.try_send(this.meaningless());
             }
         });
     }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use weft_channel::{Lane, RequestError};
+use weft_channel::RequestError;
 use weft_wire::{
     Message,
     edge::{
@@ -13,7 +13,12 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::{EdgeBinding, bind::Hosted, connection::SdkConnection, ids::Conn};
+use super::{
+    EdgeBinding,
+    bind::Hosted,
+    connection::{HOSTING, SdkConnection},
+    ids::Conn,
+};
 use crate::{
     forwarder::{App, Circuit, LocalEnd, SdkCircuit},
     seam::{Egress, End, PeerData, RouteErrorCode, RouteFailure},
@@ -79,7 +84,7 @@ impl EdgeBinding {
                     }
                     // It may just have done so.
                     let closed = StateClosed::new(conn_id, GIVEN_UP).to_message();
-                    let _ = connection.channel.try_send(closed);
+                    connection.tell_hosting(closed);
                 }
                 Err(unanswered.failure)
             }
@@ -175,11 +180,18 @@ pub(super) async fn ask(
     dial: Message,
     timeout: Duration,
 ) -> Result<(DialSuccess, Message), Unanswered> {
-    if hosted.over.is_cancelled() {
-        return Err(is_over(hosted).into());
+    // A listener that takes a terminator over may be dialed before its bind is answered.
+    let answered = tokio::time::timeout(timeout, hosted.answered.cancelled());
+    tokio::select! {
+        biased;
+        () = hosted.over.cancelled() => return Err(is_over(hosted).into()),
+        answered = answered => if answered.is_err() {
+            let text = "the host's bind is not answered yet".to_owned();
+            return Err(failure(RouteErrorCode::DialTimedOut, text).into());
+        }
     }
     connection.count_written();
-    let answer = connection.channel.request_on(Lane::High, dial, timeout);
+    let answer = connection.channel.request_on(HOSTING, dial, timeout);
     tokio::pin!(answer);
     let answered = tokio::select! {
         biased;

@@ -182,14 +182,16 @@ impl SdkConnection {
         conns.by_id.remove(&id).map(|entry| entry.what)
     }
 
-    /// Gives the connection id of this listener back.
-    pub(super) fn release_host(&self, hosted: &Arc<Hosted>) {
+    /// Gives the connection id of this listener back. False if the SDK has closed the listener: the
+    /// id may be in use again.
+    pub(super) fn release_host(&self, hosted: &Arc<Hosted>) -> bool {
         let mut conns = self.conns.lock();
         let known = conns.by_id.get(&hosted.conn_id).map(|entry| &entry.what);
-        // Its SDK may have closed it and used the id again.
-        if matches!(known, Some(Conn::Host(known)) if Arc::ptr_eq(known, hosted)) {
+        let own = matches!(known, Some(Conn::Host(known)) if Arc::ptr_eq(known, hosted));
+        if own {
             conns.by_id.remove(&hosted.conn_id);
         }
+        own
     }
 
     /// Gives a connection id back.

@@ -1,11 +1,12 @@
-//! Keeps old native SDKs going after a burst.
+//! Keeps native SDKs going after a burst.
 //!
-//! C SDKs from 0.27.2 to 0.36.0 hand at most 32 messages on at a time, and take the rest of what
-//! they have read only when something else arrives on the same connection. A burst of small
-//! messages with silence after it leaves them hanging until the answer to their next latency
-//! probe, up to a minute later; often they give the connection up then, because that answer waits
-//! behind the rest. So after such a burst they are sent messages that mean nothing, until the
-//! whole burst must have been seen. Nothing is sent while other messages flow.
+//! A native SDK (`ziti-sdk-c`, seen from 0.27.2 to 1.18.7) holds at most 32 messages at a time, and
+//! may sleep with the rest of a burst unread until something else arrives on the same connection:
+//! versions before 0.36.1 look at the rest only then, later ones arm their timer before they look.
+//! A burst of small messages with silence after it leaves such an SDK hanging until the answer to
+//! its next latency probe, up to a minute later; often it gives the connection up then, because
+//! that answer waits behind the rest. So after such a burst a native SDK is sent messages that mean
+//! nothing, until the whole burst must have been seen. Nothing is sent while other messages flow.
 
 use std::{
     sync::Arc,
@@ -16,9 +17,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_channel::{ChannelHandle, PeerInfo};
-use weft_wire::{Message, content_type, edge::header};
+use weft_wire::{
+    Message, content_type,
+    edge::{self, header},
+};
 
-/// How these SDKs call themselves.
+/// How native SDKs call themselves.
 const NATIVE: &str = "ziti-sdk-c[";
 /// Bodies over this length are not counted: what an SDK reads at once holds only a few of them.
 const SMALL: usize = 8 * 1024;
@@ -36,15 +40,24 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// last interval.
 const LAST_PAUSE: Duration = Duration::from_secs(3);
 
-/// A message that every SDK takes and none acts upon. Not empty: in one that has neither headers
-/// nor a body old native SDKs look for its end for ever.
+/// Meaningless messages are not empty: in a message that has neither headers nor a body a native
+/// SDK before 0.36.1 looks for the end for ever.
+const FILLER: Bytes = Bytes::from_static(b"-");
+
+/// A message that every SDK takes and none acts upon. Native SDKs since 0.36.1 log it as a warning.
 pub(super) fn meaningless() -> Message {
-    Message::new(content_type::HEARTBEAT, Bytes::from_static(b"-"))
+    Message::new(content_type::HEARTBEAT, FILLER)
 }
 
-/// Counts what an old native SDK is sent.
-#[derive(Debug, Default)]
+/// A message that native SDKs since 0.36.1 take without a word: the close of no connection.
+fn close_of_nothing() -> Message {
+    Message::new(edge::content_type::STATE_CLOSED, FILLER)
+}
+
+/// Counts what a native SDK is sent.
+#[derive(Debug)]
 pub(crate) struct Nudge {
+    is_old: bool,
     count: Mutex<Count>,
     burst: Notify,
 }
@@ -59,12 +72,26 @@ struct Count {
 }
 
 impl Nudge {
-    /// For a peer that needs it.
+    /// For a peer that is a native SDK.
     pub(super) fn of(peer: &PeerInfo) -> Option<Arc<Self>> {
         let native = peer.id.as_deref().is_some_and(|id| id.starts_with(NATIVE));
-        // Named by these SDKs since 0.36.1.
-        let cured = peer.headers.get(header::SUPPORTS_INSPECT).is_some();
-        (native && !cured).then(Arc::default)
+        // Native SDKs send this header since 0.36.1.
+        let is_old = peer.headers.get(header::SUPPORTS_INSPECT).is_none();
+        native.then(|| Arc::new(Self::new(is_old)))
+    }
+
+    fn new(is_old: bool) -> Self {
+        Self { is_old, count: Mutex::default(), burst: Notify::new() }
+    }
+
+    /// True if the SDK is older than 0.36.1.
+    pub(super) fn is_old(&self) -> bool {
+        self.is_old
+    }
+
+    /// A message that this SDK takes and does not act upon.
+    pub(super) fn message(&self) -> Message {
+        if self.is_old { meaningless() } else { close_of_nothing() }
     }
 
     /// True if messages with such a body count.
@@ -121,7 +148,7 @@ impl Nudge {
                 }
                 if burst.tick(self.take()) {
                     // No room means that there is something to send anyway.
-                    let _ = channel.try_send(meaningless());
+                    let _ = channel.try_send(self.message());
                 }
             }
         }
@@ -178,6 +205,15 @@ mod tests {
     }
 
     #[test]
+    fn meaningless_messages_are_not_empty() {
+        for is_old in [true, false] {
+            let message = Nudge::new(is_old).message();
+            assert!(!message.body.is_empty(), "an empty one stops an old SDK for ever");
+            assert!(message.headers.get(header::CONN_ID).is_none(), "of no connection");
+        }
+    }
+
+    #[test]
     fn a_burst_is_followed_by_enough_nudges_and_ends() {
         let mut burst = Burst::default();
         assert!(!burst.tick(200));
@@ -205,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_burst_that_goes_on_is_nudged_once() {
-        let (nudge, now) = (Nudge::default(), Instant::now());
+        let (nudge, now) = (Nudge::new(true), Instant::now());
         nudge.wrote(BURST, now);
         assert!(begins(&nudge));
         nudge.wrote(BURST, now);
@@ -221,7 +257,7 @@ mod tests {
 
     #[test]
     fn messages_that_do_not_count_do_not_join_others() {
-        let (nudge, now) = (Nudge::default(), Instant::now());
+        let (nudge, now) = (Nudge::new(true), Instant::now());
         nudge.wrote(BURST - 1, now);
         nudge.wrote(0, now + CLOSE);
         nudge.wrote(1, now + 2 * CLOSE);
@@ -231,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_messages_close_together_are_a_burst() {
-        let (nudge, start) = (Nudge::default(), Instant::now());
+        let (nudge, start) = (Nudge::new(false), Instant::now());
         for turn in 0..100 {
             nudge.wrote(1, start + (CLOSE + PAUSE) * turn);
         }

@@ -78,9 +78,11 @@ impl SdkConnection {
                 // Whoever makes it tells the SDK.
                 Some(Conn::Pending(cancel)) => cancel.cancel(),
                 Some(Conn::Host(hosted)) => {
-                    self.release_host(&hosted);
+                    let known = self.release_host(&hosted);
                     self.binding.revoke(&hosted);
-                    let _ = self.channel.try_send(closed_message(id, why));
+                    if known {
+                        self.tell_hosting(closed_message(id, why));
+                    }
                     listeners.insert(grant.token);
                 }
                 Some(circuit) => close_circuit(&circuit),

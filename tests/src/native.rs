@@ -1,0 +1,250 @@
+//! A peer that behaves like a native SDK (`ziti-sdk-c`) in the two things that routers must mind.
+//!
+//! - The peer registers a listener when the answer to its bind is handed on, not before; what comes
+//!   earlier for the listener meets "no such connection".
+//! - The peer hands on at most 32 messages each time that something arrives, and sleeps with the
+//!   rest unread until something else arrives.
+//!
+//! Sources: `library/bind.c` and `library/channel.c` of `openziti/ziti-sdk-c` 1.18.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use bytes::Bytes;
+use weft_channel::{
+    Behaviour, ChannelHandle, ChannelOptions, DialOptions, Flow, Handler, Parts, UnderlayInfo,
+    UnderlayWaker, dial,
+};
+use weft_client::{About, ClientApi, Credentials};
+use weft_contract::entity::DialBind;
+use weft_contract::resource;
+use weft_identity::LiveIdentity;
+use weft_identity::tls::{ClientTls, client_config};
+use weft_wire::edge::{
+    Bind, ConnInspect, ConnInspectAnswer, ConnKind, Connect, Data, Dial, DialSuccess, StateClosed,
+    content_type, header,
+};
+use weft_wire::hello::{Hello, alpn};
+use weft_wire::{Address, Message};
+
+use crate::network::{LONG, Network, until_some};
+
+/// Messages that a native SDK holds at a time.
+const HELD: usize = 32;
+
+/// A connection of a native SDK to a router.
+struct Native {
+    channel: ChannelHandle,
+    token: Bytes,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was read and not handed on.
+    unread: VecDeque<Message>,
+    arrived: bool,
+    binding: HashSet<u32>,
+    listeners: HashSet<u32>,
+    connected: HashSet<u32>,
+    received: HashMap<u32, Vec<u8>>,
+    /// Connections that reached a listener; their data is sent back.
+    accepted: HashSet<u32>,
+    inspected: Vec<(u32, ConnKind)>,
+    closed: Vec<StateClosed>,
+}
+
+impl Native {
+    /// An identity of its own with a service session, connected to the router.
+    async fn start(network: &Network, name: &str, service: &str, wanted: DialBind) -> Self {
+        let file = network.identity_file(name).await;
+        let api = ClientApi::of_identity(&file).unwrap();
+        api.login(Credentials::Certificate, About::default()).await.unwrap();
+        let service = until_some(async || api.service_named(service).await.unwrap()).await;
+        let session = api.create_session(&service.base.id, wanted).await.unwrap();
+        let url = session.edge_routers.first().unwrap().address("tls").unwrap();
+        let address: Address = url.replacen("://", ":", 1).parse().unwrap();
+        let identity = LiveIdentity::load(file.section()).unwrap();
+        let tls = client_config(&ClientTls::of_identity(&identity, &[b"ziti-edge"])).unwrap();
+        let mut hello = Hello::new("ziti-sdk-c[0]@host".to_owned());
+        hello.headers.set(header::SESSION_TOKEN, api.token().unwrap().as_bytes());
+        hello.headers.set_bool(header::SUPPORTS_INSPECT, true);
+        let options = ChannelOptions::edge("native");
+        let dialed = DialOptions::new(address, Arc::new(tls), alpn::EDGE, hello, options);
+        let established = dial(dialed).await.unwrap();
+        let state = Arc::new(Mutex::new(State::default()));
+        let channel = established.start(Arc::new(Loop(Arc::clone(&state))));
+        Self { channel, token: session.token.into(), state }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    async fn until(&self, what: &str, condition: impl Fn(&State) -> bool) {
+        let deadline = Instant::now() + LONG;
+        while !condition(&self.state()) {
+            assert!(Instant::now() < deadline, "waited in vain for: {what}");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn bind(&self, conn_id: u32) {
+        self.state().binding.insert(conn_id);
+        let bind = Bind {
+            conn_id,
+            token: self.token.clone(),
+            listener_id: Some(conn_id.to_le_bytes().to_vec().into()),
+            supports_inspect: true,
+            router_conn_ids: true,
+            ..Bind::default()
+        };
+        self.channel.send(bind.to_message()).await.unwrap();
+    }
+
+    async fn connect(&self, conn_id: u32) {
+        let connect = Connect {
+            conn_id: Some(conn_id),
+            token: self.token.clone(),
+            router_conn_ids: true,
+            ..Connect::default()
+        };
+        self.channel.send(connect.to_message()).await.unwrap();
+    }
+
+    async fn send(&self, conn_id: u32, data: impl Into<Bytes>) {
+        let data = Data { conn_id, flags: 0, uuid: None, data: data.into() };
+        self.channel.send(data.to_message()).await.unwrap();
+    }
+}
+
+impl State {
+    /// One turn of the SDK's loop.
+    fn turn(&mut self, channel: &ChannelHandle) {
+        if std::mem::take(&mut self.arrived) {
+            let some = self.unread.len().min(HELD);
+            for message in self.unread.drain(..some).collect::<Vec<_>>() {
+                if let Some(answer) = self.take(&message) {
+                    channel.try_send(answer).unwrap();
+                }
+            }
+        }
+    }
+
+    /// Hands a message on; its answer.
+    fn take(&mut self, message: &Message) -> Option<Message> {
+        // Messages about no connection mean nothing.
+        let id = message.headers.get_u32(header::CONN_ID)?;
+        match message.content_type {
+            content_type::STATE_CONNECTED if self.binding.remove(&id) => {
+                self.listeners.insert(id);
+            }
+            content_type::STATE_CONNECTED => {
+                self.connected.insert(id);
+            }
+            content_type::STATE_CLOSED => {
+                self.listeners.remove(&id);
+                self.closed.push(StateClosed::from_message(message).unwrap());
+            }
+            content_type::CONN_INSPECT_REQUEST => {
+                let id = ConnInspect::from_message(message).unwrap().conn_id;
+                let known = self.listeners.contains(&id);
+                let kind = if known { ConnKind::Bind } else { ConnKind::Invalid };
+                self.inspected.push((id, kind));
+                let answer = ConnInspectAnswer { conn_id: id, kind, detail: String::new() };
+                return Some(answer.to_message().in_reply_to(message));
+            }
+            content_type::DIAL if self.listeners.contains(&id) => {
+                let new_conn_id = Dial::from_message(message).unwrap().new_conn_id.unwrap();
+                self.accepted.insert(new_conn_id);
+                let accepted = DialSuccess { conn_id: id, new_conn_id, public_key: None };
+                return Some(accepted.to_message().in_reply_to(message));
+            }
+            content_type::DATA => {
+                let data = Data::from_message(message).unwrap();
+                if self.accepted.contains(&id) {
+                    return Some(data.to_message());
+                }
+                self.received.entry(id).or_default().extend(&data.data);
+            }
+            _ => return Some(StateClosed::new(id, "no such connection").to_message()),
+        }
+        None
+    }
+}
+
+/// The SDK's loop.
+struct Loop(Arc<Mutex<State>>);
+
+impl Behaviour for Loop {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        Parts { handler: Box::new(Self(Arc::clone(&self.0))), outbox: None }
+    }
+}
+
+impl Handler for Loop {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+        let mut state = self.0.lock().unwrap();
+        state.arrived = true;
+        state.unread.push_back(message);
+        Flow::Continue
+    }
+
+    fn on_turn_end(&mut self, channel: &ChannelHandle) {
+        self.0.lock().unwrap().turn(channel);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_is_asked_about_only_after_its_bind_was_answered() {
+    const LISTENERS: u32 = 64;
+    let network = Network::start().await;
+    network.service("echo", false).await;
+    let host = Native::start(&network, "host", "echo", DialBind::Bind).await;
+    for id in 1..=LISTENERS {
+        host.bind(id).await;
+    }
+    let all = LISTENERS as usize;
+    host.until("an inspection of each listener", |state| state.inspected.len() >= all).await;
+    let unknown: Vec<u32> = {
+        let state = host.state();
+        let invalid = state.inspected.iter().filter(|(_, kind)| *kind == ConnKind::Invalid);
+        invalid.map(|(id, _)| *id).collect()
+    };
+    assert_eq!(unknown, [0; 0], "asked about before the answer to their binds");
+    until_some(async || {
+        let terminators = network.list(&resource::terminator::KIND).await;
+        (terminators.len() == all).then_some(())
+    })
+    .await;
+    assert_eq!(host.state().closed, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_connections_at_once_survive() {
+    const CONNECTIONS: u32 = 100;
+    let network = Network::start().await;
+    network.service("echo", false).await;
+    let host = Native::start(&network, "host", "echo", DialBind::Bind).await;
+    host.bind(1).await;
+    until_some(async || {
+        let terminators = network.list(&resource::terminator::KIND).await;
+        (!terminators.is_empty()).then_some(())
+    })
+    .await;
+    let dialer = Native::start(&network, "dialer", "echo", DialBind::Dial).await;
+    for id in 1..=CONNECTIONS {
+        dialer.connect(id).await;
+    }
+    let all = CONNECTIONS as usize;
+    dialer.until("all connections", |state| state.connected.len() == all).await;
+    for id in 1..=CONNECTIONS {
+        dialer.send(id, format!("from {id}")).await;
+    }
+    dialer.until("all echoes", |state| state.received.len() == all).await;
+    for (id, data) in &dialer.state().received {
+        assert_eq!(String::from_utf8_lossy(data), format!("from {id}"));
+    }
+    assert_eq!(dialer.state().closed, []);
+}
