@@ -2,10 +2,12 @@
 //!
 //! - The peer registers a listener when the answer to its bind is handed on, not before; what comes
 //!   earlier for the listener meets "no such connection".
-//! - The peer hands on at most 32 messages each time that something arrives, and sleeps with the
-//!   rest unread until something else arrives.
+//! - The peer holds at most 32 messages to connections. When more arrive at once, it hands on the
+//!   first 32 and takes up to 32 more, which it hands on only when something else arrives. With
+//!   still more it stops reading for good.
 //!
-//! Sources: `library/bind.c` and `library/channel.c` of `openziti/ziti-sdk-c` 1.18.
+//! Sources: `library/bind.c`, `channel.c` and `ziti.c` of `openziti/ziti-sdk-c` 1.18, which reads
+//! again after 10 to 20 s.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -30,8 +32,11 @@ use weft_wire::{Address, Message};
 
 use crate::network::{LONG, Network, until_some};
 
-/// Messages that a native SDK holds at a time.
+/// Messages to connections that a native SDK holds at a time.
 const HELD: usize = 32;
+
+/// Routers ask about this id to learn what was handed on.
+const NO_CONNECTION: u32 = u32::MAX;
 
 /// A connection of a native SDK to a router.
 struct Native {
@@ -42,9 +47,12 @@ struct Native {
 
 #[derive(Default)]
 struct State {
-    /// What was read and not handed on.
+    /// What was read in this turn.
     unread: VecDeque<Message>,
-    arrived: bool,
+    /// What is held and not handed on.
+    asleep: Vec<Message>,
+    /// More was left than the SDK holds: it does not read any more.
+    is_deaf: bool,
     binding: HashSet<u32>,
     listeners: HashSet<u32>,
     connected: HashSet<u32>,
@@ -122,12 +130,36 @@ impl Native {
 impl State {
     /// One turn of the SDK's loop.
     fn turn(&mut self, channel: &ChannelHandle) {
-        if std::mem::take(&mut self.arrived) {
-            let some = self.unread.len().min(HELD);
-            for message in self.unread.drain(..some).collect::<Vec<_>>() {
-                if let Some(answer) = self.take(&message) {
-                    channel.try_send(answer).unwrap();
-                }
+        if self.unread.is_empty() || self.is_deaf {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.asleep);
+        self.read(&mut held, channel);
+        self.hand_on(held, channel);
+        let mut asleep = Vec::new();
+        self.read(&mut asleep, channel);
+        self.asleep = asleep;
+        self.is_deaf = !self.unread.is_empty();
+    }
+
+    /// Takes what was read, until so many messages to connections are held. Others are handed on
+    /// at once.
+    fn read(&mut self, held: &mut Vec<Message>, channel: &ChannelHandle) {
+        while held.len() < HELD
+            && let Some(message) = self.unread.pop_front()
+        {
+            if message.content_type == content_type::DATA {
+                held.push(message);
+            } else {
+                self.hand_on(vec![message], channel);
+            }
+        }
+    }
+
+    fn hand_on(&mut self, messages: Vec<Message>, channel: &ChannelHandle) {
+        for message in messages {
+            if let Some(answer) = self.take(&message) {
+                channel.try_send(answer).unwrap();
             }
         }
     }
@@ -151,7 +183,9 @@ impl State {
                 let id = ConnInspect::from_message(message).unwrap().conn_id;
                 let known = self.listeners.contains(&id);
                 let kind = if known { ConnKind::Bind } else { ConnKind::Invalid };
-                self.inspected.push((id, kind));
+                if id != NO_CONNECTION {
+                    self.inspected.push((id, kind));
+                }
                 let answer = ConnInspectAnswer { conn_id: id, kind, detail: String::new() };
                 return Some(answer.to_message().in_reply_to(message));
             }
@@ -185,9 +219,7 @@ impl Behaviour for Loop {
 
 impl Handler for Loop {
     fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
-        let mut state = self.0.lock().unwrap();
-        state.arrived = true;
-        state.unread.push_back(message);
+        self.0.lock().unwrap().unread.push_back(message);
         Flow::Continue
     }
 
@@ -224,6 +256,7 @@ async fn a_listener_is_asked_about_only_after_its_bind_was_answered() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_connections_at_once_survive() {
     const CONNECTIONS: u32 = 100;
+    const PARTS: u32 = 10;
     let network = Network::start().await;
     network.service("echo", false).await;
     let host = Native::start(&network, "host", "echo", DialBind::Bind).await;
@@ -239,12 +272,21 @@ async fn a_hundred_connections_at_once_survive() {
     }
     let all = CONNECTIONS as usize;
     dialer.until("all connections", |state| state.connected.len() == all).await;
-    for id in 1..=CONNECTIONS {
-        dialer.send(id, format!("from {id}")).await;
+    for part in 0..PARTS {
+        for id in 1..=CONNECTIONS {
+            dialer.send(id, format!("{part} from {id}; ")).await;
+        }
     }
-    dialer.until("all echoes", |state| state.received.len() == all).await;
+    let expected =
+        |id: u32| (0..PARTS).map(|part| format!("{part} from {id}; ")).collect::<String>();
+    let whole = |state: &State| {
+        let received = state.received.iter();
+        received.filter(|(id, data)| data.len() == expected(**id).len()).count() == all
+    };
+    dialer.until("all echoes", |state| state.is_deaf || whole(state)).await;
+    assert!(!dialer.state().is_deaf && !host.state().is_deaf, "sent more than it can hold");
     for (id, data) in &dialer.state().received {
-        assert_eq!(String::from_utf8_lossy(data), format!("from {id}"));
+        assert_eq!(String::from_utf8_lossy(data), expected(*id));
     }
     assert_eq!(dialer.state().closed, []);
 }

@@ -106,6 +106,22 @@ pub(crate) struct DataOutbox {
 }
 
 impl DataOutbox {
+    /// Fills a batch for a native SDK: no more than it has room for, and counted.
+    fn fill_for(&mut self, nudge: &Nudge, batch: &mut Batch, now: Instant) {
+        let room = nudge.room(now);
+        let (mut small, mut paced) = (0, 0);
+        while !batch.is_full()
+            && paced < room
+            && let Some(message) = self.pull(now)
+        {
+            small += u32::from(Nudge::counts(&message.body));
+            paced += u64::from(nudge.is_paced(&message.body));
+            batch.push(message);
+        }
+        nudge.wrote(small, now);
+        nudge.paced(paced, now);
+    }
+
     /// The next message of what was noticed.
     pub(super) fn pull(&mut self, now: Instant) -> Option<Message> {
         self.scheduler.next(now)
@@ -125,14 +141,15 @@ impl Outbox for DataOutbox {
             return;
         }
         let now = Instant::now();
-        let mut small = 0;
-        while !batch.is_full() {
-            let Some(message) = self.pull(now) else { break };
-            small += u32::from(Nudge::counts(&message.body));
-            batch.push(message);
-        }
-        if let Some(nudge) = &self.nudge {
-            nudge.wrote(small, now);
+        match self.nudge.clone() {
+            Some(nudge) => self.fill_for(&nudge, batch, now),
+            None => {
+                while !batch.is_full()
+                    && let Some(message) = self.pull(now)
+                {
+                    batch.push(message);
+                }
+            }
         }
     }
 

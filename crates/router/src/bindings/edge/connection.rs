@@ -421,8 +421,13 @@ impl Behaviour for SdkConnection {
             let serving = outlet.outbox(self.nudge.clone());
             outbox = Some(Box::new(serving) as Box<dyn weft_channel::Outbox>);
             if let Some(nudge) = &self.nudge {
-                let nudging = Arc::clone(nudge).run(self.channel.clone());
-                self.binding.options.control_runtime.spawn(nudging);
+                let runtime = &self.binding.options.control_runtime;
+                let (nudge, channel) = (|| Arc::clone(nudge), || self.channel.clone());
+                runtime.spawn(nudge().run(channel()));
+                if !nudge().is_old() {
+                    runtime.spawn(nudge().keep_pace(channel(), waker.clone()));
+                    runtime.spawn(nudge().keep_turns(channel(), waker.clone()));
+                }
             }
             let _ = self.outlet.set(outlet);
         }

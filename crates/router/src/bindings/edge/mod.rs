@@ -14,6 +14,7 @@ mod connection;
 mod dial;
 mod ids;
 mod nudge;
+mod pace;
 mod pause;
 mod revoke;
 #[cfg(test)]

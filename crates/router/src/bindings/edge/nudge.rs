@@ -7,6 +7,9 @@
 //! its next latency probe, up to a minute later; often it gives the connection up then, because
 //! that answer waits behind the rest. So after such a burst a native SDK is sent messages that mean
 //! nothing, until the whole burst must have been seen. Nothing is sent while other messages flow.
+//!
+//! Versions since 0.36.1 stop reading altogether where a burst is too large, and then no message
+//! wakes them: what they are sent has a pace, too ([`pace`](super::pace)).
 
 use std::{
     sync::Arc,
@@ -16,11 +19,13 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use weft_channel::{ChannelHandle, PeerInfo};
+use weft_channel::{ChannelHandle, PeerInfo, RequestError, UnderlayWaker};
 use weft_wire::{
     Message, content_type,
-    edge::{self, header},
+    edge::{self, ConnInspect, header},
 };
+
+use super::pace::{FIRST_QUESTIONS, Pace, TURN};
 
 /// How native SDKs call themselves.
 const NATIVE: &str = "ziti-sdk-c[";
@@ -39,6 +44,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The last ones come at longer and longer intervals, for an SDK that had no time to look. The
 /// last interval.
 const LAST_PAUSE: Duration = Duration::from_secs(3);
+/// No connection has this id: the question about it is answered at once, behind all before it.
+const NO_CONNECTION: u32 = u32::MAX;
+/// After this time without an answer the SDK is not waited for until the next question.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Meaningless messages are not empty: in a message that has neither headers nor a body a native
 /// SDK before 0.36.1 looks for the end for ever.
@@ -60,6 +69,11 @@ pub(crate) struct Nudge {
     is_old: bool,
     count: Mutex<Count>,
     burst: Notify,
+    pace: Mutex<Pace>,
+    /// The SDK is to be asked what it has handed on.
+    ask: Notify,
+    /// More may go after a turn.
+    held: Notify,
 }
 
 /// What was written lately.
@@ -81,7 +95,14 @@ impl Nudge {
     }
 
     fn new(is_old: bool) -> Self {
-        Self { is_old, count: Mutex::default(), burst: Notify::new() }
+        Self {
+            is_old,
+            count: Mutex::default(),
+            burst: Notify::new(),
+            pace: Mutex::default(),
+            ask: Notify::new(),
+            held: Notify::new(),
+        }
     }
 
     /// True if the SDK is older than 0.36.1.
@@ -97,6 +118,34 @@ impl Nudge {
     /// True if messages with such a body count.
     pub(crate) fn counts(body: &[u8]) -> bool {
         body.len() <= SMALL
+    }
+
+    /// True if messages with such a body have a pace.
+    pub(crate) fn is_paced(&self, body: &[u8]) -> bool {
+        !self.is_old && Pace::counts(body)
+    }
+
+    /// How many messages that have a pace may be written now. Where there is no room, the
+    /// connection is woken when there is.
+    pub(crate) fn room(&self, now: Instant) -> u64 {
+        if self.is_old {
+            return u64::MAX;
+        }
+        let room = self.pace.lock().room(now);
+        if room == 0 {
+            self.held.notify_one();
+        }
+        room
+    }
+
+    /// So many messages that have a pace are being written.
+    pub(crate) fn paced(&self, messages: u64, now: Instant) {
+        if messages > 0 {
+            let mut pace = self.pace.lock();
+            pace.wrote(messages, now);
+            // Asked from the task, so that the question is written behind them.
+            self.ask.notify_one();
+        }
     }
 
     /// So many small messages are being written.
@@ -124,6 +173,42 @@ impl Nudge {
         let mut count = self.count.lock();
         count.nudging = count.small >= BURST;
         !count.nudging
+    }
+
+    /// Asks the SDK what it has handed on, until the channel closes.
+    pub(super) async fn keep_pace(self: Arc<Self>, channel: ChannelHandle, waker: UnderlayWaker) {
+        let mut first = FIRST_QUESTIONS;
+        loop {
+            while first > 0 || self.pace.lock().is_due() {
+                first = first.saturating_sub(1);
+                self.pace.lock().ask(Instant::now());
+                let question = ConnInspect { conn_id: NO_CONNECTION }.to_message();
+                match channel.request(question, PATIENCE).await {
+                    Ok(_) => self.pace.lock().answered(Instant::now()),
+                    Err(RequestError::Closed(_)) => return,
+                    Err(_) => self.pace.lock().unanswered(),
+                }
+                waker.wake();
+            }
+            tokio::select! {
+                () = self.ask.notified() => {}
+                _ = channel.closed() => return,
+            }
+        }
+    }
+
+    /// Wakes the connection in the next turn when there was no room in one, until the channel
+    /// closes.
+    pub(super) async fn keep_turns(self: Arc<Self>, channel: ChannelHandle, waker: UnderlayWaker) {
+        loop {
+            tokio::select! {
+                () = self.held.notified() => tokio::time::sleep(TURN).await,
+                _ = channel.closed() => return,
+            }
+            if self.pace.lock().room(Instant::now()) > 0 {
+                waker.wake();
+            }
+        }
     }
 
     /// Nudges the SDK after each burst, until the channel closes.

@@ -1,0 +1,242 @@
+//! How many small messages a native SDK is sent before it has handed on the former ones.
+//!
+//! A native SDK reads up to 64 KiB at a time, holds 32 messages until it has handed them to the
+//! application, and leaves the rest in its buffer. Where more than 32 are left once the first 32 are
+//! done, it stops reading and sleeps until one of its timers ends, for 10 to 20 s
+//! (`ziti_channel_prepare` and `ztx_prep_deadlines` of `openziti/ziti-sdk-c` 1.18). Messages of more
+//! than 2 KiB are never that many.
+//!
+//! So at most [`HELD`] small messages are under way that the SDK may have read and not handed on.
+//! It says what it has handed on by answering a question behind them. On a path with a long delay
+//! more may be under way, as many each millisecond, for those that travel are not in its buffer. A
+//! delay is believed only beyond what a busy machine adds to every answer ([`BUSY`]), and the SDK is
+//! asked a few times before it has anything to do ([`FIRST_QUESTIONS`]).
+
+use std::time::{Duration, Instant};
+
+/// Small messages that the SDK may have in its buffer; fewer than the 32 that it holds, because
+/// answers and notices that do not pass here need room too.
+const HELD: u64 = 24;
+/// Bodies up to this length, in bytes, are small.
+const SMALL: usize = 2 * 1024;
+/// After this many small messages the SDK is asked.
+const ASK_AFTER: u64 = 8;
+/// On a path with a delay, [`HELD`] messages go in this time.
+pub(super) const TURN: Duration = Duration::from_millis(1);
+/// No more than this are under way, whatever the delay.
+const MOST: u64 = 4096;
+/// The round trip of the path is the least of the last one to two of these.
+const MEMORY: Duration = Duration::from_secs(300);
+/// So much of a round trip may be the SDK's own time.
+const BUSY: Duration = Duration::from_millis(10);
+/// So often the SDK is asked when it has just connected.
+pub(super) const FIRST_QUESTIONS: usize = 3;
+
+/// The small messages that an SDK was sent, and those that it is known to have handed on.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    sent: u64,
+    handed_on: u64,
+    question: Option<Question>,
+    path: Path,
+    turn: Option<Turn>,
+}
+
+/// A question under way.
+#[derive(Debug)]
+struct Question {
+    /// The answer says that so many were handed on.
+    covers: u64,
+    asked: Instant,
+}
+
+/// What was sent within one [`TURN`].
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    since: Instant,
+    sent: u64,
+}
+
+/// The least round trips of two spans of time.
+#[derive(Debug, Default)]
+struct Path {
+    since: Option<Instant>,
+    now: Option<Duration>,
+    before: Option<Duration>,
+}
+
+impl Pace {
+    /// True if messages with such a body count.
+    pub(super) fn counts(body: &[u8]) -> bool {
+        body.len() <= SMALL
+    }
+
+    /// How many small messages may go now.
+    pub(super) fn room(&self, now: Instant) -> u64 {
+        let window = self.window();
+        let room = window.saturating_sub(self.sent - self.handed_on);
+        if window == HELD {
+            return room;
+        }
+        let in_turn = self.turn.filter(|turn| is_on(turn.since, now)).map_or(0, |turn| turn.sent);
+        room.min(HELD.saturating_sub(in_turn))
+    }
+
+    /// So many small messages are being written.
+    pub(super) fn wrote(&mut self, small: u64, now: Instant) {
+        self.sent += small;
+        match &mut self.turn {
+            Some(turn) if is_on(turn.since, now) => turn.sent += small,
+            turn => *turn = Some(Turn { since: now, sent: small }),
+        }
+    }
+
+    /// True if the SDK is to be asked now, behind all that was written.
+    pub(super) fn is_due(&self) -> bool {
+        self.question.is_none() && self.sent - self.handed_on >= ASK_AFTER
+    }
+
+    /// The SDK is asked.
+    pub(super) fn ask(&mut self, now: Instant) {
+        self.question = Some(Question { covers: self.sent, asked: now });
+    }
+
+    /// The SDK answered.
+    pub(super) fn answered(&mut self, now: Instant) {
+        if let Some(question) = self.question.take() {
+            self.handed_on = question.covers;
+            self.path.measured(now.saturating_duration_since(question.asked), now);
+        }
+    }
+
+    /// The SDK gives no answer: it is not waited for.
+    pub(super) fn unanswered(&mut self) {
+        self.question = None;
+        self.handed_on = self.sent;
+    }
+
+    /// Small messages that may be under way.
+    fn window(&self) -> u64 {
+        let turns = self.path.delay().saturating_sub(BUSY).as_nanos() / TURN.as_nanos();
+        let turns = u64::try_from(turns).unwrap_or(u64::MAX).max(1);
+        HELD.saturating_mul(turns).min(MOST)
+    }
+}
+
+fn is_on(turn: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(turn) < TURN
+}
+
+impl Path {
+    fn measured(&mut self, round_trip: Duration, now: Instant) {
+        let old = self.since.is_none_or(|since| now.saturating_duration_since(since) >= MEMORY);
+        if old {
+            self.since = Some(now);
+            self.before = self.now.take();
+        }
+        self.now = Some(self.now.map_or(round_trip, |least| least.min(round_trip)));
+    }
+
+    fn delay(&self) -> Duration {
+        self.now.into_iter().chain(self.before).min().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUICK: Duration = Duration::from_micros(100);
+
+    /// Sends what there is room for; how many that is.
+    fn send(pace: &mut Pace, now: Instant) -> u64 {
+        let room = pace.room(now);
+        pace.wrote(room, now);
+        room
+    }
+
+    #[test]
+    fn no_more_go_than_the_sdk_holds_until_it_answers() {
+        let (mut pace, mut now) = (Pace::default(), Instant::now());
+        for _ in 0..1000 {
+            assert_eq!(send(&mut pace, now), HELD);
+            assert_eq!(send(&mut pace, now), 0);
+            assert!(pace.is_due());
+            pace.ask(now);
+            assert!(!pace.is_due(), "one question at a time");
+            now += QUICK;
+            assert_eq!(pace.room(now), 0);
+            pace.answered(now);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_about_what_was_written_before_the_question() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        pace.wrote(ASK_AFTER - 1, now);
+        assert!(!pace.is_due(), "too few to ask about");
+        pace.wrote(1, now);
+        assert!(pace.is_due());
+        pace.ask(now);
+        pace.wrote(5, now);
+        pace.answered(now + QUICK);
+        assert_eq!(pace.room(now + QUICK), HELD - 5);
+        pace.wrote(HELD - 5, now + QUICK);
+        pace.unanswered();
+        assert_eq!(pace.room(now + 2 * QUICK), HELD);
+    }
+
+    /// Small messages in one second over a path with such a round trip.
+    fn in_a_second(round_trip: Duration) -> u64 {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let (mut now, mut answer, mut sent) = (start, None, 0);
+        while now < start + Duration::from_secs(1) {
+            if answer.is_some_and(|at| at <= now) {
+                pace.answered(now);
+                answer = None;
+            }
+            sent += send(&mut pace, now);
+            if pace.is_due() {
+                pace.ask(now);
+                answer = Some(now + round_trip);
+            }
+            now += QUICK;
+        }
+        sent
+    }
+
+    #[test]
+    fn a_long_path_carries_more_at_a_time() {
+        let most = HELD * 1000;
+        for (delay, at_least) in [(5, 2_000), (20, 2_000), (50, 5_000), (150, 7_000)] {
+            let sent = in_a_second(Duration::from_millis(delay));
+            assert!(sent > at_least, "{sent} at {delay} ms");
+            assert!(sent <= most + HELD, "{sent} at {delay} ms");
+        }
+        assert!(in_a_second(QUICK) > most);
+    }
+
+    #[test]
+    fn a_busy_sdk_is_not_taken_for_a_long_path() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        pace.ask(now);
+        pace.answered(now + BUSY);
+        assert_eq!(pace.room(now), HELD);
+        // Once it was quicker, it is the SDK that is slow.
+        pace.ask(now);
+        pace.answered(now + 10 * BUSY);
+        assert_eq!(pace.room(now), HELD);
+    }
+
+    #[test]
+    fn a_delay_that_is_gone_is_forgotten() {
+        let (mut path, now) = (Path::default(), Instant::now());
+        path.measured(Duration::from_millis(80), now);
+        path.measured(Duration::from_millis(50), now + QUICK);
+        assert_eq!(path.delay(), Duration::from_millis(50));
+        path.measured(Duration::from_millis(70), now + MEMORY);
+        assert_eq!(path.delay(), Duration::from_millis(50), "remembered for a while");
+        path.measured(Duration::from_millis(70), now + 2 * MEMORY);
+        assert_eq!(path.delay(), Duration::from_millis(70));
+    }
+}
