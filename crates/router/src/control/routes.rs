@@ -21,6 +21,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
 use weft_wire::{
     Message, ProtoBody, controller_capability,
@@ -51,9 +52,19 @@ pub(crate) struct Routes {
     queue: Arc<Semaphore>,
     /// Routes that are under way.
     workers: Arc<Semaphore>,
+    /// Routes that wait for a worker, by circuit.
+    waiting: Mutex<HashMap<String, Waiting>>,
     carried: Mutex<HashMap<String, Carried>>,
     /// What their owners still have to hear.
     faults: Faults,
+}
+
+/// Routes of one circuit that wait for a worker.
+#[derive(Debug, Default)]
+struct Waiting {
+    routes: usize,
+    /// Cancelled when the circuit is taken down: those that wait are not set up any more.
+    taken_down: CancellationToken,
 }
 
 /// A route that was applied.
@@ -71,8 +82,38 @@ impl Routes {
                 workers.saturating_add(queue).min(Semaphore::MAX_PERMITS),
             )),
             workers: Arc::new(Semaphore::new(workers)),
+            waiting: Mutex::default(),
             carried: Mutex::default(),
             faults: Faults::default(),
+        }
+    }
+
+    /// A route begins to wait for a worker.
+    fn begin_wait(&self, circuit: &str) -> CancellationToken {
+        let mut waiting = self.waiting.lock();
+        let of_circuit = waiting.entry(circuit.to_owned()).or_default();
+        of_circuit.routes += 1;
+        of_circuit.taken_down.clone()
+    }
+
+    /// A route has a worker. One whose circuit was taken down meanwhile is not counted any more.
+    fn end_wait(&self, circuit: &str, taken_down: &CancellationToken) {
+        let mut waiting = self.waiting.lock();
+        if !taken_down.is_cancelled()
+            && let Some(of_circuit) = waiting.get_mut(circuit)
+        {
+            of_circuit.routes -= 1;
+            if of_circuit.routes == 0 {
+                waiting.remove(circuit);
+            }
+        }
+    }
+
+    /// A circuit is taken down.
+    fn take_down(&self, circuit: &str) {
+        let mut waiting = self.waiting.lock();
+        if let Some(of_circuit) = waiting.remove(circuit) {
+            of_circuit.taken_down.cancel();
         }
     }
 
@@ -149,7 +190,13 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
         return;
     };
     let (core, from) = (core.clone(), from.clone());
-    core.clone().spawn(async move { set_up(&core, &from, message, route, queued).await });
+    let taken_down = core.routes.begin_wait(&route.circuit_id);
+    core.clone().spawn(async move {
+        let Ok(worker) = core.routes.workers.clone().acquire_owned().await else { return };
+        core.routes.end_wait(&route.circuit_id, &taken_down);
+        drop(queued);
+        set_up(&core, &from, message, route, &taken_down, worker).await;
+    });
 }
 
 async fn set_up(
@@ -157,12 +204,18 @@ async fn set_up(
     from: &Arc<Controller>,
     message: Message,
     route: Route,
-    queued: OwnedSemaphorePermit,
+    taken_down: &CancellationToken,
+    worker: OwnedSemaphorePermit,
 ) {
-    let Ok(worker) = core.routes.workers.clone().acquire_owned().await else { return };
-    drop(queued);
     let Some(data) = core.data.get() else { return };
-    let done = data.route(command(&from.id, &route)).await;
+    let done = if taken_down.is_cancelled() {
+        Err(RouteFailure {
+            code: seam::RouteErrorCode::Generic,
+            message: "the circuit was taken down before its route was set up".to_owned(),
+        })
+    } else {
+        data.route(command(&from.id, &route)).await
+    };
     drop(worker);
     let applied = done.is_ok();
     if let Err(failure) = &done {
@@ -187,6 +240,7 @@ async fn set_up(
 pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
     match Unroute::from_message(message) {
         Ok(unroute) => {
+            core.routes.take_down(&unroute.circuit_id);
             core.routes.forget(&unroute.circuit_id);
             if let Some(data) = core.data.get() {
                 data.unroute(&unroute.circuit_id, unroute.now);
@@ -315,6 +369,23 @@ mod tests {
             ("t1", "l2")
         );
         assert!(routes.of("other").is_empty());
+    }
+
+    #[test]
+    fn a_circuit_that_is_taken_down_takes_along_the_routes_that_wait() {
+        let routes = Routes::new(1, 1);
+        let (first, second) = (routes.begin_wait("x"), routes.begin_wait("x"));
+        let other = routes.begin_wait("y");
+        routes.end_wait("x", &first);
+        routes.take_down("x");
+        assert!(second.is_cancelled() && !other.is_cancelled());
+        let later = routes.begin_wait("x");
+        assert!(!later.is_cancelled(), "a later route of the circuit is set up");
+        routes.end_wait("x", &second);
+        routes.take_down("x");
+        assert!(later.is_cancelled());
+        routes.end_wait("y", &other);
+        assert!(routes.waiting.lock().is_empty());
     }
 
     #[test]
