@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{runtime, sync::watch};
 use weft_channel::{AcceptOptions, ListenerLimits, Listeners, RegisterError, TlsSource};
 use weft_config::{
-    AddressKind, RouterConfig,
+    AddressKind, RouterConfig, XgressOptions,
     router::{EdgeListener, Listener, TunnelMode},
 };
 use weft_identity::{
@@ -344,7 +344,8 @@ fn warn_not_acted_upon(config: &RouterConfig) {
 fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
     let mut out = Vec::new();
     let mut warn = |wanted: bool, key: &'static str, why: &'static str| {
-        if wanted {
+        // Several listeners of a sort are told of once.
+        if wanted && !out.contains(&(key, why)) {
             out.push((key, why));
         }
     };
@@ -364,15 +365,27 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
     warn(named, "ctrl.bind", "give an IP address, names of interfaces are not looked up");
     let api_proxy = config.edge.as_ref().is_some_and(|edge| edge.api_proxy.is_some());
     warn(api_proxy, "edge.apiProxy", "the API is not proxied");
+    let own = |options: &XgressOptions| *options != XgressOptions::default();
+    warn(
+        config.dialers.iter().any(|dialer| own(&dialer.options)),
+        "dialers.options",
+        "circuits that end here take the flow control of the edge listener",
+    );
     for listener in &config.listeners {
         let (key, why) = match listener {
             Listener::Edge(edge) if edge.address.kind != AddressKind::Tls => {
                 ("listeners[edge].address", "SDKs are served over tls only")
             }
+            Listener::Tunnel(tunnel) if tunnel.mode == TunnelMode::Proxy => (
+                "listeners[tunnel].options.mode",
+                "services are hosted, none are offered at ports yet",
+            ),
             Listener::Tunnel(tunnel) if tunnel.mode != TunnelMode::Host => {
-                ("listeners[tunnel].options.mode", "services are hosted, none are intercepted")
+                ("listeners[tunnel].options.mode", "services are hosted, none are intercepted yet")
             }
-            Listener::Transport { .. } => ("listeners[transport]", "not served"),
+            Listener::Transport { udp: false, .. } => ("listeners[transport]", "not served"),
+            Listener::Transport { udp: true, .. } => ("listeners[transport_udp]", "not served"),
+            Listener::Proxy(proxy) if proxy.udp => ("listeners[proxy_udp]", "not served"),
             Listener::Proxy(_) => ("listeners[proxy]", "not served"),
             _ => continue,
         };
@@ -413,6 +426,34 @@ mod tests {
         assert_eq!(set.write_timeout, Some(Duration::from_secs(60)));
         assert_eq!(set.listener.handshake_timeout, MAX_HANDSHAKE);
         assert_eq!(set.hello.hello_timeout, Duration::from_secs(9));
+    }
+
+    #[test]
+    fn what_a_file_asks_for_in_vain_is_named_once() {
+        let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: 'tls:localhost:1'}\n\
+            dialers: [{binding: udp}, {binding: transport, options: {txPortalMaxSize: 99999}}]\n\
+            listeners:\n\
+            - {binding: proxy, address: 'tcp:0.0.0.0:1', service: a}\n\
+            - {binding: proxy, address: 'tcp:0.0.0.0:2', service: b}\n\
+            - {binding: proxy_udp, address: 'udp:0.0.0.0:1', service: a}\n\
+            - {binding: transport_udp, address: 'udp:0.0.0.0:3'}\n\
+            - {binding: tunnel, options: {mode: proxy, services: ['a:7', 'b:8:udp']}}\n";
+        let none = |_: &str| None;
+        let read = |text: &str| {
+            let path = std::path::Path::new("router.yaml");
+            not_acted_upon(&RouterConfig::from_str(text, path, &none).unwrap().config)
+        };
+        let keys: Vec<&str> = read(text).into_iter().map(|(key, _)| key).collect();
+        let expected = [
+            "dialers.options",
+            "listeners[proxy]",
+            "listeners[proxy_udp]",
+            "listeners[transport_udp]",
+            "listeners[tunnel].options.mode",
+        ];
+        assert_eq!(keys, expected);
+        let text = text.replace(", options: {txPortalMaxSize: 99999}", "");
+        assert_eq!(read(&text).first().unwrap().0, "listeners[proxy]");
     }
 
     #[test]

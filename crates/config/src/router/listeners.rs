@@ -8,6 +8,7 @@ use crate::{
     channel_options::ChannelOptions,
     controller::Network,
     section::{Item, Section},
+    suggest,
     xgress_options::XgressOptions,
 };
 
@@ -103,14 +104,34 @@ pub struct TunnelOptions {
     pub dns_unanswerable: DnsUnanswerable,
     /// Interfaces whose traffic is intercepted too.
     pub lan_interfaces: Vec<String>,
-    /// Services and their ports, for `proxy`.
-    pub services: Vec<(String, u16)>,
+    /// Services and the ports they are offered at; empty unless the mode is `proxy`.
+    pub services: Vec<ProxiedService>,
     /// Datagram flows end after so long without traffic; none = built in.
     pub udp_idle_timeout: Option<Duration>,
     /// How often that is looked at; none = built in.
     pub udp_check_interval: Option<Duration>,
     /// Flow control of its circuits.
     pub options: XgressOptions,
+}
+
+/// A service that a tunneler offers at a port of its machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxiedService {
+    /// Name of the service.
+    pub name: String,
+    /// The port.
+    pub port: u16,
+    /// What is spoken there.
+    pub protocol: ProxyProtocol,
+}
+
+/// What is spoken at a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProxyProtocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
 }
 
 /// What the tunneler does. Every mode hosts services.
@@ -148,35 +169,51 @@ pub enum DnsUnanswerable {
     Refused,
 }
 
-/// Reads `dialers`; of several with one binding the last counts.
+/// Reads `dialers`; of several with one binding the last counts. A binding that no terminator names
+/// is never looked for, so a name nobody knows is no reason to refuse the file (the original takes
+/// any).
 pub(super) fn read_dialers(root: &Section<'_>) -> Vec<XgressDialer> {
     let mut out: Vec<XgressDialer> = Vec::new();
     for item in root.list("dialers") {
         let Some(section) = item.section() else { continue };
         let binding = section.required_text("binding", "[dialer] must provide [binding]");
         let options = XgressOptions::read_dialer(&section.section("options"));
-        let binding = match binding.as_str() {
-            "transport" => DialerBinding::Transport,
-            "transport_udp" => DialerBinding::TransportUdp,
-            "edge" => DialerBinding::Edge,
-            "edge_transport" => DialerBinding::EdgeTransport,
-            "tunnel" => DialerBinding::Tunnel,
-            "proxy" | "proxy_udp" => {
-                section.warn("binding", format!("`{binding}` dials nothing, it only listens"));
-                continue;
-            }
-            "" => continue,
-            other => {
-                let text =
-                    format!("error getting xgress factory [{other}], there is no such dialer");
-                section.problem("binding", text);
-                continue;
-            }
-        };
+        let Some(binding) = dialer_binding(&section, &binding) else { continue };
         out.retain(|dialer| dialer.binding != binding);
         out.push(XgressDialer { binding, options });
     }
     out
+}
+
+const DIALERS: [(&str, DialerBinding); 5] = [
+    ("transport", DialerBinding::Transport),
+    ("transport_udp", DialerBinding::TransportUdp),
+    ("edge", DialerBinding::Edge),
+    ("edge_transport", DialerBinding::EdgeTransport),
+    ("tunnel", DialerBinding::Tunnel),
+];
+
+fn dialer_binding(section: &Section<'_>, name: &str) -> Option<DialerBinding> {
+    if let Some((_, binding)) = DIALERS.iter().find(|(known, _)| *known == name) {
+        return Some(*binding);
+    }
+    let text = match name {
+        "" => return None,
+        "udp" => {
+            let text = "`udp` is the former name of `transport_udp` and taken as that";
+            section.warn("binding", text);
+            return Some(DialerBinding::TransportUdp);
+        }
+        "proxy" | "proxy_udp" => format!("`{name}` dials nothing, it only listens"),
+        other => match suggest::nearest(other, DIALERS.iter().map(|(known, _)| *known)) {
+            Some(near) => {
+                format!("there is no dialer `{other}`, it is ignored; did you mean `{near}`?")
+            }
+            None => format!("there is no dialer `{other}`, it is ignored"),
+        },
+    };
+    section.warn("binding", text);
+    None
 }
 
 /// Reads `listeners`. With `edge` one of them must be for SDKs.
@@ -227,13 +264,23 @@ fn listener(item: &Item<'_>, section: &Section<'_>, binding: &str) -> Option<Lis
         }
         "" => None,
         other => {
+            let hint = former_listener(other);
             item.problem(format!(
-                "error getting xgress factory [{other}], there is no such listener"
+                "error getting xgress factory [{other}], there is no such listener{hint}"
             ));
             section.allow_unknown();
             options.allow_unknown();
             None
         }
+    }
+}
+
+/// What took the place of listeners that stand in old files.
+fn former_listener(name: &str) -> &'static str {
+    match name {
+        "udp" => "; it is called `transport_udp` now",
+        "edge_wss" => "; use `edge` with an address such as wss:0.0.0.0:3023",
+        _ => "",
     }
 }
 
@@ -332,8 +379,10 @@ impl TunnelOptions {
         let not_empty = |texts: Vec<String>| -> Vec<String> {
             texts.into_iter().filter(|text| !text.is_empty()).collect()
         };
+        let mode = mode(section);
         Self {
-            mode: mode(section),
+            services: services(section, &mode),
+            mode,
             resolver: if section.has("resolver") {
                 not_empty(section.texts("resolver"))
             } else {
@@ -352,7 +401,6 @@ impl TunnelOptions {
                 DnsUnanswerable::Refused,
             ),
             lan_interfaces: not_empty(section.texts("lanIf")),
-            services: services(section),
             udp_idle_timeout: section.opt_duration("udpIdleTimeout"),
             udp_check_interval: section.opt_duration("udpCheckInterval"),
             options: XgressOptions::read(section),
@@ -393,17 +441,46 @@ fn dns_range(section: &Section<'_>) -> Network {
     }
 }
 
-fn services(section: &Section<'_>) -> Vec<(String, u16)> {
+/// `<service>:<port>` or `<service>:<port>:<protocol>`, TCP if there is none (protocol: tunnel 2).
+/// Only the mode that needs them looks at them.
+fn services(section: &Section<'_>, mode: &TunnelMode) -> Vec<ProxiedService> {
+    let texts = section.texts("services");
+    if *mode != TunnelMode::Proxy {
+        if !texts.is_empty() {
+            section.warn("services", "the list has no effect without `mode: proxy`");
+        }
+        return Vec::new();
+    }
     let mut out = Vec::new();
-    for text in section.texts("services") {
-        let parsed = text
-            .rsplit_once(':')
-            .and_then(|(name, port)| Some((name.to_owned(), port.parse().ok()?)))
-            .filter(|(name, port)| !name.is_empty() && *port != 0);
-        match parsed {
-            Some(service) => out.push(service),
-            None => section.problem("services", format!("`{text}` is not <service>:<port>")),
+    for text in texts {
+        match service(&text) {
+            Ok(service) => out.push(service),
+            Err(problem) => section.problem("services", format!("`{text}`: {problem}")),
         }
     }
     out
+}
+
+fn service(text: &str) -> Result<ProxiedService, &'static str> {
+    const FORM: &str = "must be <service>:<port> or <service>:<port>:<protocol>";
+    let (front, last) = text.rsplit_once(':').ok_or(FORM)?;
+    // No port is spelt in letters: what ends in a word names the protocol.
+    let (front, port, protocol) = match last {
+        "tcp" | "udp" => {
+            let (name, port) = front.rsplit_once(':').ok_or(FORM)?;
+            let protocol = if last == "udp" { ProxyProtocol::Udp } else { ProxyProtocol::Tcp };
+            (name, port, protocol)
+        }
+        word if word.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+            return Err("invalid protocol specified, must be tcp or udp");
+        }
+        port => (front, port, ProxyProtocol::Tcp),
+    };
+    let port = port.parse().ok().filter(|port| *port != 0);
+    let port = port.ok_or("invalid port specified, must be between 1 and 65535")?;
+    if front.is_empty() {
+        Err(FORM)
+    } else {
+        Ok(ProxiedService { name: front.into(), port, protocol })
+    }
 }

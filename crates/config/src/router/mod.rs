@@ -21,8 +21,8 @@ pub use forwarder::ForwarderConfig;
 pub use health::{ConnectEvents, HealthChecks, InterfaceDiscovery, MetricsConfig};
 pub use link::{Backoff, LinkConfig, LinkDialer, LinkListener};
 pub use listeners::{
-    DialerBinding, DnsUnanswerable, DnsUpstreamMode, EdgeListener, Listener, ProxyListener,
-    TunnelMode, TunnelOptions, XgressDialer,
+    DialerBinding, DnsUnanswerable, DnsUpstreamMode, EdgeListener, Listener, ProxiedService,
+    ProxyListener, ProxyProtocol, TunnelMode, TunnelOptions, XgressDialer,
 };
 pub use transport::{DtlsOptions, TransportConfig, WssOptions};
 

@@ -3,7 +3,10 @@ use std::{path::Path, time::Duration};
 use super::{router, warnings};
 use crate::{
     AddressKind,
-    router::{DialerBinding, DnsUnanswerable, DnsUpstreamMode, Listener, TunnelMode},
+    router::{
+        DialerBinding, DnsUnanswerable, DnsUpstreamMode, Listener, ProxiedService, ProxyProtocol,
+        TunnelMode,
+    },
 };
 
 const EXAMPLE: &str = r#"v: 3
@@ -266,18 +269,83 @@ fn control_section() {
     assert!(error.contains(":4: ctrl.endpoints[0]: must be a string"), "{error}");
 }
 
+fn tcp(name: &str, port: u16) -> ProxiedService {
+    ProxiedService { name: name.to_owned(), port, protocol: ProxyProtocol::Tcp }
+}
+
+#[test]
+fn dialers_that_nothing_asks_for_do_not_stand_in_the_way() {
+    let more = "dialers:\n  - binding: udp\n    options: {mtu: 7}\n  - binding: transport\n  \
+        - binding: transprot\n  - binding: westworld\n  - binding: proxy_udp\n";
+    let loaded = router(&format!("{BARE}{more}")).unwrap();
+    let found: Vec<_> = loaded.config.dialers.iter().map(|one| one.binding).collect();
+    assert_eq!(found, [DialerBinding::TransportUdp, DialerBinding::Transport]);
+    assert_eq!(loaded.config.dialers[0].options.mtu, 7);
+    let text = warnings(&loaded);
+    for part in [
+        "line 5: dialers[0].binding: `udp` is the former name of `transport_udp`",
+        "line 8: dialers[2].binding: there is no dialer `transprot`, it is ignored; did you mean `transport`?",
+        "line 9: dialers[3].binding: there is no dialer `westworld`, it is ignored",
+        "line 10: dialers[4].binding: `proxy_udp` dials nothing",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(refused("dialers: [{}]").contains("[dialer] must provide [binding]"));
+}
+
+#[test]
+fn listeners_of_early_releases_are_refused_with_what_took_their_place() {
+    let refusal = refused("listeners: [{binding: udp, address: 'udp:0.0.0.0:7003'}]");
+    assert!(refusal.contains("factory [udp]") && refusal.contains("`transport_udp`"), "{refusal}");
+    let refusal = refused("listeners: [{binding: edge_wss, address: 'tls:0.0.0.0:3023'}]");
+    assert!(refusal.contains("wss:0.0.0.0:3023"), "{refusal}");
+}
+
+#[test]
+fn services_of_the_tunneler_name_a_port_and_may_name_a_protocol() {
+    let services = |list: &str| {
+        let listener = format!("{{binding: tunnel, options: {{mode: proxy, services: {list}}}}}");
+        router(&format!("{BARE}listeners: [{listener}]")).map(|loaded| {
+            assert_eq!(warnings(&loaded), "");
+            match &loaded.config.listeners[0] {
+                Listener::Tunnel(tunnel) => tunnel.services.clone(),
+                other => panic!("{other:?}"),
+            }
+        })
+    };
+    let udp = ProxiedService { protocol: ProxyProtocol::Udp, ..tcp("dns", 53) };
+    let found = services("['web:8080', 'dns:53:udp', 'ssh:22:tcp', 'a:b:9:tcp']").unwrap();
+    assert_eq!(found, [tcp("web", 8080), udp, tcp("ssh", 22), tcp("a:b", 9)]);
+    for (one, text) in [
+        ("web", "`web`: must be <service>:<port> or"),
+        ("web:udp", "must be <service>:<port> or"),
+        (":80", "must be <service>:<port> or"),
+        ("web:0", "invalid port specified"),
+        ("web:65536", "invalid port specified"),
+        ("web:-1", "invalid port specified"),
+        ("web::udp", "invalid port specified"),
+        ("web:", "invalid port specified"),
+        ("web:80:sctp", "invalid protocol specified, must be tcp or udp"),
+        ("web:80:UDP", "invalid protocol specified, must be tcp or udp"),
+    ] {
+        let error = services(&format!("['{one}']")).unwrap_err().to_string();
+        assert!(error.contains("listeners[0].options.services") && error.contains(text), "{error}");
+    }
+}
+
 #[test]
 fn tunneler_options() {
     let more = "listeners:\n  - binding: tunnel\n    options:\n      mode: tproxy:/opt/divert\n      resolver: [udp://10.0.0.1:53, file:///etc/hosts]\n      \
         dnsSvcIpRange: 10.9.0.0/16\n      dnsUpstream: udp://1.1.1.1:53\n      dnsUpstreamMode: serial\n      dnsUnanswerable: timeout\n      \
-        lanIf: eth0\n      services: [web:8080, 'a:b:9']\n      svcPollRate: 5s\n      udpIdleTimeout: 1m\n";
+        lanIf: eth0\n      services: [web:8080, nonsense]\n      svcPollRate: 5s\n      udpIdleTimeout: 1m\n";
     let loaded = router(&format!("{BARE}{more}")).unwrap();
     let Listener::Tunnel(tunnel) = &loaded.config.listeners[0] else { panic!() };
     assert_eq!(tunnel.mode, TunnelMode::Tproxy(Some("/opt/divert".into())));
     assert_eq!(tunnel.resolver.len(), 2);
     assert_eq!(tunnel.dns_upstream_mode, DnsUpstreamMode::Serial);
     assert_eq!(tunnel.dns_unanswerable, DnsUnanswerable::Timeout);
-    assert_eq!(tunnel.services, [("web".to_owned(), 8080), ("a:b".to_owned(), 9)]);
+    assert!(tunnel.services.is_empty());
+    assert!(warnings(&loaded).contains("no effect without `mode: proxy`"));
     assert_eq!(loaded.not_acted_upon[0].key, "listeners[0].options.svcPollRate");
 }
 
