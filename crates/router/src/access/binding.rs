@@ -21,12 +21,49 @@ pub(crate) struct Bound<'a> {
 }
 
 /// Whom certificates of this network's own making lead to.
+///
+/// Every authority of the operator's bundle is an anchor, an intermediate too, and what is below it
+/// belongs to whoever holds it. Not every one of them makes this network's certificates, though: a
+/// bundle may also hold the authority of a public server name. So only those count that a
+/// certificate of the network is known to lead to, and those of the bundle above them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FirstParty {
-    /// Roots.
-    pub(crate) roots: TrustBundle,
+    anchors: TrustBundle,
     /// Certificates a chain may lead through.
-    pub(crate) intermediates: Vec<Certificate>,
+    intermediates: Vec<Certificate>,
+}
+
+impl FirstParty {
+    /// What is known once a certificate of the network was seen: a controller's, or the router's
+    /// own. What is no longer in the bundle is forgotten.
+    pub(crate) fn learn(
+        &self,
+        bundle: &TrustBundle,
+        chain: &[CertificateDer<'static>],
+        now: SystemTime,
+    ) -> Self {
+        let intermediates: Vec<Certificate> = bundle.intermediates().cloned().collect();
+        let how = Verify { intermediates: &intermediates, ..Verify::default() };
+        // The nearest anchor ends a path, also where the bundle goes on from there to a root.
+        let roots = TrustBundle::new(bundle.roots().cloned());
+        let found = [bundle, &roots].into_iter().filter_map(|trusted| {
+            let anchor = trusted.verify(chain, how, now).ok()?.pop()?;
+            (anchor.is_ca() || anchor.is_root()).then_some(anchor)
+        });
+        let known = self.anchors.certificates().iter();
+        let known = known.filter(|known| bundle.certificates().contains(known)).cloned();
+        Self { anchors: TrustBundle::new(known.chain(found)), intermediates }
+    }
+
+    /// Whether a chain leads there. The dates of the leaf are not looked at.
+    fn made(&self, chain: &[CertificateDer<'static>], now: SystemTime) -> bool {
+        let how = Verify {
+            ignore_leaf_validity: true,
+            intermediates: &self.intermediates,
+            ..Verify::default()
+        };
+        self.anchors.verify(chain, how, now).is_ok()
+    }
 }
 
 /// Checks. The reason of a refusal is for the log and the SDK.
@@ -45,14 +82,11 @@ pub(crate) fn check(
         }
         return Ok(());
     }
-    let how = Verify {
-        ignore_leaf_validity: true,
-        intermediates: &first_party.intermediates,
-        ..Verify::default()
-    };
-    first_party.roots.verify(chain, how, now).map_err(|_| {
-        "the client certificate is not one of the session, and not of this network".to_owned()
-    })?;
+    if !first_party.made(chain, now) {
+        return Err(
+            "the client certificate is not one of the session, and not of this network".into()
+        );
+    }
     by_name(bound, &leaf, expired)
 }
 
@@ -81,5 +115,124 @@ fn by_name(bound: &Bound<'_>, leaf: &Certificate, expired: bool) -> Result<(), S
             Ok(())
         }
         None => other(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use weft_identity::{
+        Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, San, Subject,
+    };
+
+    use super::*;
+
+    /// A root with two intermediates, one for controllers and one for clients.
+    struct Pki {
+        root: Authority,
+        servers: Authority,
+        clients: Authority,
+    }
+
+    impl Pki {
+        fn new() -> Self {
+            let spec = AuthoritySpec::new;
+            let now = SystemTime::now();
+            let root = Authority::make_root(&spec("root"), now).unwrap();
+            let servers = root.make_intermediate(&spec("servers"), now).unwrap();
+            let clients = root.make_intermediate(&spec("clients"), now).unwrap();
+            Self { root, servers, clients }
+        }
+    }
+
+    fn issued(by: &Authority, id: &SpiffeId) -> Certificate {
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let sans = vec![San::Uri(id.to_string())];
+        let (subject, now) = (Subject::common_name("x"), SystemTime::now());
+        by.issue(&Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now).unwrap()).unwrap()
+    }
+
+    fn chain(of: &[&Certificate]) -> Vec<CertificateDer<'static>> {
+        of.iter().map(|one| one.der().clone()).collect()
+    }
+
+    fn session(of: &Authority) -> Vec<CertificateDer<'static>> {
+        let leaf = issued(of, &SpiffeId::api_session("t", "alice", "as1", "c"));
+        chain(&[&leaf, of.certificate()])
+    }
+
+    fn is_taken(first_party: &FirstParty, chain: &[CertificateDer<'static>]) -> bool {
+        let bound = Bound {
+            identity: "alice",
+            session: "as1",
+            fingerprints: &[],
+            legacy: true,
+            expired_allowed: true,
+        };
+        check(&bound, chain, first_party, SystemTime::now()).is_ok()
+    }
+
+    #[test]
+    fn session_certificates_are_taken_whatever_of_the_chain_is_in_the_bundle() {
+        let pki = Pki::new();
+        let [root, servers, clients] =
+            [&pki.root, &pki.servers, &pki.clients].map(Authority::certificate);
+        let controller = issued(&pki.servers, &SpiffeId::controller("t", "ctrl1"));
+        let shown = chain(&[&controller, servers]);
+        let learn = |bundle: &[&Certificate]| {
+            let bundle = TrustBundle::new(bundle.iter().map(|one| (*one).clone()));
+            FirstParty::default().learn(&bundle, &shown, SystemTime::now())
+        };
+        for bundle in [&[root][..], &[root, servers], &[servers, root], &[root, servers, clients]] {
+            assert!(is_taken(&learn(bundle), &session(&pki.clients)), "{}", bundle.len());
+            assert!(is_taken(&learn(bundle), &session(&pki.servers)), "{}", bundle.len());
+        }
+        // Without the root, the intermediate is all there is to lead to.
+        assert!(is_taken(&learn(&[servers]), &session(&pki.servers)));
+        assert!(!is_taken(&learn(&[servers]), &session(&pki.clients)));
+        assert!(!is_taken(&learn(&[servers, clients]), &session(&pki.clients)));
+        assert!(!is_taken(&learn(&[clients]), &session(&pki.clients)), "no controller leads there");
+        assert!(!is_taken(&FirstParty::default(), &session(&pki.servers)));
+    }
+
+    #[test]
+    fn an_authority_of_the_bundle_that_makes_nothing_of_the_network_does_not_count() {
+        let (pki, public) = (Pki::new(), Pki::new());
+        let [root, servers] = [&pki.root, &pki.servers].map(|one| one.certificate().clone());
+        let controller = issued(&pki.servers, &SpiffeId::controller("t", "ctrl1"));
+        let authorities = [&public.root, &public.servers].map(|one| one.certificate().clone());
+        let bundle = TrustBundle::new([root, servers].into_iter().chain(authorities.clone()));
+        // What a controller shows beside its own chain proves nothing.
+        let shown = chain(&[&controller, pki.servers.certificate(), &authorities[0]]);
+        let now = SystemTime::now();
+        let learned = FirstParty::default().learn(&bundle, &shown, now);
+        assert!(is_taken(&learned, &session(&pki.servers)));
+        assert!(!is_taken(&learned, &session(&public.servers)));
+        let stranger = issued(&public.servers, &SpiffeId::controller("t", "ctrl1"));
+        let elsewhere = TrustBundle::new([pki.root.certificate().clone()]);
+        let learned = FirstParty::default().learn(&elsewhere, &chain(&[&stranger]), now);
+        assert!(!is_taken(&learned, &session(&public.servers)), "it is not in the bundle at all");
+    }
+
+    #[test]
+    fn what_was_learned_stays_as_long_as_it_is_in_the_bundle() {
+        let (old, new) = (Pki::new(), Pki::new());
+        let shown = |pki: &Pki| {
+            let leaf = issued(&pki.servers, &SpiffeId::controller("t", "ctrl1"));
+            chain(&[&leaf, pki.servers.certificate()])
+        };
+        let both = [&old, &new].map(|pki| pki.root.certificate().clone());
+        let (both, last) = (TrustBundle::new(both.clone()), TrustBundle::new([both[1].clone()]));
+        let now = SystemTime::now();
+        let learned = FirstParty::default().learn(&both, &shown(&old), now);
+        let learned = learned.learn(&both, &shown(&new), now);
+        assert!(is_taken(&learned, &session(&old.clients)));
+        let learned = learned.learn(&last, &shown(&new), now);
+        assert!(!is_taken(&learned, &session(&old.clients)));
+        assert!(is_taken(&learned, &session(&new.clients)));
+        let late = now + Duration::from_secs(100 * 365 * 86_400);
+        assert!(!learned.made(&session(&new.clients), late), "an anchor that has expired");
     }
 }

@@ -258,17 +258,12 @@ impl AccessHalf {
         self.0.refresh_online();
     }
 
-    /// Certificates that lead to the roots of a controller are of the network's own making
+    /// Certificates that lead where those of a controller lead are of the network's own making
     /// (protocol: edge-control-plane 11.3).
     fn learn_first_party(&self, chain: &[CertificateDer<'static>]) {
-        let ca = self.0.identity.current().ca().clone();
-        let Ok(path) = ca.verify(chain, Verify::default(), SystemTime::now()) else { return };
-        let known = self.0.first_party.load();
-        let roots = known.roots.certificates().iter().cloned();
-        let roots = roots.chain(path.into_iter().filter(weft_identity::Certificate::is_root));
-        let intermediates = ca.intermediates().cloned().collect();
-        let roots = weft_identity::TrustBundle::new(roots);
-        self.0.first_party.store(Arc::new(FirstParty { roots, intermediates }));
+        let identity = self.0.identity.current();
+        let now = SystemTime::now();
+        self.0.first_party.rcu(|known| known.learn(identity.ca(), chain, now));
     }
 
     /// Whether the chain of an SDK may complete a TLS handshake
