@@ -16,3 +16,5 @@ mod native;
 mod network;
 #[cfg(test)]
 mod sdk;
+#[cfg(test)]
+mod transit;

@@ -152,6 +152,13 @@ impl Network {
         made["id"].as_str().unwrap().to_owned()
     }
 
+    /// The file of a router without edge, whose keys and certificates lie in a folder.
+    pub(crate) fn transit_config(&self, home: &Path) -> RouterConfig {
+        let csr =
+            "csr: {sans: {dns: [localhost]}}\ndialers: [{binding: udp}, {binding: transport}]\n";
+        read(&format!("{}{csr}", common(home, self.seed.port)), home)
+    }
+
     /// A service that everybody may dial and host.
     pub(crate) async fn service(&self, name: &str, encrypted: bool) {
         let service = json!({"name": name, "encryptionRequired": encrypted});
@@ -260,16 +267,26 @@ impl Seed {
 }
 
 fn router_config(home: &Path, controller: u16, port: u16) -> RouterConfig {
-    let text = format!(
-        "v: 3\nidentity: {{cert: {0}/client.pem, server_cert: {0}/server.pem, key: {0}/key.pem, \
-         ca: {0}/ca.pem}}\nctrl: {{endpoint: 'tls:localhost:{controller}'}}\n\
-         edge: {{csr: {{sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
+    let edge = format!(
+        "edge: {{csr: {{sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
          dialers: [{{binding: transport}}]\nlisteners:\n\
          - {{binding: edge, address: 'tls:127.0.0.1:{port}', options: {{advertise: 'localhost:{port}'}}}}\n\
          - {{binding: tunnel, options: {{mode: host}}}}\n",
-        home.display()
     );
-    let loaded = RouterConfig::from_str(&text, &home.join("router.yml"), &ProcessEnvironment);
+    read(&format!("{}{edge}", common(home, controller)), home)
+}
+
+/// What stands in the file of every router.
+fn common(home: &Path, controller: u16) -> String {
+    format!(
+        "v: 3\nidentity: {{cert: {0}/client.pem, server_cert: {0}/server.pem, key: {0}/key.pem, \
+         ca: {0}/ca.pem}}\nctrl: {{endpoint: 'tls:localhost:{controller}'}}\n",
+        home.display()
+    )
+}
+
+fn read(text: &str, home: &Path) -> RouterConfig {
+    let loaded = RouterConfig::from_str(text, &home.join("router.yml"), &ProcessEnvironment);
     loaded.unwrap().config
 }
 

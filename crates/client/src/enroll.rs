@@ -47,6 +47,8 @@ pub struct RouterNames {
 pub struct RouterCerts {
     /// Id of the router.
     pub id: String,
+    /// Whether controllers know it as an edge router; else it is one of the fabric only.
+    pub is_edge: bool,
     /// Client certificate and chain, PEM.
     pub cert: String,
     /// Server certificate and chain, PEM.
@@ -92,7 +94,7 @@ pub async fn verify(jwt: &str) -> Result<Invitation> {
 /// # Errors
 /// When the token cannot be verified, is for something else, or the controller refuses.
 pub async fn enroll_ott(jwt: &str, key: &PrivateKey) -> Result<IdentityFile> {
-    wanted(&peek(jwt)?, method::OTT)?;
+    wanted(&peek(jwt)?, &[method::OTT])?;
     let invitation = verify(jwt).await?;
     let claims = &invitation.claims;
     let subject = Subject { organization: "weft".into(), ..Subject::common_name(&claims.sub) };
@@ -116,7 +118,8 @@ pub async fn enroll_ott(jwt: &str, key: &PrivateKey) -> Result<IdentityFile> {
     })
 }
 
-/// Enrolls an edge router by one-time token; the key stays here and serves both certificates.
+/// Enrolls a router, of the edge or of the fabric only, by one-time token; the key stays here and
+/// serves both certificates.
 ///
 /// # Errors
 /// As [`enroll_ott`].
@@ -125,7 +128,7 @@ pub async fn enroll_router(
     key: &PrivateKey,
     names: &RouterNames,
 ) -> Result<RouterCerts> {
-    wanted(&peek(jwt)?, method::EDGE_ROUTER)?;
+    wanted(&peek(jwt)?, &[method::EDGE_ROUTER, method::ROUTER])?;
     let invitation = verify(jwt).await?;
     let claims = &invitation.claims;
     let subject = Subject { common_name: claims.sub.clone(), ..names.subject.clone() };
@@ -135,12 +138,13 @@ pub async fn enroll_router(
         ..EnrollBody::default()
     };
     let body = to_value(&body)?.to_string().into_bytes();
-    let certs = invitation.send(method::EDGE_ROUTER, headers::JSON, body).await?;
+    let certs = invitation.send(&claims.em, headers::JSON, body).await?;
     fits(&certs.cert, key)?;
     fits(&certs.server_cert, key)?;
     TrustBundle::from_pem(certs.ca.as_bytes())?;
     Ok(RouterCerts {
         id: claims.sub.clone(),
+        is_edge: claims.em == method::EDGE_ROUTER,
         cert: certs.cert,
         server_cert: certs.server_cert,
         ca: certs.ca,
@@ -199,14 +203,17 @@ fn ca_path(issuer: &str) -> String {
     )
 }
 
-fn wanted(claims: &EnrollmentClaims, method: &str) -> Result<()> {
-    if claims.em == method {
+fn wanted(claims: &EnrollmentClaims, methods: &[&str]) -> Result<()> {
+    if methods.contains(&claims.em.as_str()) {
         return Ok(());
     }
     let what = match claims.em.as_str() {
         method::OTT => "it enrolls an identity: use `weft enroll`",
-        method::EDGE_ROUTER => "it enrolls an edge router: use `weft router enroll`",
-        other => return Err(Error::Token(format!("its method is `{other}`, not `{method}`"))),
+        method::EDGE_ROUTER | method::ROUTER => "it enrolls a router: use `weft router enroll`",
+        other => {
+            let methods = methods.join("` or `");
+            return Err(Error::Token(format!("its method is `{other}`, not `{methods}`")));
+        }
     };
     Err(Error::Token(what.to_owned()))
 }

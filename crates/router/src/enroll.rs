@@ -110,6 +110,12 @@ pub async fn enroll(config: &RouterConfig, jwt: &str) -> Result<Enrolled, Enroll
     remember(&config.ctrl.endpoints_file, &endpoints)?;
     if let Some(edge) = &config.edge {
         forget(&edge.db)?;
+        if !certs.is_edge {
+            tracing::warn!(
+                "the token is for a router without edge: with the section `edge` of the file it \
+                 listens for SDKs, but no controller tells it of any"
+            );
+        }
     }
     tracing::info!(router = %certs.id, ?endpoints, "enrolled");
     Ok(Enrolled { id: certs.id, endpoints })

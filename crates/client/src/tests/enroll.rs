@@ -103,20 +103,25 @@ async fn an_identity_enrolls() {
 }
 
 #[tokio::test]
-async fn a_router_enrolls() {
+async fn routers_of_the_edge_and_of_the_fabric_enroll() {
     let pki = Pki::new();
-    let (server, jwt) = controller(&pki, &pki, "erott", 600).await;
-    let names = RouterNames {
-        sans: vec![San::Dns("er1.example".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))],
-        ..RouterNames::default()
-    };
-    let certs = enroll_router(&jwt, &key(), &names).await.unwrap();
-    assert_eq!(certs.id, "Wq3sd0pRk");
-    assert_eq!(certs.controllers, ["tls:ctrl.example:6262"]);
-    let leaf = &Certificate::from_pem(certs.server_cert.as_bytes()).unwrap()[0];
-    assert!(leaf.covers_host("er1.example"));
-    assert!(certs.ca.starts_with("-----BEGIN"));
-    assert_eq!(server.count("POST", ENROLL), 1);
+    for (method, is_edge) in [("erott", true), ("trott", false)] {
+        let (server, jwt) = controller(&pki, &pki, method, 600).await;
+        let names = RouterNames {
+            sans: vec![San::Dns("er1.example".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))],
+            ..RouterNames::default()
+        };
+        let certs = enroll_router(&jwt, &key(), &names).await.unwrap();
+        assert_eq!((certs.id.as_str(), certs.is_edge), ("Wq3sd0pRk", is_edge));
+        assert_eq!(certs.controllers, ["tls:ctrl.example:6262"]);
+        let leaf = &Certificate::from_pem(certs.server_cert.as_bytes()).unwrap()[0];
+        assert!(leaf.covers_host("er1.example"));
+        assert!(certs.ca.starts_with("-----BEGIN"));
+        let posted: Vec<_> =
+            server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+        assert_eq!(posted.len(), 1);
+        assert_eq!(posted[0].parameter("method").as_deref(), Some(method));
+    }
 }
 
 #[tokio::test]
@@ -134,11 +139,17 @@ async fn old_and_odd_tokens_are_refused() {
     let error = enroll_ott(&jwt, &key()).await.unwrap_err();
     assert!(error.to_string().contains("expired"), "{error}");
 
-    let (server, jwt) = controller(&pki, &pki, "erott", 600).await;
-    let error = enroll_ott(&jwt, &key()).await.unwrap_err();
-    assert!(error.to_string().contains("weft router enroll"), "{error}");
+    for method in ["erott", "trott"] {
+        let (server, jwt) = controller(&pki, &pki, method, 600).await;
+        let error = enroll_ott(&jwt, &key()).await.unwrap_err();
+        assert!(error.to_string().contains("weft router enroll"), "{error}");
+        assert!(server.seen().is_empty());
+        assert_eq!(peek(&jwt).unwrap().em, method);
+    }
+    let (server, jwt) = controller(&pki, &pki, "updb", 600).await;
+    let error = enroll_router(&jwt, &key(), &RouterNames::default()).await.unwrap_err();
+    assert!(error.to_string().contains("is `updb`, not `erott` or `trott`"), "{error}");
     assert!(server.seen().is_empty());
-    assert_eq!(peek(&jwt).unwrap().em, "erott");
 
     for odd in ["", "a.b.c", "no token at all"] {
         assert!(matches!(peek(odd), Err(Error::Token(_))), "{odd}");
