@@ -144,4 +144,8 @@ impl<S: Store> Store for Faulty<S> {
     fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>> {
         self.store.backup(to)
     }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), CommitError>> {
+        self.store.close()
+    }
 }

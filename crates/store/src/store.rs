@@ -71,6 +71,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Writes all rows of one revision to a new file of mode 0600 while commits go on.
     fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>>;
+
+    /// Brings everything that was put to the disk and lets go of the file, whoever still holds the
+    /// store; nothing can be done with it afterwards. A program that ends without it ends in the
+    /// middle of whatever the store is writing, and the next one takes that for a crash.
+    fn close(&self) -> BoxFuture<'_, Result<(), CommitError>> {
+        self.live().flush()
+    }
 }
 
 /// A place for notes: small values under keys that a part of the controller keeps for itself.

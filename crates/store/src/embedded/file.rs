@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     database: RwLock<Option<Database>>,
     /// Whether an error makes it necessary to open the file again.
     broken: AtomicBool,
+    /// Whether nobody is to use the file any more.
+    closed: AtomicBool,
     pub(super) heads: watch::Sender<Revision>,
 }
 
@@ -62,6 +64,7 @@ impl Shared {
             open,
             database: RwLock::new(Some(database)),
             broken: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             heads: watch::Sender::new(revision),
         })
     }
@@ -75,18 +78,26 @@ impl Shared {
         &self,
         work: impl FnOnce(&Database) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        let not_open = |why: &str| Failure::Unavailable(format!("the file is {why}"));
+        if self.closed.load(Ordering::Acquire) {
+            return Err(not_open("closed"));
+        }
         if self.broken.load(Ordering::Acquire) {
             self.reopen()?;
         }
         let database = self.database.read();
-        let Some(database) = database.as_ref() else {
-            return Err(Failure::Unavailable("the file is not open".into()));
-        };
+        let database = database.as_ref().ok_or_else(|| not_open("not open"))?;
         let done = guarded(|| work(database));
         if done.as_ref().is_err_and(Failure::breaks) {
             self.broken.store(true, Ordering::Release);
         }
         done
+    }
+
+    /// Closes the file, once those who work with it are done.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        drop(self.database.write().take());
     }
 
     pub(super) fn mark_broken(&self) {
@@ -97,6 +108,9 @@ impl Shared {
         let mut database = self.database.write();
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Failure::Unavailable("the file is closed".into()));
         }
         tracing::warn!(file = %self.path.display(), "opening the store again after an error");
         drop(database.take());

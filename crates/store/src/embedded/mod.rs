@@ -176,4 +176,15 @@ impl Store for Embedded {
         }
         .boxed()
     }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), CommitError>> {
+        async move {
+            let flushed = self.writer.flush().await;
+            let shared = self.shared.clone();
+            let closed = tokio::task::spawn_blocking(move || shared.close()).await;
+            flushed?;
+            closed.map_err(|error| CommitError::Unavailable(error.to_string()))
+        }
+        .boxed()
+    }
 }

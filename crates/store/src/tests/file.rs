@@ -40,6 +40,34 @@ async fn a_store_is_private_and_survives_being_closed() {
 }
 
 #[tokio::test]
+async fn a_closed_store_lets_go_of_its_file_whoever_holds_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let store = open(&path);
+    let held = store.clone();
+    commit(&store, vec![put(service("a", "a"))]).await;
+    store.live().put(ApiSession::default().into());
+    store.close().await.unwrap();
+    // The flags of the header: the file is not in use, and the newer commit is the one that counts.
+    let header = fs::read(&path).unwrap();
+    assert_eq!(header[9] & 2, 0, "it was closed properly");
+    let number = |slot: usize| u64::from_le_bytes(header[slot + 104..][..8].try_into().unwrap());
+    assert_eq!(header[9] & 1 == 1, number(192) > number(64));
+
+    let again = open(&path);
+    assert_eq!(rows(&again), [service("a", "a")]);
+    let mut sessions = 0;
+    again.live().load(&mut |_| sessions += 1).unwrap();
+    assert_eq!(sessions, 1, "what was put is there");
+    let late = held.commit(Revision(1), vec![put(service("b", "b"))]).await.unwrap_err();
+    assert!(matches!(late, CommitError::Unavailable(_)), "{late}");
+    assert!(held.head().is_err() && held.backup(&folder.path().join("copy")).await.is_err());
+    assert!(held.head().is_err(), "an error does not open it again");
+    held.close().await.unwrap();
+    assert_eq!(rows(&again), [service("a", "a")]);
+}
+
+#[tokio::test]
 async fn a_second_opener_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
