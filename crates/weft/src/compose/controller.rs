@@ -62,9 +62,10 @@ impl Core {
         &self.controller
     }
 
-    /// Waits until everything is on the disk.
+    /// Waits until everything is on the disk and the database is closed. Tasks of the controller
+    /// hold it for as long as the process runs.
     pub(crate) async fn close(self) -> Result<(), Failure> {
-        self.store.live().flush().await.map_err(|error| Failure::new(chain(&error)))
+        self.store.close().await.map_err(|error| Failure::new(chain(&error)))
     }
 
     /// How long a TLS handshake may take at any socket.

@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,8 +18,9 @@ use weft_contract::{
 };
 
 use crate::{
-    network::Place,
+    network::{PASSWORD, Place, USER},
     operator::{Operator, create},
+    program::{Program, text as text_of, weft},
     wait::{PATIENCE, until},
 };
 
@@ -29,6 +32,40 @@ const MOMENT: Duration = Duration::from_millis(400);
 
 /// What was answered 201: ids with names.
 type Acknowledged = BTreeMap<String, String>;
+
+/// Whether a database was closed by who had it open: the bit of the header that says it is in use.
+fn is_closed(database: &Path) -> bool {
+    fs::read(database).unwrap()[9] & 2 == 0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_was_made_or_left_in_order_is_opened_without_a_word() {
+    let place = Place::made().await;
+    assert!(is_closed(&place.home().join("controller.db")), "the network was stopped");
+    // Another controller of the same keys, made as the documents say.
+    let [file, other] = ["controller.yaml", "other.yaml"].map(|name| place.home().join(name));
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&other, text.replace("controller.db", "other.db")).unwrap();
+    let other = other.to_str().unwrap();
+    let init = ["controller", "init", other, "-u", USER, "-p", PASSWORD];
+    let made = weft(place.folder(), &init).await;
+    assert!(made.status.success(), "{}", text_of(&made));
+    assert!(is_closed(&place.home().join("other.db")));
+    // Nothing new is made, and the database is closed all the same.
+    let again = weft(place.folder(), &init).await;
+    assert!(!again.status.success() && text_of(&again).contains("already initialized"));
+    assert!(is_closed(&place.home().join("other.db")));
+
+    for round in 0..3 {
+        let log = place.folder().join(format!("other-{round}.log"));
+        let mut controller = Program::start(&log, &["controller", "run", other]);
+        controller.says("controller runs", PATIENCE).await;
+        assert!(controller.stop().await.success());
+        assert!(is_closed(&place.home().join("other.db")));
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(!said.contains("did not count") && !said.contains("left out"), "{said}");
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_create_that_was_answered_201_is_lost_by_kill_9() {
