@@ -16,6 +16,4 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-pub use start::{Router, Runtimes, StartError};
-
-pub(crate) use start::version;
+pub use start::{Build, Router, Runtimes, StartError};

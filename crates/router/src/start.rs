@@ -23,23 +23,42 @@ use crate::{
     forwarder::FIN_HOLD,
 };
 
-/// The release of the original that weft stands for. Peers compare it to know what they may say
-/// (protocol: control-plane 2.1).
-const COMPATIBLE_RELEASE: &str = "v2.1.0";
+/// What a router says about its build.
+#[derive(Debug, Clone)]
+pub struct Build {
+    /// The release of the original that weft stands for, `vX.Y.Z`. Peers compare it to know what they
+    /// may say (protocol: control-plane 2.1).
+    pub version: String,
+    /// Revision of the sources.
+    pub revision: String,
+    /// When it was built.
+    pub build_date: String,
+}
 
-/// What this router says about its build.
-pub(crate) fn version() -> VersionInfo {
-    VersionInfo {
-        version: COMPATIBLE_RELEASE.to_owned(),
-        revision: format!("weft-{}", env!("CARGO_PKG_VERSION")),
-        build_date: "unknown".to_owned(),
-        os: std::env::consts::OS.to_owned(),
-        arch: match std::env::consts::ARCH {
+impl Default for Build {
+    fn default() -> Self {
+        Self {
+            version: "v2.1.0".into(),
+            revision: format!("weft-{}", env!("CARGO_PKG_VERSION")),
+            build_date: "unknown".into(),
+        }
+    }
+}
+
+impl From<&Build> for VersionInfo {
+    fn from(build: &Build) -> Self {
+        let arch = match std::env::consts::ARCH {
             "x86_64" => "amd64",
             "aarch64" => "arm64",
             other => other,
+        };
+        Self {
+            version: build.version.clone(),
+            revision: build.revision.clone(),
+            build_date: build.build_date.clone(),
+            os: std::env::consts::OS.to_owned(),
+            arch: arch.to_owned(),
         }
-        .to_owned(),
     }
 }
 
@@ -136,7 +155,20 @@ impl Router {
     /// When the identity cannot be used or an address cannot be listened on. That no controller is
     /// reached is no error; see [`Router::online`].
     pub async fn start(config: &RouterConfig, runtimes: Runtimes) -> Result<Self, StartError> {
+        Self::start_as(&Build::default(), config, runtimes).await
+    }
+
+    /// As [`Router::start`], of a program that knows its build.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn start_as(
+        build: &Build,
+        config: &RouterConfig,
+        runtimes: Runtimes,
+    ) -> Result<Self, StartError> {
         warn_not_acted_upon(config);
+        let version = VersionInfo::from(build);
         let identity =
             LiveIdentity::load(identity_section(config)).map_err(StartError::Identity)?;
         let id = identity.current().name().ok_or(StartError::Nameless)?.to_owned();
@@ -144,7 +176,7 @@ impl Router {
         let access =
             AccessHalf::new(AccessOptions::new(config, &id), identity.clone(), controllers.clone());
         let control = ControlHalf::new(Parts {
-            options: ControlOptions::new(config, &id),
+            options: ControlOptions::new(config, &id, version.clone()),
             identity: identity.clone(),
             names: config.csr.as_ref().map(enroll::names),
             controllers: controllers.clone(),
@@ -152,7 +184,7 @@ impl Router {
             runtime: runtimes.control.clone(),
         })
         .map_err(StartError::Tls)?;
-        let options = data_options(config, &id, &runtimes);
+        let options = data_options(config, &id, version, &runtimes);
         let data = DataHalf::start(options, Arc::new(control.clone()), Arc::new(access.clone()));
         let mut router = Self {
             id,
@@ -310,11 +342,16 @@ fn edge_limits(config: &RouterConfig, listener: &EdgeListener) -> EdgeLimits {
     }
 }
 
-fn data_options(config: &RouterConfig, id: &str, runtimes: &Runtimes) -> DataOptions {
+fn data_options(
+    config: &RouterConfig,
+    id: &str,
+    version: VersionInfo,
+    runtimes: &Runtimes,
+) -> DataOptions {
     let xgress = edge_listeners(config).next().map(|edge| edge.options.clone());
     DataOptions {
         router_id: id.to_owned(),
-        version: version(),
+        version,
         xgress: xgress.unwrap_or_default(),
         forwarder: config.forwarder.clone(),
         fin_hold: FIN_HOLD,

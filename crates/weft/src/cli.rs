@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use crate::{
+    build,
     entity::{self, action, complete},
     output::Format,
     session::{LoginFolder, Session},
@@ -18,7 +19,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(
     name = "weft",
-    version,
+    version = build::line(),
     about = "A zero-trust overlay network: controller, router and the operator's commands",
     long_about = "weft lets applications reach services by name, with no open port on the underlay.\n\
                   A controller decides who may reach what; routers carry the data.\n\n\
@@ -90,6 +91,8 @@ pub(crate) enum Fixed {
     Call(CallArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
+    /// Say which release this is, and of which commit it was built
+    Version(VersionArgs),
 }
 
 /// Where `quickstart` keeps the network, who administers it and where it listens.
@@ -628,6 +631,13 @@ pub(crate) struct CompletionsArgs {
     /// A script that does not ask weft, and knows no names of the network
     #[arg(long = "static")]
     pub(crate) fixed: bool,
+}
+
+/// How to say which release this is.
+#[derive(Debug, Args)]
+pub(crate) struct VersionArgs {
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 /// Which token to enroll, and where the identity goes.

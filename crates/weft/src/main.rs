@@ -5,6 +5,7 @@
 //! exit status. Results go to standard output, words about them and the log to standard error.
 
 mod ask;
+mod build;
 mod change;
 mod cli;
 mod compose;
@@ -93,6 +94,10 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
             until_interrupted(tools::ca::verify(args)).await
         }
         Fixed::Completions(args) => completions(&args),
+        Fixed::Version(args) => {
+            build::version(args.output.format());
+            Ok(())
+        }
     }
 }
 

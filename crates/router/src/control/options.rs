@@ -58,7 +58,7 @@ pub(crate) struct EdgeAddresses {
 
 impl ControlOptions {
     /// The settings of a file, for a router of this id.
-    pub(crate) fn new(config: &RouterConfig, router_id: &str) -> Self {
+    pub(crate) fn new(config: &RouterConfig, router_id: &str, version: VersionInfo) -> Self {
         let ctrl = &config.ctrl;
         let heartbeats = &ctrl.heartbeats;
         let limiter = &ctrl.rate_limiter;
@@ -66,7 +66,7 @@ impl ControlOptions {
         let session = config.edge.as_ref().map(|edge| edge.heartbeat_interval);
         Self {
             router_id: router_id.to_owned(),
-            version: crate::version(),
+            version,
             endpoints: ctrl
                 .endpoints
                 .iter()

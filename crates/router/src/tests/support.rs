@@ -142,7 +142,7 @@ impl HelloGate for Gate {
             self.hellos.lock().push_back(RouterHello::from_hello(&peer.hello));
         }
         let mut headers = Headers::new();
-        let version = VersionInfo { version: "v2.1.0".into(), ..crate::version() };
+        let version = VersionInfo::from(&crate::Build::default());
         ControllerHello { version: Some(version), capabilities: self.capabilities }
             .write(&mut headers);
         Ok(Admission {
@@ -349,7 +349,7 @@ impl TestRouter {
             validation_wait: Duration::from_secs(3),
             terminator_timeout: Duration::from_secs(1),
             connect_events_batch: Duration::from_millis(20),
-            ..ControlOptions::new(&config, "router1")
+            ..ControlOptions::new(&config, "router1", VersionInfo::from(&crate::Build::default()))
         };
         let control = ControlHalf::new(Parts {
             options,

@@ -15,7 +15,7 @@ use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_config::{ControllerConfig, Loaded, WebApi, controller::Storage};
 use weft_controller::{
-    Addresses, Build, Controller, Durations, Settings,
+    Addresses, Controller, Durations, Settings,
     control::{ControlOptions, ControlPlane},
     network::{Network, NetworkOptions},
 };
@@ -23,7 +23,10 @@ use weft_identity::LiveIdentity;
 use weft_store::{Embedded, Options, Store};
 
 use super::{identity_section, keys, shown, warn};
-use crate::failure::{Failure, chain};
+use crate::{
+    build,
+    failure::{Failure, chain},
+};
 
 /// How often identity files are looked at.
 const RELOAD: Duration = Duration::from_secs(1);
@@ -188,7 +191,7 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
     let settings = Settings {
         durations: durations(config),
         shown: shown::controller(config),
-        build: build(),
+        build: build::of_controller(),
         ..settings
     };
     Ok(match &config.edge {
@@ -247,10 +250,6 @@ fn durations(config: &ControllerConfig) -> Durations {
         activity_flush: edge.activity_update_interval,
         longest_token: edge.oidc.refresh.max(edge.oidc.access),
     }
-}
-
-fn build() -> Build {
-    Build { revision: format!("weft-{}", env!("CARGO_PKG_VERSION")), ..Build::default() }
 }
 
 /// Names once what the file asks for and this release does not do.

@@ -7,7 +7,10 @@ use weft_config::{Loaded, RouterConfig};
 use weft_router::{Router, Runtimes};
 
 use super::warn;
-use crate::failure::{Failure, chain};
+use crate::{
+    build,
+    failure::{Failure, chain},
+};
 
 /// Reads a router's file and says what is worth a word about it.
 pub(crate) fn load(file: &Path) -> Result<RouterConfig, Failure> {
@@ -21,7 +24,7 @@ pub(crate) fn load(file: &Path) -> Result<RouterConfig, Failure> {
 pub(crate) async fn start(config: &RouterConfig) -> Result<Router, Failure> {
     let runtimes = Runtimes::own()
         .map_err(|error| Failure::new(format!("cannot start the router's threads: {error}")))?;
-    Router::start(config, runtimes)
+    Router::start_as(&build::of_router(), config, runtimes)
         .await
         .map_err(|error| Failure::new(chain(&error)).during("the router cannot start"))
 }

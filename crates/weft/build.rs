@@ -1,0 +1,103 @@
+//! Tells the program of which commit it was built, and when that was.
+//!
+//! The same sources give the same program: the time is that of the commit, or what
+//! `SOURCE_DATE_EPOCH` says, and never the time of the build. Sources without git, such as those of
+//! an archive, have neither unless the environment names them (`WEFT_COMMIT`, `SOURCE_DATE_EPOCH`).
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Seconds since 1970.
+const DATE: &str = "SOURCE_DATE_EPOCH";
+const COMMIT: &str = "WEFT_COMMIT";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    for name in [DATE, COMMIT] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    let repository = Repository::of_these_sources();
+    if let Some(repository) = &repository {
+        repository.watch();
+    }
+    let of_git = |format: &str| repository.as_ref().and_then(|found| found.head(format));
+    let commit = given(COMMIT, |text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let date = given(DATE, |text| text.parse::<u32>().is_ok());
+    println!(
+        "cargo::rustc-env=WEFT_BUILD_COMMIT={}",
+        commit.or_else(|| of_git("%H")).unwrap_or_default()
+    );
+    println!(
+        "cargo::rustc-env=WEFT_BUILD_DATE={}",
+        date.or_else(|| of_git("%ct")).unwrap_or_default()
+    );
+}
+
+/// What the environment says, if it makes sense.
+fn given(name: &str, makes_sense: impl Fn(&str) -> bool) -> Option<String> {
+    let text = env::var(name).ok()?.trim().to_owned();
+    if text.is_empty() {
+        return None;
+    }
+    if !makes_sense(&text) {
+        println!("cargo::warning={name} is not understood and ignored: `{text}`");
+        return None;
+    }
+    Some(text)
+}
+
+/// The repository that these sources are checked out of.
+struct Repository {
+    sources: PathBuf,
+    /// Where the state of this checkout is.
+    own: PathBuf,
+    /// Where branches are.
+    shared: PathBuf,
+}
+
+impl Repository {
+    /// None also where the sources lie inside a repository of something else.
+    fn of_these_sources() -> Option<Self> {
+        let sources = Path::new(&env::var_os("CARGO_MANIFEST_DIR")?)
+            .ancestors()
+            .nth(2)?
+            .canonicalize()
+            .ok()?;
+        let asked =
+            git(&sources, &["rev-parse", "--show-toplevel", "--git-dir", "--git-common-dir"])?;
+        let mut lines = asked.lines().map(|line| sources.join(line));
+        let (top, own, shared) = (lines.next()?, lines.next()?, lines.next()?);
+        (top.canonicalize().ok()? == sources).then_some(Self { sources, own, shared })
+    }
+
+    /// Has the next build look again once another commit is checked out. What is not there must not
+    /// be named: cargo would look every time.
+    fn watch(&self) {
+        let head = self.own.join("HEAD");
+        let branch = fs::read_to_string(&head).ok();
+        let branch = branch.as_deref().and_then(|text| text.trim().strip_prefix("ref: "));
+        let branch = branch.map(|name| self.shared.join(name));
+        // The log of HEAD changes with every commit, also where branches are packed.
+        let log = Some(self.own.join("logs/HEAD"));
+        let packed = Some(self.shared.join("packed-refs"));
+        for file in [Some(head), log, branch, packed].into_iter().flatten() {
+            if file.is_file() {
+                println!("cargo::rerun-if-changed={}", file.display());
+            }
+        }
+    }
+
+    /// Something of the commit that is checked out.
+    fn head(&self, format: &str) -> Option<String> {
+        git(&self.sources, &["log", "-1", &format!("--format={format}")])
+    }
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
+    let done = Command::new("git").arg("-C").arg(folder).args(arguments).output().ok()?;
+    let said = String::from_utf8(done.stdout).ok()?.trim().to_owned();
+    (done.status.success() && !said.is_empty()).then_some(said)
+}

@@ -1,0 +1,112 @@
+//! Which build this is: `weft version`, and what controllers and routers say of themselves.
+
+use serde_json::{Value, json};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use crate::output::{self, Format};
+
+/// The release.
+pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
+/// Of which sources; empty if nobody knows.
+const COMMIT: &str = env!("WEFT_BUILD_COMMIT");
+/// When, in seconds since 1970; empty if nobody knows.
+const DATE: &str = env!("WEFT_BUILD_DATE");
+/// How much of a commit names it.
+const SHORT: usize = 12;
+
+/// What stands for something that nobody knows.
+const UNKNOWN: &str = "unknown";
+
+fn short_commit() -> Option<&'static str> {
+    (!COMMIT.is_empty()).then(|| COMMIT.get(..SHORT).unwrap_or(COMMIT))
+}
+
+/// The revision that peers and clients are told: release and commit.
+pub(crate) fn revision() -> String {
+    match short_commit() {
+        Some(commit) => format!("weft-{RELEASE}+{commit}"),
+        None => format!("weft-{RELEASE}"),
+    }
+}
+
+/// When the sources were committed.
+pub(crate) fn date() -> String {
+    moment(DATE).unwrap_or_else(|| UNKNOWN.to_owned())
+}
+
+fn moment(seconds: &str) -> Option<String> {
+    let moment = OffsetDateTime::from_unix_timestamp(seconds.parse().ok()?).ok()?;
+    moment.format(&Rfc3339).ok()
+}
+
+/// What `weft --version` prints behind the name.
+pub(crate) fn line() -> String {
+    format!("{RELEASE} (commit {}, {})", short_commit().unwrap_or(UNKNOWN), date())
+}
+
+/// What a controller says of itself.
+pub(crate) fn of_controller() -> weft_controller::Build {
+    weft_controller::Build {
+        revision: revision(),
+        build_date: date(),
+        ..weft_controller::Build::default()
+    }
+}
+
+/// What a router says of itself.
+pub(crate) fn of_router() -> weft_router::Build {
+    weft_router::Build { revision: revision(), build_date: date(), ..weft_router::Build::default() }
+}
+
+/// Prints which build this is.
+pub(crate) fn version(format: Format) {
+    output::value(format, &shown(), || format!("weft {}", line()));
+}
+
+fn shown() -> Value {
+    json!({
+        "version": RELEASE,
+        "commit": (!COMMIT.is_empty()).then_some(COMMIT),
+        "buildDate": moment(DATE),
+        "compatibleWith": {
+            "controller": of_controller().version,
+            "router": of_router().version,
+        },
+        "os": std::env::consts::OS,
+        "arch": std::env::consts::ARCH,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_fits_between_bars() {
+        for text in [revision(), date()] {
+            assert!(!text.is_empty() && !text.contains('|'), "{text}");
+        }
+        assert!(revision().starts_with(&format!("weft-{RELEASE}")));
+        assert!(line().starts_with(RELEASE));
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(moment("1767323045").unwrap(), "2026-01-02T03:04:05Z");
+        assert_eq!(moment(""), None);
+        assert_eq!(moment("soon"), None);
+    }
+
+    #[test]
+    fn the_commit_is_the_one_that_is_checked_out() {
+        // An archive has no commit, and then there is nothing to compare.
+        let head = std::process::Command::new("git")
+            .args(["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "HEAD"])
+            .output();
+        if std::env::var_os("WEFT_COMMIT").is_none()
+            && let Some(head) = head.ok().filter(|head| head.status.success())
+        {
+            assert_eq!(COMMIT, String::from_utf8(head.stdout).unwrap().trim());
+        }
+    }
+}
