@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use crate::{
-    build,
+    arguments, build,
     entity::{self, action, complete},
     output::Format,
     session::{LoginFolder, Session},
@@ -28,6 +28,9 @@ use crate::{
     after_help = "Exit status: 0 done, 1 failed, 2 the command line was wrong, 3 not logged in or \
                   not allowed,\n  4 no such entity, 5 refused, 6 the controller is not there or \
                   busy, 8 there are differences\n  (`weft diff --exit-code`), 130 interrupted.\n\
+                  Settings (--output, --login, --config-dir) may stand anywhere. A value may begin \
+                  with a dash,\n  as in --cert-pem \"$(cat ca.pem)\"; one that looks like a flag \
+                  follows an equals sign: --name=--x.\n\
                   Logging: set RUST_LOG, for instance RUST_LOG=weft_router=debug,info.\n\
                   Completion: `weft completions --help`.",
     subcommand_required = true,
@@ -196,11 +199,13 @@ pub(crate) struct Output {
     /// How to print; names in JSON and YAML do not change
     #[arg(
         long,
+        short = 'o',
         value_name = "FORMAT",
         value_enum,
         default_value_t,
         hide_possible_values = true,
-        help_heading = "Settings"
+        help_heading = "Settings",
+        global = true
     )]
     output: Format,
 }
@@ -735,7 +740,14 @@ pub(crate) fn command() -> Command {
 
 /// Reads the command line. Wrong usage and `--help` end the process as clap does it.
 pub(crate) fn parse() -> Asked {
-    let matches = command().get_matches();
+    let mut command = command();
+    // Commands know the flags they have from those above them once they are built.
+    command.build();
+    let settled = arguments::settle(&command, std::env::args_os());
+    let matches = match command.try_get_matches_from(&settled.words) {
+        Ok(matches) => matches,
+        Err(error) => settled.explain(error).exit(),
+    };
     if let Some((name, rest)) = matches.subcommand() {
         if let Some(request) = entity::Request::from_matches(name, rest) {
             return Asked::Entity(Box::new(request));

@@ -4,6 +4,7 @@
 //! ends in success or in a [`failure::Failure`], whose sentence is printed and whose number is the
 //! exit status. Results go to standard output, words about them and the log to standard error.
 
+mod arguments;
 mod ask;
 mod build;
 mod change;

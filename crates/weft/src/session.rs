@@ -16,7 +16,8 @@ pub(crate) struct LoginFolder {
         value_name = "DIR",
         env = "WEFT_CONFIG_DIR",
         hide_env = true,
-        help_heading = "Settings"
+        help_heading = "Settings",
+        global = true
     )]
     pub(crate) config_dir: Option<PathBuf>,
 }
@@ -30,7 +31,8 @@ pub(crate) struct Session {
         value_name = "LOGIN",
         env = "WEFT_LOGIN",
         hide_env = true,
-        help_heading = "Settings"
+        help_heading = "Settings",
+        global = true
     )]
     pub(crate) login: Option<String>,
     #[command(flatten)]

@@ -126,6 +126,7 @@ fn command(row: Row) -> Command {
         .arg(commands::which(row.kind))
         .args(flags);
     if token::is_made_with(row.kind) && matches!(row.word, "re-enroll" | "refresh") {
+        command = commands::without_short_output(command);
         command = command.arg(token::arg("Write the new enrollment token to this file"));
     }
     command.after_help(match row.word {

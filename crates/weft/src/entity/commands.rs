@@ -39,6 +39,11 @@ pub(super) fn base(name: &'static str, kind: &'static Kind) -> Command {
     Session::augment_args(Command::new(name).arg(Format::arg())).about(capitalized(kind.about))
 }
 
+/// The same with no letter for the format.
+pub(super) fn without_short_output(command: Command) -> Command {
+    command.mut_arg("output", |arg| arg.short(None))
+}
+
 /// A command that is called by one entity: `service`, `svc`, `services`.
 pub(super) fn one_of(kind: &'static Kind) -> Command {
     let names = kind.aliases.iter().copied().chain([kind.plural]);
@@ -64,7 +69,8 @@ fn capitalized(text: &str) -> String {
 
 fn create(kind: &'static Kind) -> Option<Command> {
     kind.create()?;
-    let mut command = one_of(kind).args(flags::args(kind, Verb::Create));
+    // What is made may come with a token, and `-o` is its file.
+    let mut command = without_short_output(one_of(kind)).args(flags::args(kind, Verb::Create));
     if token::is_made_with(kind) {
         command = command.arg(token::arg(match kind.name {
             "identity" => {

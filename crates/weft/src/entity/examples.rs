@@ -75,8 +75,11 @@ pub(super) fn of_create(kind: &'static Kind) -> String {
              --secondary-require-totp"
         }
         "ca" => {
-            "weft create ca partner --cert-pem @partner.pem --is-ott-ca-enrollment-enabled\n  \
-             weft verify ca partner --ca-cert partner.pem --ca-key partner.key"
+            "weft create ca partner --cert-pem @partner.pem --identity-roles partner \\\n      \
+             --is-auth-enabled --is-ott-ca-enrollment-enabled \\\n      \
+             --is-auto-ca-enrollment-enabled=false\n  \
+             weft verify ca partner --ca-cert partner.pem --ca-key partner.key\n\n\
+             The certificate may also be given as it is: --cert-pem \"$(cat partner.pem)\""
         }
         "config" => {
             "weft create config web-host --config-type host.v1 \\\n      \
@@ -192,9 +195,8 @@ mod tests {
             if kind.list().is_some() {
                 check(&of_list(kind));
             }
-            // Those with files in them cannot be read here.
             let create = of_create(kind);
-            if kind.create().is_some() && !create.contains("@partner") && !create.contains(" ...") {
+            if kind.create().is_some() && !create.contains(" ...") {
                 check(&create);
             }
         }

@@ -33,6 +33,7 @@ impl Format {
     pub(crate) fn arg() -> Arg {
         Arg::new("output")
             .long("output")
+            .short('o')
             .value_name("FORMAT")
             .value_parser(EnumValueParser::<Self>::new())
             .default_value("table")
