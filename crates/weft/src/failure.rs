@@ -5,6 +5,8 @@ use std::{fmt, process::ExitCode};
 use weft_client::ApiError;
 use weft_contract::{Cause, ErrorBody};
 
+use crate::output::printable;
+
 /// Exit statuses; `weft --help` lists them.
 mod status {
     pub(super) const FAILED: u8 = 1;
@@ -81,9 +83,9 @@ impl Failure {
 
     /// Prints the message and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("weft: {}", self.message);
+        eprintln!("weft: {}", printable(&self.message));
         for detail in &self.details {
-            eprintln!("  {detail}");
+            eprintln!("  {}", printable(detail));
         }
         ExitCode::from(self.status)
     }

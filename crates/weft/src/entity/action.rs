@@ -198,7 +198,7 @@ pub(crate) async fn run(request: ActionRequest) -> Result<(), Failure> {
     output::value(format, &done, || {
         let mut text = match says_nothing {
             true => format!("{word} {} {which}: done", kind.name),
-            false => table::one(&done).to_string(),
+            false => table::one(&done),
         };
         if let Some(path) = &jwt {
             text.push_str(&format!("\nenrollment token in {}", path.display()));

@@ -168,7 +168,8 @@ impl Entities<'_> {
             progress.finish_and_clear();
         }
         let noun = if rows.count() == 1 { self.kind.name } else { self.kind.plural };
-        output::line(format!("{rows}\n{} {noun}", rows.count()));
+        let more = "--columns chooses what is shown, --output json shows everything";
+        output::rows(&rows, &format!("\n{} {noun}", rows.count()), more);
         Ok(())
     }
 
@@ -188,7 +189,7 @@ impl Entities<'_> {
         let operation = self.offered(self.kind.detail(), "shown")?;
         let id = name::resolve(self.client, self.kind, which).await?;
         let entity = self.call(operation, &[&id], None).await?;
-        output::value(self.format, &entity, || table::one(&entity).to_string());
+        output::value(self.format, &entity, || table::one(&entity));
         Ok(())
     }
 
@@ -278,7 +279,8 @@ impl Entities<'_> {
                 more => format!(" and {more} more"),
             };
             let kind = if found.len() == 1 { self.kind.name } else { self.kind.plural };
-            eprintln!("{} {kind}: {}{more}", found.len(), names.join(", "));
+            let names = output::printable(&names.join(", "));
+            eprintln!("{} {kind}: {names}{more}", found.len());
             let cannot = "nobody can be asked; delete without asking with --yes";
             if !ask::confirm("Delete them?", cannot).await? {
                 return Err(Failure::new("nothing was deleted"));

@@ -4,7 +4,7 @@ mod meet;
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use weft_client::{Address, Credentials, LoginKey, Logins, ManagementClient, SavedLogin, Tls};
 use weft_identity::{IdentityFile, TrustBundle};
 
@@ -12,7 +12,7 @@ use crate::{
     ask,
     cli::{LoginArgs, LogoutArgs, UseArgs},
     failure::{Failure, chain},
-    output::{self, Format, table},
+    output::{self, Format},
     session::LoginFolder,
 };
 
@@ -188,14 +188,8 @@ pub(crate) fn list(folder: &LoginFolder, format: Format) -> Result<(), Failure> 
             "broken": broken,
         }));
     }
-    output::value(format, &Value::Array(found.clone()), || {
-        let columns = ["current", "name", "controller", "username", "expiresAt", "broken"];
-        let columns = columns
-            .map(|name| table::Column { title: name.to_uppercase(), pointer: format!("/{name}") });
-        let mut rows = table::Rows::new(columns.to_vec());
-        found.iter().for_each(|login| rows.push(login));
-        rows.to_string()
-    });
+    let members = ["current", "name", "controller", "username", "expiresAt", "broken"];
+    output::list(format, found, &members);
     Ok(())
 }
 

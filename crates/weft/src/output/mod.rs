@@ -3,6 +3,7 @@
 //! Results go to standard output and nothing else does; words about them go to standard error. A
 //! reader that closes the pipe (`weft list services | head`) ends the command quietly.
 
+mod fit;
 pub(crate) mod progress;
 pub(crate) mod table;
 
@@ -49,7 +50,14 @@ impl Format {
 
 /// Prints a line.
 pub(crate) fn line(text: impl Display) {
-    print(&format!("{text}\n"));
+    print(&format!("{}\n", printable(&text.to_string())));
+}
+
+/// A text without what would move a terminal's cursor, or worse: the names in a network are made by
+/// others.
+pub(crate) fn printable(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\t', " ");
+    text.replace(|one: char| one.is_control() && one != '\n', "\u{fffd}")
 }
 
 /// Prints text as it is.
@@ -69,7 +77,7 @@ pub(crate) fn print(text: &str) {
 /// Prints JSON, indented.
 pub(crate) fn json(value: &Value) {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => line(text),
+        Ok(text) => print(&(text + "\n")),
         Err(error) => eprintln!("weft: {error}"),
     }
 }
@@ -81,6 +89,27 @@ pub(crate) fn value(format: Format, value: &Value, table: impl FnOnce() -> Strin
         Format::Yaml => print(&yaml::write(value)),
         Format::Table => line(table()),
     }
+}
+
+/// Prints a table; what the terminal has no room for is named on standard error, with what helps.
+pub(crate) fn rows(rows: &table::Rows, below: &str, more: &str) {
+    let fitted = rows.fitted();
+    line(fitted.text.clone() + below);
+    if let Some(note) = fitted.note() {
+        eprintln!("{note}; {more}");
+    }
+}
+
+/// Prints some things with members of these names.
+pub(crate) fn list(format: Format, items: Vec<Value>, members: &[&str]) {
+    let column =
+        |name: &&str| table::Column { title: name.to_uppercase(), pointer: format!("/{name}") };
+    if format == Format::Table {
+        let mut found = table::Rows::new(members.iter().map(column).collect());
+        items.iter().for_each(|item| found.push(item));
+        return rows(&found, "", "--output json shows everything");
+    }
+    value(format, &Value::Array(items), String::new);
 }
 
 /// Values one after the other, as they come, as one list.

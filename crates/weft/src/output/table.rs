@@ -1,11 +1,20 @@
 //! Entities as tables.
 
-use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
+use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 use weft_contract::kind::{self, Kind};
 
-/// Columns that a terminal must have for tables to be folded to it.
+use super::{
+    fit::{self, Long, Need},
+    printable,
+};
+
+/// Columns that a terminal must have for tables to be fitted to it. Some do not know how wide they
+/// are, and say 0.
 const NARROW: u16 = 20;
+/// Most lines of a cell in a fitted table.
+const LINES: usize = 3;
 
 /// A column: its heading, and where in an entity it is found, as a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +44,10 @@ impl Column {
             .collect()
     }
 
-    /// What an entity has there.
+    /// What an entity has there, in one line.
     fn cell(&self, entity: &Value) -> String {
-        entity.pointer(&self.pointer).map(text).unwrap_or_default()
+        let text = entity.pointer(&self.pointer).map(text).unwrap_or_default();
+        printable(&text).replace('\n', " ")
     }
 }
 
@@ -50,58 +60,143 @@ impl From<&kind::Column> for Column {
 /// Rows that are gathered before their widths are known.
 pub(crate) struct Rows {
     columns: Vec<Column>,
-    table: Table,
-    count: usize,
+    rows: Vec<Vec<String>>,
+}
+
+/// A table as it is printed, and what is to be said of it.
+pub(crate) struct Fitted {
+    /// The table.
+    pub(crate) text: String,
+    /// Titles of columns that had no room.
+    pub(crate) left_out: Vec<String>,
+    /// Whether cells were cut.
+    pub(crate) is_cut: bool,
 }
 
 impl Rows {
     /// An empty table with these columns.
     pub(crate) fn new(columns: Vec<Column>) -> Self {
-        let mut table = empty();
-        table.set_header(columns.iter().map(|column| column.title.clone()));
-        Self { columns, table, count: 0 }
+        Self { columns, rows: Vec::new() }
     }
 
     /// One more entity.
     pub(crate) fn push(&mut self, entity: &Value) {
-        self.table.add_row(self.columns.iter().map(|column| column.cell(entity)));
-        self.count += 1;
+        self.rows.push(self.columns.iter().map(|column| column.cell(entity)).collect());
     }
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.count
+        self.rows.len()
+    }
+
+    /// The table for the terminal that standard output is; as wide as it is where that is none.
+    pub(crate) fn fitted(&self) -> Fitted {
+        self.fitted_to(terminal())
+    }
+
+    fn fitted_to(&self, terminal: Option<usize>) -> Fitted {
+        let widths = match terminal {
+            Some(terminal) => fit::widths(&self.needs(), &self.leaving(), terminal),
+            None => vec![Some(usize::MAX); self.columns.len()],
+        };
+        let shown = || widths.iter().enumerate().filter_map(|(at, width)| Some((at, (*width)?)));
+        let mut is_cut = false;
+        let mut table = drawn();
+        table.set_header(shown().map(|(at, width)| fit::shortened(&self.columns[at].title, width)));
+        for row in &self.rows {
+            let cells: Vec<String> = shown()
+                .map(|(at, width)| {
+                    let (lines, cut) = fit::wrap(&row[at], width, Long::Cut(LINES));
+                    is_cut |= cut;
+                    lines.join("\n")
+                })
+                .collect();
+            table.add_row(cells);
+        }
+        let left_out = self.columns.iter().zip(&widths).filter(|(_, width)| width.is_none());
+        let left_out = left_out.map(|(column, _)| column.title.clone()).collect();
+        Fitted { text: table.to_string(), left_out, is_cut }
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        let need = |(at, column): (usize, &Column)| {
+            let cells = self.rows.iter().map(|row| row[at].width());
+            let all = cells.chain([column.title.width()]).max().unwrap_or_default();
+            Need { all, whole: column.pointer == "/id" }
+        };
+        self.columns.iter().enumerate().map(need).collect()
+    }
+
+    /// Which columns go first: the id of what has a name, which stands for it everywhere; then those
+    /// on the right; the name last.
+    fn leaving(&self) -> Vec<usize> {
+        let named = self.columns.iter().any(|column| column.pointer == "/name");
+        let mut leaving: Vec<usize> = (0..self.columns.len()).rev().collect();
+        leaving.sort_by_key(|at| match self.columns[*at].pointer.as_str() {
+            "/id" if named => 0,
+            "/name" => 2,
+            _ => 1,
+        });
+        leaving
     }
 }
 
-impl std::fmt::Display for Rows {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.table.fmt(f)
+impl Fitted {
+    /// What somebody who misses something should know.
+    pub(crate) fn note(&self) -> Option<String> {
+        let missing = match (self.left_out.as_slice(), self.is_cut) {
+            ([], false) => return None,
+            ([], true) => "cut to the terminal".to_owned(),
+            (left_out, _) => format!("no room for {}", left_out.join(", ")),
+        };
+        Some(missing)
     }
 }
 
-/// One entity, one row for each member that says something.
-pub(crate) fn one(entity: &Value) -> Table {
-    let mut table = empty();
-    table.set_header(["member", "value"]);
+/// One entity, one row for each member that says something. Nothing of it is cut.
+pub(crate) fn one(entity: &Value) -> String {
+    one_for(entity, terminal())
+}
+
+fn one_for(entity: &Value, terminal: Option<usize>) -> String {
+    let mut rows: Vec<[String; 2]> = Vec::new();
     if let Value::Object(members) = entity {
         for (name, value) in members.iter().filter(|(name, _)| *name != "_links") {
-            let shown = text(value);
+            let shown = printable(&text(value));
             if !shown.is_empty() {
-                table.add_row([name.clone(), shown]);
+                rows.push([printable(name), shown]);
             }
         }
     }
-    table
+    let need = |at: usize, title: &str| {
+        let lines = rows.iter().flat_map(|row| row[at].split('\n'));
+        let all = lines.map(UnicodeWidthStr::width).chain([title.width()]).max();
+        Need { all: all.unwrap_or_default(), whole: false }
+    };
+    let titles = ["member", "value"];
+    let needs = titles.iter().enumerate().map(|(at, title)| need(at, title));
+    let widths = terminal.map(|terminal| fit::widths(&needs.collect::<Vec<_>>(), &[], terminal));
+    let width = |at: usize| {
+        widths.as_ref().and_then(|widths| widths.get(at).copied().flatten()).unwrap_or(usize::MAX)
+    };
+    let mut table = drawn();
+    table.set_header(titles);
+    for row in &rows {
+        let cell = |at: usize| fit::wrap(&row[at], width(at), Long::Broken).0.join("\n");
+        table.add_row([cell(0), cell(1)]);
+    }
+    table.to_string()
 }
 
-pub(crate) fn empty() -> Table {
+/// The width that tables are to have; none if nobody looks at a terminal.
+fn terminal() -> Option<usize> {
+    Table::new().width().filter(|width| *width >= NARROW).map(usize::from)
+}
+
+fn drawn() -> Table {
     let mut table = Table::new();
+    // Cells come as wide as they are to be.
     table.load_style(UTF8_FULL_CONDENSED);
-    // Some terminals do not know how wide they are, and say 0.
-    if table.width().is_none_or(|width| width >= NARROW) {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-    }
     table
 }
 
@@ -147,6 +242,104 @@ mod tests {
         assert_eq!(chosen[1].pointer, "/configType/name");
         assert_eq!(chosen[1].cell(&json!({"configType": {"name": "host.v1"}})), "host.v1");
         assert_eq!(Column::of(kind, &[]).len(), kind.columns.len());
+    }
+
+    fn services() -> Rows {
+        let kind = weft_contract::resource::kind("service-policy").unwrap();
+        let mut rows = Rows::new(Column::of(kind, &[]));
+        for (id, name) in [("4vFYS3eCLvRv9XtNpAyJNP", "staff"), ("7mFYS3eCLvRv9XtNpAyJNQ", "hosts")]
+        {
+            let roles = json!([{"name": "#staff"}, {"name": "#administrators"}]);
+            rows.push(&json!({"id": id, "name": name, "type": "Dial", "semantic": "AnyOf",
+                "serviceRolesDisplay": roles, "identityRolesDisplay": roles}));
+        }
+        rows
+    }
+
+    /// Every line of a table is as wide as the others, and no wider than the terminal.
+    fn widest(text: &str) -> usize {
+        let widths: Vec<usize> = text.lines().map(UnicodeWidthStr::width).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]), "{text}");
+        widths[0]
+    }
+
+    #[test]
+    fn tables_are_as_wide_as_they_are_where_there_is_no_terminal() {
+        let fitted = services().fitted_to(None);
+        assert!(fitted.text.contains("#staff, #administrators"), "{}", fitted.text);
+        assert!(fitted.left_out.is_empty() && !fitted.is_cut && fitted.note().is_none());
+        assert!(widest(&fitted.text) > 100);
+        assert_eq!(services().fitted_to(Some(200)).text, fitted.text);
+    }
+
+    #[test]
+    fn narrow_terminals_get_the_columns_that_say_most() {
+        for terminal in NARROW.into()..130 {
+            assert!(widest(&services().fitted_to(Some(terminal)).text) <= terminal);
+        }
+        let at = |terminal| services().fitted_to(Some(terminal));
+        assert!(at(80).left_out.is_empty());
+        let fitted = at(70);
+        assert_eq!(fitted.left_out, ["ID"]);
+        assert_eq!(fitted.note().unwrap(), "no room for ID");
+        assert!(fitted.text.contains("#staff,"), "{}", fitted.text);
+        assert_eq!(at(50).left_out, ["ID", "IDENTITIES"]);
+        let fitted = at(20);
+        assert_eq!(fitted.left_out, ["ID", "SEMANTIC", "SERVICES", "IDENTITIES"]);
+        assert!(fitted.text.contains("hosts") && fitted.text.contains("NAME"), "{}", fitted.text);
+    }
+
+    #[test]
+    fn ids_are_shown_whole_or_not_at_all() {
+        let kind = weft_contract::resource::kind("service").unwrap();
+        let id = "4vFYS3eCLvRv9XtNpAyJNP";
+        for terminal in 40..100 {
+            let mut rows = Rows::new(Column::of(kind, &["encryption".into(), "id".into()]));
+            rows.push(&json!({"id": id, "encryptionRequired": true}));
+            let fitted = rows.fitted_to(Some(terminal));
+            assert!(fitted.text.contains(id) || fitted.left_out == ["ID"], "{}", fitted.text);
+        }
+    }
+
+    #[test]
+    fn cells_are_cut_after_some_lines_and_that_is_said() {
+        let kind = weft_contract::resource::kind("service").unwrap();
+        let mut rows = Rows::new(Column::of(kind, &["name".into(), "attributes".into()]));
+        let attributes: Vec<String> = (0..40).map(|at| format!("attribute-{at}")).collect();
+        rows.push(&json!({"name": "web", "roleAttributes": attributes}));
+        let fitted = rows.fitted_to(Some(60));
+        assert!(widest(&fitted.text) <= 60 && fitted.text.contains('…'), "{}", fitted.text);
+        assert_eq!(fitted.text.lines().count(), 4 + LINES);
+        assert_eq!(fitted.note().unwrap(), "cut to the terminal");
+    }
+
+    #[test]
+    fn one_entity_is_shown_whole_in_any_terminal() {
+        let token = "ey".repeat(200);
+        let entity = json!({"enrollmentExpiresAt": "2026-01-01", "enrollmentJwt": token,
+            "pem": "-----BEGIN\nabc", "nothing": null});
+        for terminal in 20..100 {
+            let text = one_for(&entity, Some(terminal));
+            assert!(widest(&text) <= terminal, "{text}");
+            assert_eq!(text.matches('y').count(), 200, "{text}");
+        }
+        let text = one_for(&entity, None);
+        assert!(text.contains(&token) && !text.contains("nothing"), "{text}");
+    }
+
+    #[test]
+    fn names_do_not_move_the_cursor() {
+        let entity = json!({"name": "\u{1b}[2Jweb\u{9b}1;1H\r", "tags": {"\u{7}": "a\tb\nc"}});
+        let text = one_for(&entity, None);
+        assert!(text.chars().all(|one| one == '\n' || !one.is_control()), "{text:?}");
+        let mut rows = Rows::new(Column::of(
+            weft_contract::resource::kind("service").unwrap(),
+            &["name".into(), "tags".into()],
+        ));
+        rows.push(&entity);
+        let text = rows.fitted_to(None).text;
+        assert!(text.chars().all(|one| one == '\n' || !one.is_control()), "{text:?}");
+        assert_eq!(text.lines().count(), 5);
     }
 
     #[test]

@@ -9,10 +9,7 @@ use crate::{
     cli::{OverrideArgs, OverrideCommand},
     entity::name,
     failure::Failure,
-    output::{
-        self,
-        table::{Column, Rows},
-    },
+    output,
 };
 
 /// Does what was asked for.
@@ -46,13 +43,7 @@ async fn list(
         .iter()
         .map(|pair| json!({"service": pair.service.name, "config": pair.config.name}))
         .collect();
-    output::value(args.output.format(), &Value::Array(found.clone()), || {
-        let columns = ["service", "config"]
-            .map(|name| Column { title: name.to_uppercase(), pointer: format!("/{name}") });
-        let mut rows = Rows::new(columns.to_vec());
-        found.iter().for_each(|pair| rows.push(pair));
-        rows.to_string()
-    });
+    output::list(args.output.format(), found, &["service", "config"]);
     Ok(())
 }
 

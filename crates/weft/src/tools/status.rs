@@ -35,7 +35,7 @@ pub(crate) async fn status(args: StatusArgs) -> Result<(), Failure> {
     output::value(args.output.format(), &shown, || {
         let mut flat = shown.clone();
         let counts = flat.as_object_mut().and_then(|members| members.remove("entities"));
-        let mut text = table::one(&flat).to_string();
+        let mut text = table::one(&flat);
         if let Some(counts) = counts {
             text.push_str(&format!("\n{}", table::one(&counts)));
         }

@@ -6,7 +6,7 @@
 //! SDK and plain TCP in this process; the operator is the management client or `weft` itself.
 //!
 //! [`program`] is a running `weft`, [`network`] a network of them, [`operator`] who administers it,
-//! [`streams`] what flows through it, [`terminal`] a command that asks questions, [`wait`] how long
+//! [`streams`] what flows through it, [`terminal`] a command at a terminal, [`wait`] how long
 //! anything may take.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -23,6 +23,7 @@ mod controller_restart;
 mod durable;
 mod half_close;
 mod network_files;
+mod printing;
 mod questions;
 mod restore;
 mod router_restart;

@@ -11,7 +11,7 @@ use std::{
 
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, tcgetattr},
+    termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
 };
 
 use crate::{
@@ -33,12 +33,21 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts `weft` with these arguments.
     pub(crate) fn start(place: &Place, args: &[&str]) -> Self {
+        Self::start_in(place, None, args)
+    }
+
+    /// The same in a terminal with so many columns.
+    pub(crate) fn start_in(place: &Place, columns: Option<u16>, args: &[&str]) -> Self {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
         let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
         let screen = rustix::fs::open(name, flags, rustix::fs::Mode::empty()).unwrap();
+        if let Some(columns) = columns {
+            let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+            tcsetwinsize(&screen, size).unwrap();
+        }
         let end = || Stdio::from(screen.try_clone().unwrap());
         let child = Command::new(WEFT)
             .args(args)
