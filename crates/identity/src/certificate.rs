@@ -9,7 +9,7 @@ use std::{
 
 use rustls_pki_types::{CertificateDer, ServerName, pem::SectionKind};
 use sha1::{Digest as _, Sha1};
-use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Version};
 
 use crate::{
     error::{Error, Result},
@@ -70,6 +70,7 @@ struct Inner {
     subject: Vec<u8>,
     issuer: Vec<u8>,
     subject_text: String,
+    version_1: bool,
     common_name: Option<String>,
     sans: Vec<San>,
     not_before: SystemTime,
@@ -179,6 +180,12 @@ impl Certificate {
     #[must_use]
     pub fn is_valid_at(&self, now: SystemTime) -> bool {
         self.inner.not_before <= now && now <= self.inner.not_after
+    }
+
+    /// Whether it is of the first version of X.509, which knows no extensions.
+    #[must_use]
+    pub fn is_version_1(&self) -> bool {
+        self.inner.version_1
     }
 
     /// Whether basic constraints make it a certificate authority.
@@ -328,6 +335,7 @@ fn parse(der: &[u8]) -> Result<Inner, String> {
         subject: cert.subject().as_raw().to_vec(),
         issuer: cert.issuer().as_raw().to_vec(),
         subject_text: cert.subject().to_string(),
+        version_1: cert.version() == X509Version::V1,
         common_name: common_name.map(str::to_owned),
         sans,
         not_before: from_unix(cert.validity().not_before.timestamp()),

@@ -169,6 +169,28 @@ impl TrustBundle {
         self.verify(std::slice::from_ref(leaf.der()), how, now)
     }
 
+    /// Verifies a certificate of the first version of X.509, which [`TrustBundle::verify`] does not
+    /// believe: an authority of the bundle has signed it, and both are in validity. Nothing says
+    /// what such a certificate may be used for, so it proves one thing: its holder had it signed.
+    ///
+    /// # Errors
+    /// With the reason, when it is not so.
+    pub fn verify_version_1(&self, leaf: &Certificate, now: SystemTime) -> Result<()> {
+        let refused = |reason| Error::Refused(format!("`{}` {reason}", leaf.subject()));
+        if !leaf.is_version_1() {
+            return Err(refused("is not of the first version of X.509"));
+        }
+        if !leaf.is_valid_at(now) {
+            return Err(refused("is not in validity"));
+        }
+        let authorities = self.inner.certificates.iter();
+        let mut valid = authorities.filter(|cert| cert.is_ca() && cert.is_valid_at(now));
+        match valid.any(|authority| leaf.is_issued_by(authority)) {
+            true => Ok(()),
+            false => Err(refused("was not issued by an authority that is believed")),
+        }
+    }
+
     fn verify_pinned(
         &self,
         leaf: Certificate,
@@ -278,17 +300,11 @@ fn any_or(iter: KeyPurposeIdIter<'_, '_>, wanted: &KeyUsage) -> Result<(), webpk
 }
 
 fn anchor(certificate: &Certificate) -> Option<TrustAnchor<'static>> {
-    if !certificate.is_ca() && !is_version_1(certificate) {
+    // Roots of the first version of X.509 have no extensions that could call them authorities.
+    if !certificate.is_ca() && !certificate.is_version_1() {
         return None;
     }
     webpki::anchor_from_trusted_cert(certificate.der()).ok().map(|anchor| anchor.to_owned())
-}
-
-/// Roots of the first version of X.509 have no extensions that could call them authorities.
-fn is_version_1(certificate: &Certificate) -> bool {
-    use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
-    X509Certificate::from_der(certificate.der())
-        .is_ok_and(|(_, parsed)| parsed.version() == X509Version::V1)
 }
 
 fn unix(time: SystemTime) -> UnixTime {

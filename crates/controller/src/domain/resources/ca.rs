@@ -342,8 +342,11 @@ fn check_issuer(
     if certificate.fingerprint() == &*ca.fingerprint {
         return Err(refused("the certificate is that of the CA itself".into()));
     }
-    trusted
-        .verify_leaf(certificate, how, system_time(controller.now()))
-        .map(drop)
-        .map_err(|error| refused(error.to_string()))
+    let now = system_time(controller.now());
+    let checked = match certificate.is_version_1() {
+        // What `openssl x509 -req` makes unless it is told otherwise.
+        true => trusted.verify_version_1(certificate, now),
+        false => trusted.verify_leaf(certificate, how, now).map(drop),
+    };
+    checked.map_err(|error| refused(error.to_string()))
 }

@@ -110,6 +110,64 @@ async fn a_ca_is_verified_by_a_certificate_with_its_token() {
     );
 }
 
+/// One value in DER.
+fn der(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
+    let contents = contents.concat();
+    let [high, low] = u16::try_from(contents.len()).unwrap().to_be_bytes();
+    let length: &[u8] = match (high, low) {
+        (0, 0..=127) => &[low],
+        (0, _) => &[0x81, low],
+        _ => &[0x82, high, low],
+    };
+    [&[tag], length, &contents].concat()
+}
+
+/// A certificate as `openssl x509 -req` makes it: of the first version of X.509, with the names and
+/// the key of another one, for the year 2026 or the one before.
+fn version_1(issuer: &Authority, of: &Certificate, year: u8) -> String {
+    const SEQUENCE: u8 = 0x30;
+    const ECDSA_WITH_SHA256: [u8; 12] =
+        [0x30, 10, 0x06, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
+    let at = |rest: &str| [&[0x17, 13], format!("{year}{rest}Z").as_bytes()].concat();
+    let dates = der(SEQUENCE, &[&at("0101000000"), &at("1231235959")]);
+    let (serial, spki) = ([0x02, 1, 1], of.public_key().unwrap().spki());
+    let names = (issuer.certificate().subject_der(), of.subject_der());
+    let contents = der(SEQUENCE, &[&serial, &ECDSA_WITH_SHA256, names.0, &dates, names.1, spki]);
+    let key = issuer.key().tls();
+    let signer = key.choose_scheme(&[rustls::SignatureScheme::ECDSA_NISTP256_SHA256]).unwrap();
+    let signature = der(0x03, &[&[0], &signer.sign(&contents).unwrap()]);
+    let whole = der(SEQUENCE, &[&contents, &ECDSA_WITH_SHA256, &signature]);
+    weft_identity::encode_pem("CERTIFICATE", &whole)
+}
+
+#[tokio::test]
+async fn a_ca_is_verified_by_a_certificate_of_the_first_version_too() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (ours, other) = (authority(&bed, "ours"), authority(&bed, "ours"));
+    let id = bed.create(&admin, "createCa", with(&body("ca", &ours), "identityRoles", json!([])));
+    let id = id.await;
+    let read = || async { bed.manage(&admin, "detailCa", &[&id], NONE).await.unwrap() };
+    let token = read().await["verificationToken"].as_str().unwrap().to_owned();
+    let good = leaf(&bed, &ours, &token);
+    for (text, code) in [
+        (version_1(&other, &good, 26), ErrorCode::CertificateFailedValidation),
+        (version_1(&ours, &good, 25), ErrorCode::CertificateFailedValidation),
+        (version_1(&ours, &leaf(&bed, &ours, "wrong"), 26), ErrorCode::InvalidCommonName),
+    ] {
+        assert_eq!(verify(&bed, &admin, &id, &text).await.unwrap_err().code(), code);
+    }
+    assert_eq!(read().await["isVerified"], false);
+    let proof = version_1(&ours, &good, 26);
+    verify(&bed, &admin, &id, &proof).await.unwrap();
+    assert_eq!(read().await["isVerified"], true);
+
+    // It proves that somebody holds the key of the CA, and lets nobody in.
+    let chain = Certificate::from_pem(proof.as_bytes()).unwrap();
+    let failure = bed.login_with(&chain).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::InvalidAuth);
+}
+
 #[tokio::test]
 async fn wrong_cas_are_named_field_by_field() {
     let bed = Bed::new().await;
