@@ -4,13 +4,14 @@ use std::error::Error;
 use std::path::PathBuf;
 
 /// Messages with secrets in them: their `Debug` is written by hand and leaves those out.
-const SECRET: [&str; 12] = [
+const SECRET: [&str; 13] = [
     "weft.ctrl.CreateTerminatorRequest",
     "weft.edge_ctrl.ApiSession",
     "weft.edge_ctrl.ApiSessionRemoved",
     "weft.edge_ctrl.ApiSessionHeartbeat",
     "weft.edge_ctrl.SessionRemoved",
     "weft.edge_ctrl.ValidateSessionsRequest",
+    "weft.edge_ctrl.CreateCircuitRequest",
     "weft.edge_ctrl.CreateTerminatorV2Request",
     "weft.edge_ctrl.UpdateTerminatorRequest",
     "weft.edge_ctrl.RemoveTerminatorRequest",

@@ -61,9 +61,10 @@ pub mod content_type {
     pub const API_SESSION_HEARTBEAT: i32 = 20203;
     /// API sessions are wanted again, see [`RequestClientReSync`](super::RequestClientReSync).
     pub const REQUEST_CLIENT_RE_SYNC: i32 = 20204;
-    /// First form of circuit creation, from 1.x routers of controllers without the second.
+    /// First form of circuit creation, from 1.x routers of controllers without the second, see
+    /// [`CreateCircuitRequest`](super::CreateCircuitRequest).
     pub const CREATE_CIRCUIT_REQUEST: i32 = 20205;
-    /// Answer to [`CREATE_CIRCUIT_REQUEST`].
+    /// The circuit, see [`CreateCircuitResponse`](super::CreateCircuitResponse).
     pub const CREATE_CIRCUIT_RESPONSE: i32 = 20206;
     /// Changes a terminator, see [`UpdateTerminatorRequest`](super::UpdateTerminatorRequest).
     pub const UPDATE_TERMINATOR_REQUEST: i32 = 20209;
@@ -195,6 +196,8 @@ proto_bodies! {
     ApiSessionRemoved => content_type::API_SESSION_REMOVED, LARGE;
     ApiSessionHeartbeat => content_type::API_SESSION_HEARTBEAT, LARGE;
     RequestClientReSync => content_type::REQUEST_CLIENT_RE_SYNC;
+    CreateCircuitRequest => content_type::CREATE_CIRCUIT_REQUEST;
+    CreateCircuitResponse => content_type::CREATE_CIRCUIT_RESPONSE;
     UpdateTerminatorRequest => content_type::UPDATE_TERMINATOR_REQUEST;
     RemoveTerminatorRequest => content_type::REMOVE_TERMINATOR_REQUEST;
     ValidateSessionsRequest => content_type::VALIDATE_SESSIONS_REQUEST;
@@ -219,6 +222,7 @@ debug_without_secrets! {
     ApiSessionHeartbeat {}
     SessionRemoved { ids }
     ValidateSessionsRequest {}
+    CreateCircuitRequest { terminator_instance_id }
     CreateTerminatorV2Request { address, cost, precedence, instance_id }
     UpdateTerminatorRequest { terminator_id, cost, precedence, update_cost, update_precedence }
     RemoveTerminatorRequest { terminator_id }

@@ -9,8 +9,9 @@ use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Service};
 use weft_wire::ctrl::{self, CircuitFailed, CircuitRequest, CircuitSuccess};
 use weft_wire::edge_ctrl::{
-    self, CircuitForm, CreateCircuitV2, CreateCircuitV3, CreateTunnelCircuitV2Request,
-    CreateTunnelCircuitV2Response, CreatedCircuit, EdgeError, ErrorCode,
+    self, CircuitForm, CreateCircuitRequest, CreateCircuitResponse, CreateCircuitV2,
+    CreateCircuitV3, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response, CreatedCircuit,
+    EdgeError, ErrorCode,
 };
 use weft_wire::{Message, PeerData, ProtoBody, StringMap, WireError};
 
@@ -68,6 +69,10 @@ async fn serve(session: &Session, message: &Message) -> Result<Reply, WireError>
         edge_ctrl::content_type::CREATE_TUNNEL_CIRCUIT_V2_REQUEST => {
             Ok(for_tunneler(session, CreateTunnelCircuitV2Request::from_message(message)?).await)
         }
+        edge_ctrl::content_type::CREATE_CIRCUIT_REQUEST => {
+            let request = CreateCircuitRequest::from_message(message)?;
+            Ok(for_old_router(session, request).await)
+        }
         edge_ctrl::content_type::CREATE_CIRCUIT_V3_REQUEST => {
             Ok(refuse(without_session(&CreateCircuitV3::from_message(message)?)))
         }
@@ -123,6 +128,30 @@ async fn for_sdk(session: &Session, request: CreateCircuitV2) -> Result<MadeCirc
         peer_data: request.peer_data,
     };
     dial.make(session).await
+}
+
+/// The same for a router that asks in the first form.
+async fn for_old_router(session: &Session, request: CreateCircuitRequest) -> Reply {
+    let request = CreateCircuitV2 {
+        session_token: request.session_token,
+        api_session_token: request.api_session_token,
+        fingerprints: request.fingerprints,
+        terminator_instance_id: request.terminator_instance_id,
+        peer_data: request.peer_data,
+    };
+    match for_sdk(session, request).await {
+        Ok(made) => {
+            let circuit = Some(made.id.clone());
+            let answer = CreateCircuitResponse {
+                circuit_id: made.id,
+                address: made.address,
+                peer_data: made.peer_data,
+                tags: made.tags,
+            };
+            Reply { message: answer.to_message(), circuit }
+        }
+        Err(error) => refuse(error),
+    }
 }
 
 /// Without a service session a signed API session is needed, of which this controller issues none.

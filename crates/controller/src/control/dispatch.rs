@@ -105,7 +105,8 @@ fn edge(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
             session.subscribe(SubscribeToDataModelRequest::from_message(message)?);
         }
         is::CLIENT_HELLO => session.on_client_hello(message),
-        is::CREATE_CIRCUIT_V2_REQUEST
+        is::CREATE_CIRCUIT_REQUEST
+        | is::CREATE_CIRCUIT_V2_REQUEST
         | is::CREATE_CIRCUIT_V3_REQUEST
         | is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST => dial::spawn(session, message),
         is::CREATE_TERMINATOR_V2_REQUEST

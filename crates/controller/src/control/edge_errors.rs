@@ -123,7 +123,8 @@ fn refusal(request: &Message, edge: &EdgeError, outcome: Outcome) -> Option<Mess
             let request = CreateTunnelTerminatorRequestV2::from_message(request).ok()?;
             Some(tunnel_terminator_answer(&request, &Err(edge.clone())))
         }
-        is::CREATE_CIRCUIT_V2_REQUEST
+        is::CREATE_CIRCUIT_REQUEST
+        | is::CREATE_CIRCUIT_V2_REQUEST
         | is::CREATE_CIRCUIT_V3_REQUEST
         | is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST
         | is::UPDATE_TERMINATOR_REQUEST

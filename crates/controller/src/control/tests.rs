@@ -7,5 +7,6 @@ mod gate;
 mod mesh;
 mod model;
 mod operate;
+mod sdk;
 mod sessions;
 mod support;

@@ -80,14 +80,14 @@ pub struct CreateCircuitV3 {
 }
 
 impl CreateCircuitV3 {
-    /// Reads the message. Identity, service and API session token are required.
+    /// Reads the message. Identity and service are required; the rest may be absent.
     pub fn from_message(message: &Message) -> Result<Self, WireError> {
         message.expect(content_type::CREATE_CIRCUIT_V3_REQUEST)?;
         Ok(Self {
             identity_id: required(message, header::IDENTITY_ID)?,
             service_id: required(message, header::SERVICE_ID)?,
             circuit_id: optional(message, header::CIRCUIT_ID),
-            api_session_token: required(message, header::API_SESSION_TOKEN)?,
+            api_session_token: optional(message, header::API_SESSION_TOKEN),
             fingerprints: message
                 .headers
                 .get_string_list(header::FINGERPRINTS)?

@@ -12,10 +12,10 @@ use weft_wire::ctrl::{
 };
 use weft_wire::edge_ctrl::content_type as is;
 use weft_wire::edge_ctrl::{
-    CreateCircuitV2, CreateCircuitV3, CreateTerminatorResult, CreateTerminatorV2Request,
-    CreateTerminatorV2Response, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
-    CreateTunnelTerminatorRequestV2, CreateTunnelTerminatorResponseV2, CreatedCircuit, EdgeError,
-    ErrorCode, RetryHint, UpdateTunnelTerminatorRequest,
+    CreateCircuitV3, CreateTerminatorResult, CreateTunnelCircuitV2Request,
+    CreateTunnelCircuitV2Response, CreateTunnelTerminatorRequestV2,
+    CreateTunnelTerminatorResponseV2, EdgeError, ErrorCode, RetryHint,
+    UpdateTunnelTerminatorRequest,
 };
 use weft_wire::{Message, Outcome, PeerData, ProtoBody};
 
@@ -45,7 +45,7 @@ fn dial_request() -> Message {
 }
 
 /// Asks for a circuit; `answer` says what becomes of each route.
-async fn dial_with(
+pub(super) async fn dial_with(
     peer: &mut Peer,
     request: Message,
     mut answer: impl FnMut(&Route) -> Option<Result<PeerData, RouteError>>,
@@ -67,7 +67,7 @@ async fn dial_with(
     }
 }
 
-fn fine() -> Option<Result<PeerData, RouteError>> {
+pub(super) fn fine() -> Option<Result<PeerData, RouteError>> {
     Some(Ok([(1003, "host".into()), (1110, "9.9.9.9:80".into())].into()))
 }
 
@@ -287,8 +287,11 @@ async fn keys_are_insisted_on() {
         api_session_token: "ey".into(),
         ..CreateCircuitV3::default()
     };
-    let reply = peer.ask(v3.to_message().unwrap()).await;
-    assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INVALID_API_SESSION);
+    let without = CreateCircuitV3 { api_session_token: String::new(), ..v3.clone() };
+    for v3 in [v3, without] {
+        let reply = peer.ask(v3.to_message().unwrap()).await;
+        assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INVALID_API_SESSION);
+    }
     assert!(dial_with(&mut peer, dial_request(), |_| fine()).await.body.len() > 1);
     assert_eq!(net.network.circuits().len(), 1);
 }
@@ -299,6 +302,7 @@ async fn what_is_no_protobuf_is_answered_and_closes_the_connection() {
     assert!(dial_with(&mut peer, dial_request(), |_| fine()).await.body.len() > 1);
     let other = net.router("er2").await;
     for content_type in [
+        is::CREATE_CIRCUIT_REQUEST,
         is::CREATE_TUNNEL_CIRCUIT_V2_REQUEST,
         is::UPDATE_TUNNEL_TERMINATOR_REQUEST,
         is::REMOVE_TUNNEL_TERMINATOR_REQUEST,
@@ -508,62 +512,4 @@ async fn a_router_that_tells_nothing_is_asked_what_it_lost() {
     assert_eq!(net.network.circuits().len(), 2);
     assert!(net.network.circuits().get(&young.circuit_id).is_some());
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 4);
-}
-
-#[tokio::test]
-async fn an_sdk_hosts_and_dials() {
-    let net = Net::new().await;
-    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
-    let router = net.router("er1").await;
-    let mut peer = net.connect(&router).await;
-    let (identity, chain) = net.bed.enroll(&net.admin, "laptop").await;
-    let token = net.bed.login_with(&chain).await.unwrap().data()["token"].clone();
-    let token = token.as_str().unwrap().to_owned();
-    let client = net.bed.with_token(&token);
-    let session = async |kind: &str| {
-        let ask = json!({"serviceId": service.as_str(), "type": kind});
-        let made = net.bed.client(&client, "createSession", &[], ask).await.unwrap();
-        (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
-    };
-    let (_, bind) = session("Bind").await;
-    let (dial_id, dial) = session("Dial").await;
-
-    let create = CreateTerminatorV2Request {
-        address: "hosted-1".into(),
-        session_token: bind,
-        cost: 3,
-        api_session_token: token.clone(),
-        ..CreateTerminatorV2Request::default()
-    };
-    let reply = peer.ask(create.to_message()).await;
-    let reply = CreateTerminatorV2Response::from_message(&reply).unwrap();
-    assert_eq!((reply.result(), reply.msg.as_str()), (CreateTerminatorResult::Success, ""));
-    let wrong = CreateTerminatorV2Request { session_token: dial.clone(), ..create };
-    let reply = peer.ask(wrong.to_message()).await;
-    let reply = CreateTerminatorV2Response::from_message(&reply).unwrap();
-    assert_eq!((reply.error_code, reply.retry_hint), (ErrorCode::WRONG_SESSION_TYPE.0, 2));
-
-    let ask = CreateCircuitV2 {
-        session_token: dial.clone(),
-        api_session_token: token.clone(),
-        ..CreateCircuitV2::default()
-    };
-    let reply = dial_with(&mut peer, ask.to_message().unwrap(), |route| {
-        let egress = route.egress.as_ref().unwrap();
-        assert_eq!((egress.binding.as_str(), egress.destination.as_str()), ("edge", "hosted-1"));
-        assert_eq!(route.tags["hostId"], identity);
-        fine()
-    })
-    .await;
-    let circuit = CreatedCircuit::from_message(&reply).unwrap();
-    assert_eq!(circuit.tags["clientId"], identity);
-    assert_eq!(net.network.circuits().get(&circuit.circuit_id).unwrap().client, dial_id);
-
-    let stolen = CreateCircuitV2 { api_session_token: "other".into(), ..ask };
-    let reply = peer.ask(stolen.to_message().unwrap()).await;
-    let error = EdgeError::from_message(&reply).unwrap();
-    assert_eq!(
-        (error.code, error.retry_hint),
-        (ErrorCode::INVALID_API_SESSION, RetryHint::START_OVER)
-    );
 }

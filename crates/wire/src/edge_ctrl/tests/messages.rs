@@ -152,7 +152,7 @@ fn requests_without_what_they_need_are_refused() {
     assert!(CreateCircuitV2::from_message(&message).is_ok());
     message.headers.set_u32(header::PEER_DATA, 129);
     assert!(CreateCircuitV2::from_message(&message).is_err());
-    for absent in [header::IDENTITY_ID, header::SERVICE_ID, header::API_SESSION_TOKEN] {
+    for absent in [header::IDENTITY_ID, header::SERVICE_ID] {
         let request = CreateCircuitV3 {
             identity_id: "i".into(),
             service_id: "s".into(),
@@ -189,6 +189,8 @@ fn try_all(body: &[u8]) {
     let _ = HealthEventRequest::from_body(body);
     let _ = CreateTerminatorV2Request::from_body(body);
     let _ = CreateTerminatorV2Response::from_body(body).map(|response| response.result());
+    let _ = CreateCircuitRequest::from_body(body);
+    let _ = CreateCircuitResponse::from_body(body);
     let _ = CreateTunnelCircuitV2Request::from_body(body);
     let _ = CreateTunnelCircuitV2Response::from_body(body);
     let _ = EnrollmentCertsResponse::from_body(body);
@@ -229,6 +231,14 @@ proptest! {
             let message = decode(&encode(&circuit.to_message(form).unwrap()));
             prop_assert_eq!(CreatedCircuit::from_message(&message), Ok(circuit.clone()));
         }
+        round_trip(&CreateCircuitRequest {
+            session_token: id.clone(), api_session_token: id.clone(), fingerprints: vec![id.clone()],
+            terminator_instance_id: instance.clone(), peer_data: peer_data.clone(),
+        })?;
+        round_trip(&CreateCircuitResponse {
+            circuit_id: id.clone(), address: id.clone(), peer_data: peer_data.clone(),
+            tags: tags.clone(),
+        })?;
         round_trip(&CreateTunnelCircuitV2Request {
             service_name: id.clone(), terminator_instance_id: instance, peer_data: peer_data.clone(),
         })?;
