@@ -28,7 +28,8 @@ fn hint(code: ErrorCode) -> RetryHint {
         | ErrorCode::TUNNELING_NOT_ENABLED
         | ErrorCode::INVALID_TERMINATOR
         | ErrorCode::INVALID_PRECEDENCE
-        | ErrorCode::INVALID_COST => RetryHint::NOT_RETRIABLE,
+        | ErrorCode::INVALID_COST
+        | ErrorCode::INVALID_INSTANCE_ID => RetryHint::NOT_RETRIABLE,
         _ => RetryHint::DEFAULT,
     }
 }
@@ -48,7 +49,7 @@ pub(crate) fn of_refused(refused: &Refused) -> EdgeError {
     match refused {
         Refused::Conflict(_) => EdgeError::new(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text),
         Refused::Gone(_) => error(ErrorCode::INVALID_SERVICE, text),
-        Refused::Instance => error(ErrorCode::INVALID_INSTANCE_ID, text),
+        Refused::Instance { .. } => error(ErrorCode::INVALID_INSTANCE_ID, text),
         Refused::Unknown(_) | Refused::Router | Refused::Host(_) => {
             error(ErrorCode::INVALID_TERMINATOR, text)
         }

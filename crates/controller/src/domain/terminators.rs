@@ -32,7 +32,7 @@ pub struct Reported {
     pub address: String,
     /// Instance id; empty if the host has none.
     pub instance_id: String,
-    /// Proves the right to the instance id.
+    /// Comes with the instance id, and is kept.
     pub instance_secret: Bytes,
     /// Data handed to dialers.
     pub peer_data: BTreeMap<u32, Bytes>,
@@ -50,9 +50,16 @@ pub enum Refused {
     /// A terminator of this id belongs to another service, router or host.
     #[error("terminator {0} belongs to another service, router or host")]
     Conflict(Id),
-    /// Another host holds the instance id, and the secrets differ.
-    #[error("another host holds this instance id")]
-    Instance,
+    /// Another identity hosts this instance of the service.
+    #[error(
+        "sibling terminator {sibling} with shared identity {instance} belongs to different identity"
+    )]
+    Instance {
+        /// Its terminator.
+        sibling: Id,
+        /// The instance id.
+        instance: String,
+    },
     /// The router or service is gone.
     #[error("{0}")]
     Gone(String),
@@ -131,8 +138,11 @@ impl Reported {
         if tip.get::<Service>(&self.service).is_none() {
             return Err(Refused::Gone(format!("there is no service {}", self.service)));
         }
-        self.check_instance(tip)?;
-        let Some(current) = tip.get::<Terminator>(&self.id) else {
+        let current = tip.get::<Terminator>(&self.id);
+        if current.is_none_or(|current| *current.instance_id != *self.instance_id) {
+            self.check_instance(tip)?;
+        }
+        let Some(current) = current else {
             let base = Base { is_system: true, ..Base::new(self.id.clone(), decision.now()) };
             return Ok(Some(self.terminator(base, None, source)));
         };
@@ -153,19 +163,24 @@ impl Reported {
         Ok(Some(changed))
     }
 
-    /// Terminators that share an instance must prove that they belong together
-    /// (protocol: edge-control-plane 14.2).
+    /// Terminators that share an instance have the same host (protocol: edge-control-plane 14.2).
     fn check_instance(&self, tip: &Snapshot) -> Result<(), Refused> {
         if self.instance_id.is_empty() {
             return Ok(());
         }
         let mut others = tip.referring::<Terminator>(Terminator::SERVICE, &self.service);
-        let is_foreign = others.any(|one| {
+        let foreign = others.find(|one| {
             *one.instance_id == *self.instance_id
                 && one.base.id != self.id
-                && one.instance_secret != self.instance_secret
+                && one.host_id != self.host
         });
-        if is_foreign { Err(Refused::Instance) } else { Ok(()) }
+        match foreign {
+            None => Ok(()),
+            Some(foreign) => Err(Refused::Instance {
+                sibling: foreign.base.id.clone(),
+                instance: self.instance_id.clone(),
+            }),
+        }
     }
 
     fn terminator(&self, base: Base, saved: Option<Precedence>, source: &Arc<str>) -> Terminator {
@@ -381,17 +396,22 @@ mod tests {
     async fn what_is_not_the_askers_is_refused() {
         let (bed, one) = hosting().await;
         let controller = &bed.controller;
-        let foreign = Reported {
-            id: Id::new("t2"),
-            instance_secret: Bytes::from_static(b"guess"),
-            ..one.clone()
-        };
+        let mut foreign = Reported { id: Id::new("t2"), host: Id::new("other"), ..one.clone() };
         let (made, refused) = tokio::join!(
             controller.put_terminator(one.clone()),
-            controller.put_terminator(foreign),
+            controller.put_terminator(foreign.clone()),
         );
         made.unwrap();
-        assert!(matches!(refused, Err(Refused::Instance)), "{refused:?}");
+        let text = "sibling terminator t1 with shared identity i1 belongs to different identity";
+        assert_eq!(refused.unwrap_err().to_string(), text);
+        foreign.host = Id::default();
+        let refused = controller.put_terminator(foreign.clone()).await;
+        assert!(matches!(refused, Err(Refused::Instance { .. })), "{refused:?}");
+        let secret = Bytes::from_static(b"another process");
+        let own = Reported { id: Id::new("t3"), instance_secret: secret, ..one.clone() };
+        controller.put_terminator(own).await.unwrap();
+        foreign.instance_id = "i2".into();
+        controller.put_terminator(foreign).await.unwrap();
         let nothing = Update::default();
         let refused = |owned| controller.update_owned_terminator(owned, &one.id, nothing);
         let tunnel = Owned { binding: Some("tunnel"), ..edge(&one) };

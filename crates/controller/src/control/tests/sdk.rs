@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use weft_model::Id;
+use weft_model::entity::Terminator;
 use weft_wire::edge_ctrl::content_type as is;
 use weft_wire::edge_ctrl::{
     CreateCircuitRequest, CreateCircuitResponse, CreateCircuitV2, CreateTerminatorResult,
@@ -137,4 +138,31 @@ async fn routers_may_ask_in_the_first_form() {
     assert_eq!(circuit.peer_data[&1003], "host");
     let known = net.network.circuits().get(&circuit.circuit_id).unwrap();
     assert_eq!(known.ingress, circuit.address);
+}
+
+#[tokio::test]
+async fn an_instance_belongs_to_one_identity() {
+    let (net, peer, service) = network().await;
+    let (one, other) = (Sdk::new(&net, "one").await, Sdk::new(&net, "other").await);
+    let host = async |sdk: &Sdk<'_>, id: &str, secret: &'static str| {
+        let request = CreateTerminatorV2Request {
+            instance_id: "blue".into(),
+            instance_secret: secret.into(),
+            ..sdk.hosting(&service, id).await
+        };
+        create(&peer, &request).await
+    };
+    assert_eq!(host(&one, "first", "a").await.result(), CreateTerminatorResult::Success);
+    assert_eq!(host(&one, "second", "b").await.result(), CreateTerminatorResult::Success);
+    let refused = host(&other, "third", "a").await;
+    assert_eq!(refused.result(), CreateTerminatorResult::FailedOther);
+    assert_eq!(
+        (refused.error_code, refused.retry_hint),
+        (ErrorCode::INVALID_INSTANCE_ID.0, RetryHint::NOT_RETRIABLE.0)
+    );
+    let text = "with shared identity blue belongs to different identity";
+    assert!(refused.msg.starts_with("sibling terminator ") && refused.msg.ends_with(text));
+    let snapshot = net.bed.controller.snapshot();
+    assert!(snapshot.get::<Terminator>(&Id::new("third")).is_none());
+    assert_eq!(host(&one, "first", "a").await.result(), CreateTerminatorResult::Success);
 }
