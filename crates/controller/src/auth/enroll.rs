@@ -18,7 +18,7 @@ use weft_contract::resource::enrollment::{
     EnrollBody, EnrollOttBody, EnrollOttCaBody, EnrollRouterBody, EnrollTokenBody, EnrollUpdbBody,
     EnrollmentCerts, method,
 };
-use weft_contract::{Api, ErrorCode, Verb, headers};
+use weft_contract::{Api, Cause, ErrorCode, Verb, headers};
 use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, SpiffeId, to_pem};
 use weft_model::entity::{
     Authenticator, Enrollment, EnrollmentMethod, Identity, Router, UpdbCredential,
@@ -206,11 +206,7 @@ fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Result<(), Fail
     decision.delete(Kind::Enrollment, &enrollment.base.id)
 }
 
-fn parse_csr(text: Option<&str>) -> Result<CertificateRequest, Failure> {
-    let text = text.filter(|text| !text.trim().is_empty());
-    let text = text.ok_or_else(|| {
-        Failure::because(ErrorCode::MissingOrInvalidCsr, "a certificate signing request is missing")
-    })?;
+fn parse_csr(text: &str) -> Result<CertificateRequest, Failure> {
     CertificateRequest::from_pem(text)
         .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
 }
@@ -232,7 +228,7 @@ fn certificate(
     identity: &Id,
     csr: &str,
 ) -> Result<(Authenticator, String), Failure> {
-    let request = parse_csr(Some(csr))?;
+    let request = parse_csr(csr)?;
     let name = SpiffeId::identity(&controller.settings().keys.trust_domain, identity.as_str());
     let now: SystemTime = system_time(controller.now());
     let (issued, chain) = issue(controller, &Leaf::for_identity(&request, &name, now))?;
@@ -322,7 +318,9 @@ fn client_leaf(
         return Ok(leaf);
     }
     if is_edge {
-        return Err(ErrorCode::EdgeRouterEnrollCommonNameInvalid.into());
+        let reason = format!("the common name of the request must be the id of the router, {id}");
+        let cause = Cause::error(ErrorCode::EdgeRouterEnrollCommonNameInvalid, reason);
+        return Err(Failure::new(ErrorCode::CouldNotProcessCsr).with_cause(cause));
     }
     leaf.named(id.as_str())
         .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
@@ -336,10 +334,17 @@ async fn router(
     sent: Sent,
 ) -> Result<Reply, Failure> {
     let id = enrollment.router_id.clone().unwrap_or_default();
-    let client = parse_csr(sent.router_csr.as_deref())?;
-    let server = parse_csr(sent.server_csr.as_deref())?;
-    let now = system_time(controller.now());
     let is_edge = enrollment.method != EnrollmentMethod::Trott;
+    let (client, server) =
+        (sent.router_csr.unwrap_or_default(), sent.server_csr.unwrap_or_default());
+    for (what, csr) in [("server", &server), ("client", &client)] {
+        if is_edge && csr.trim().is_empty() {
+            let reason = format!("the request for the {what} certificate is missing");
+            return Err(Failure::because(ErrorCode::MissingOrInvalidCsr, reason));
+        }
+    }
+    let (client, server) = (parse_csr(&client)?, parse_csr(&server)?);
+    let now = system_time(controller.now());
     let (issued, cert) = issue(controller, &client_leaf(&client, &id, is_edge, now)?)?;
     let (_, server_cert) = issue(controller, &Leaf::for_router(&server, Purpose::Server, now))?;
     let kept = cert.clone();

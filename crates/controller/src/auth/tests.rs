@@ -73,6 +73,12 @@ async fn an_ott_ticket_works_once_and_its_certificate_logs_in() {
     assert_eq!(claims["exp"], NOW.plus(Duration::from_secs(180 * 60)).secs());
 
     let token = ott["token"].as_str().unwrap();
+    for csr in ["", "-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"] {
+        let call =
+            to(Api::Client, "enrollOtt", &[]).with_json(&json!({"token": token, "clientCsr": csr}));
+        let failure = bed.controller.call(Caller::nobody(Origin::default()), call).await;
+        assert_eq!(failure.unwrap_err().code(), ErrorCode::CouldNotProcessCsr);
+    }
     let chain = bed.use_ott(token, &id).await.unwrap();
     assert_eq!(chain.len(), 2, "leaf and intermediate");
     let spiffe: Vec<_> = chain[0].spiffe_uris().collect();
@@ -167,15 +173,26 @@ async fn routers_enroll_under_their_own_name_only() {
     let router = bed.manage(&admin, "detailEdgeRouter", &[&id], Value::Null).await.unwrap();
     assert_eq!(router["isVerified"], false);
     let token = router["enrollmentToken"].as_str().unwrap();
-    let enroll = |name: &str| {
+    let with = |client: &str, server: &str| {
         let call = to(Api::Client, "enroll", &[])
             .with_query("method", "erott")
             .with_query("token", token)
-            .with_json(&json!({"certCsr": csr(name), "serverCertCsr": csr(name)}));
+            .with_json(&json!({"certCsr": client, "serverCertCsr": server}));
         bed.controller.call(Caller::nobody(Origin::default()), call)
     };
+    let enroll = async |name: &str| with(&csr(name), &csr(name)).await;
     let failure = enroll("er2").await.unwrap_err();
-    assert_eq!(failure.code(), ErrorCode::EdgeRouterEnrollCommonNameInvalid);
+    assert_eq!(failure.code(), ErrorCode::CouldNotProcessCsr);
+    let cause = failure.cause().unwrap().code.clone();
+    assert_eq!(cause.as_deref(), Some("EDGE_ROUTER_ENROLL_COMMON_NAME_INVALID"));
+    for (client, server, code) in [
+        ("", &*csr(&id), ErrorCode::MissingOrInvalidCsr),
+        (&csr(&id), " ", ErrorCode::MissingOrInvalidCsr),
+        ("x", &csr(&id), ErrorCode::CouldNotProcessCsr),
+        (&csr(&id), "x", ErrorCode::CouldNotProcessCsr),
+    ] {
+        assert_eq!(with(client, server).await.unwrap_err().code(), code);
+    }
     let data = enroll(&id).await.unwrap().data();
     let members: Vec<_> = data.as_object().unwrap().keys().cloned().collect();
     assert_eq!(members, ["ca", "cert", "serverCert"]);
@@ -195,11 +212,15 @@ async fn transit_routers_are_given_their_name() {
     let admin = bed.admin().await;
     let id = bed.create(&admin, "createTransitRouter", json!({"name": "tr1"})).await;
     let router = bed.manage(&admin, "detailTransitRouter", &[&id], Value::Null).await.unwrap();
-    let call = to(Api::Client, "enroll", &[])
-        .with_query("method", "trott")
-        .with_query("token", router["enrollmentToken"].as_str().unwrap())
-        .with_json(&json!({"certCsr": csr("whoever"), "serverCertCsr": csr("whoever")}));
-    let data = bed.controller.call(Caller::nobody(Origin::default()), call).await.unwrap().data();
+    let enroll = |client: &str| {
+        let call = to(Api::Client, "enroll", &[])
+            .with_query("method", "trott")
+            .with_query("token", router["enrollmentToken"].as_str().unwrap())
+            .with_json(&json!({"certCsr": client, "serverCertCsr": csr("whoever")}));
+        bed.controller.call(Caller::nobody(Origin::default()), call)
+    };
+    assert_eq!(enroll("").await.unwrap_err().code(), ErrorCode::CouldNotProcessCsr);
+    let data = enroll(&csr("whoever")).await.unwrap().data();
     let cert = data["cert"].as_str().unwrap().as_bytes();
     let cert = &weft_identity::Certificate::from_pem(cert).unwrap()[0];
     assert_eq!(cert.common_name(), Some(id.as_str()));

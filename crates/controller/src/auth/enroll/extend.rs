@@ -36,8 +36,8 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let refused = || Failure::unauthorized("the certificate is not one of a router");
         let router = router.ok_or_else(refused)?;
         let (id, is_edge) = (router.base.id.clone(), router.is_edge);
-        let client = parse_csr(body.cert_csr.as_deref())?;
-        let server = parse_csr(body.server_cert_csr.as_deref())?;
+        let client = parse_csr(&body.cert_csr.unwrap_or_default())?;
+        let server = parse_csr(&body.server_cert_csr.unwrap_or_default())?;
         let now = system_time(controller.now());
         let leaf = client_leaf(&client, &id, is_edge, now)?;
         let (issued, cert) = issue(&controller, &leaf)?;

@@ -208,8 +208,11 @@ async fn a_router_renews_its_certificates_once() {
     let failure = enroll(&bed, &filler, operation, good.clone()).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::Unauthorized);
     let renamed = json!({"certCsr": csr("other"), "serverCertCsr": csr(&id)});
-    let failure = enroll(&bed, &chain, operation, renamed).await.unwrap_err();
-    assert_eq!(failure.code(), ErrorCode::EdgeRouterEnrollCommonNameInvalid);
+    let empty = json!({"certCsr": "", "serverCertCsr": csr(&id)});
+    for wrong in [renamed, empty, json!({"certCsr": csr(&id), "serverCertCsr": "x"})] {
+        let failure = enroll(&bed, &chain, operation, wrong).await.unwrap_err();
+        assert_eq!((failure.status(), failure.code()), (400, ErrorCode::CouldNotProcessCsr));
+    }
     let missing = json!({"certCsr": csr(&id)});
     let failure = enroll(&bed, &chain, operation, missing).await.unwrap_err();
     assert_eq!(failure.field_name(), Some("serverCertCsr"));
