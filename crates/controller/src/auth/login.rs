@@ -61,6 +61,7 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
             controller.sessions().end(std::slice::from_ref(&session.base.id));
             return Err(refused());
         }
+        remember_chain(&controller, &shown).await;
         controller.sessions().kept().await?;
         let detail = super::current::shown(&controller, &session, true);
         let mut reply =
@@ -215,6 +216,33 @@ async fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Show
         leaf: Some(leaf.clone()),
         ca: vouched.ca.as_ref().map(|ca| ca.base.id.clone()),
     })
+}
+
+/// Notes with the authenticator whether its certificate came with all that leads to a root; of
+/// certificates of other issuers nobody asks (protocol: auth 9.6). A login does not fail for it.
+async fn remember_chain(controller: &Controller, shown: &Shown) {
+    let (id, is_complete) = (shown.authenticator.clone(), !shown.improper_chain);
+    let noted = move |snapshot: &Snapshot| {
+        let known = snapshot.get::<Authenticator>(&id)?;
+        let mut noted = (**known).clone();
+        let cert = noted.cert.as_mut().filter(|cert| cert.is_issued_by_network)?;
+        let was_complete = std::mem::replace(&mut cert.last_auth_resolved_to_root, is_complete);
+        (was_complete != is_complete).then_some(noted)
+    };
+    if noted(&controller.snapshot()).is_none() {
+        return;
+    }
+    let system = Caller::system();
+    let done = controller.decide(&system, move |decision| {
+        if let Some(mut noted) = noted(decision.tip()) {
+            noted.base.updated_at = decision.now();
+            decision.put(noted);
+        }
+        Ok(())
+    });
+    if let Err(error) = done.await {
+        tracing::warn!(authenticator = %shown.authenticator, %error, "not noted how its chain was");
+    }
 }
 
 /// The external id that a certificate claims, if its CA says how; what cannot be read counts as

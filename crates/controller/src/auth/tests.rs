@@ -98,6 +98,49 @@ async fn an_ott_ticket_works_once_and_its_certificate_logs_in() {
 }
 
 #[tokio::test]
+async fn an_authenticator_says_whether_its_chain_was_complete() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (_, chain) = bed.enroll(&admin, "laptop").await;
+    let login = async |chain: &[Certificate]| {
+        let data = bed.login_with(chain).await.unwrap().data();
+        let me = bed.with_token(data["token"].as_str().unwrap());
+        let own = bed.client(&me, "listCurrentIdentityAuthenticators", &[], Value::Null).await;
+        own.unwrap()[0].clone()
+    };
+    let short = login(&chain[..1]).await;
+    assert_eq!(short["lastAuthResolvedToRoot"], false);
+    bed.clock.advance(Duration::from_secs(1));
+    let whole = login(&chain).await;
+    assert_eq!(whole["lastAuthResolvedToRoot"], true);
+    assert_eq!(whole["certPem"], short["certPem"]);
+    assert_ne!(whole["updatedAt"], short["updatedAt"]);
+    let revision = bed.controller.snapshot().revision();
+    login(&chain).await;
+    assert_eq!(bed.controller.snapshot().revision(), revision, "nothing new to be noted");
+    assert_eq!(login(&chain[..1]).await["lastAuthResolvedToRoot"], false);
+}
+
+#[tokio::test]
+async fn a_login_that_notes_its_chain_tells_routers_nothing_of_the_others() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (id, chain) = bed.enroll(&admin, "laptop").await;
+    bed.login_with(&chain[..1]).await.unwrap();
+    let mut told = bed.controller.sessions().subscribe();
+    bed.login_with(&chain).await.unwrap();
+    // What follows from this change comes after what follows from the login.
+    bed.manage(&admin, "deleteIdentity", &[&id], Value::Null).await.unwrap();
+    loop {
+        match told.next().await.unwrap() {
+            SessionNotice::Added(_) => {}
+            SessionNotice::Removed(_) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn two_who_use_one_ticket_get_one_certificate() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;

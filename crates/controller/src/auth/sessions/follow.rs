@@ -87,7 +87,11 @@ fn follow(
             }
         }
         Change::Put(Entity::Authenticator(authenticator)) => {
-            sessions.changed_around(&authenticator.identity_id);
+            let fingerprint = |it: &Authenticator| Some(Arc::clone(&it.cert.as_ref()?.fingerprint));
+            let old = before.get::<Authenticator>(&authenticator.base.id);
+            if old.is_none_or(|old| fingerprint(old) != fingerprint(authenticator)) {
+                sessions.changed_around(&authenticator.identity_id);
+            }
         }
         Change::Delete(Kind::Authenticator, id) => {
             let gone = before.get::<Authenticator>(id).map(|gone| &gone.identity_id);
