@@ -28,9 +28,12 @@ pub(crate) struct External {
 }
 
 impl External {
-    /// The claim that a pointer names.
+    /// The claim that a pointer names; its leading slash may be left out.
     pub(crate) fn claim(&self, pointer: &str) -> Option<&Value> {
-        self.claims.pointer(pointer)
+        match pointer.starts_with('/') {
+            true => self.claims.pointer(pointer),
+            false => self.claims.pointer(&format!("/{pointer}")),
+        }
     }
 
     /// The claim that a pointer names, if it is a text that says something.

@@ -289,18 +289,14 @@ fn scopes_of(scopes: &[String]) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// A JSON pointer, whose leading slash may be left out.
+/// A JSON pointer, whose leading slash may be left out. It is kept as it was sent.
 fn pointer(field: &str, text: &str) -> Result<String, Failure> {
-    let pointer = match text.starts_with('/') {
-        true => text.to_owned(),
-        false => format!("/{text}"),
-    };
-    let mut escapes = pointer.split('~').skip(1);
+    let mut escapes = text.split('~').skip(1);
     if escapes.any(|rest| !rest.starts_with(['0', '1'])) {
         let reason = "must be a JSON pointer: `~` is written `~0`, `/` in a name `~1`";
         return Err(Failure::field(field, reason, text));
     }
-    Ok(pointer)
+    Ok(text.to_owned())
 }
 
 fn set_claims(record: &mut ExtJwtSigner, body: &SignerBody) -> Result<(), Failure> {

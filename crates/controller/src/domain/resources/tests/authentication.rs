@@ -156,11 +156,20 @@ async fn signers_know_their_keys_in_exactly_one_way() {
         vec![(json!({"certPem": pem}), "jwksEndpoint"), (json!({"jwksEndpoint": ""}), "certPem")],
     )
     .await;
-    let patch = json!({"certPem": pem, "jwksEndpoint": "", "kid": "k1", "claimsProperty": "email"});
+    let selectors = [
+        ("claimsProperty", "email"),
+        ("enrollNameClaimsSelector", "name"),
+        ("enrollAttributeClaimsSelector", "/roles/0"),
+    ];
+    let mut patch = json!({"certPem": pem, "jwksEndpoint": "", "kid": "k1"});
+    selectors.iter().for_each(|(member, text)| patch[member] = json!(text));
     bed.manage(&admin, "patchExternalJwtSigner", &[&id], patch).await.unwrap();
     let now = read().await;
     assert_eq!((&now["commonName"], &now["jwksEndpoint"]), (&json!("idp"), &NONE));
-    assert_eq!((&now["kid"], &now["claimsProperty"]), (&json!("k1"), &json!("/email")));
+    assert_eq!(now["kid"], "k1");
+    for (member, text) in selectors {
+        assert_eq!(now[member], text, "{member} as it was sent");
+    }
     assert!(now["fingerprint"].as_str().unwrap().len() == 40 && now["notAfter"].is_string());
     let same = with(&with(&signer("b"), "jwksEndpoint", NONE), "certPem", json!(pem));
     refuses(&bed, &admin, "createExternalJwtSigner", "", vec![(same, "fingerprint")]).await;
