@@ -8,7 +8,8 @@
 //! - `enroll`, [`tickets`]: how identities and routers get their first credentials;
 //! - [`operator`]: a session for the program around the controller;
 //! - [`password`], `lockout`: hashes, and how often one may be wrong;
-//! - `mfa`, `totp`, `attempts`: second factors, their codes, and how often one may be wrong;
+//! - `mfa`, `totp`, `spent`, `attempts`: second factors, their codes, what a used one still does, and
+//!   how fast codes may be tried;
 //! - `posture`: what clients say of their devices, and what follows;
 //! - `revocations`: how those that cover nothing any more go; `lapsed`: how identities that are
 //!   disabled for a while come back;
@@ -36,6 +37,7 @@ pub(crate) mod revocations;
 pub(crate) mod service_changes;
 pub mod service_session;
 pub mod sessions;
+pub(crate) mod spent;
 pub mod tickets;
 pub mod tokens;
 pub(crate) mod totp;

@@ -65,6 +65,7 @@ pub(crate) struct Core {
     admission: auth::admission::Admission,
     lockouts: auth::lockout::Lockouts,
     attempts: auth::attempts::Attempts,
+    spent: auth::spent::Spent,
     postures: auth::posture::Postures,
     traces: traces::Traces,
     tickets: Tickets,
@@ -213,6 +214,10 @@ impl Controller {
 
     pub(crate) fn attempts(&self) -> &auth::attempts::Attempts {
         &self.0.attempts
+    }
+
+    pub(crate) fn spent(&self) -> &auth::spent::Spent {
+        &self.0.spent
     }
 
     pub(crate) fn traces(&self) -> &traces::Traces {

@@ -72,6 +72,7 @@ impl Controller {
             admission: crate::auth::admission::Admission::new(&settings.login_limiter),
             lockouts: crate::auth::lockout::Lockouts::default(),
             attempts: crate::auth::attempts::Attempts::default(),
+            spent: crate::auth::spent::Spent::default(),
             postures: crate::auth::posture::Postures::default(),
             traces: crate::traces::Traces::default(),
             tickets: Tickets::new(&settings.keys)?,

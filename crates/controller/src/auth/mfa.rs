@@ -1,7 +1,8 @@
 //! The second factor of the caller: begun, verified, used at login, removed (protocol: auth 11).
 //!
 //! A code is checked where the change is decided, against the last step that was used: of two
-//! requests with the same code one is refused.
+//! requests with the same code one is refused. What a used code still does is in [`super::spent`],
+//! how fast codes may be tried in [`super::attempts`].
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use weft_model::entity::{Identity, Mfa, Record as _};
 use weft_model::token::{AUDIENCE, TokenKind, TotpClaims};
 use weft_model::{Base, Id, Snapshot};
 
+use super::attempts::{CodeKind, Guesser};
 use super::current::{login_of, session_of};
 use super::totp::{self, PictureError, Takes};
 use crate::domain::call::{Answer, Call, Handler, Reply};
@@ -64,36 +66,78 @@ fn code_of(call: &Call) -> Result<String, Failure> {
     Ok(body.code.unwrap_or_default())
 }
 
-/// Which second factors an operation works on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Started,
-    Verified,
+/// What a code is given for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Enroll,
+    Authenticate,
+    /// Like a login, for the routers.
+    Prove,
+    ReadRecoveryCodes,
+    NewRecoveryCodes,
+    Remove,
 }
 
-/// Checks a code and changes the second factor with it, in one decision. Wrong codes are counted,
-/// before they are known to be wrong.
+impl Purpose {
+    fn takes(self) -> Takes {
+        match self {
+            Self::Enroll | Self::Prove | Self::ReadRecoveryCodes => Takes::Totp,
+            Self::Authenticate | Self::NewRecoveryCodes | Self::Remove => Takes::TotpOrRecovery,
+        }
+    }
+
+    /// The second factor that it is about: one that was begun to enroll, else one in use.
+    fn finds(self, snapshot: &Snapshot, identity: &str) -> Result<Arc<Mfa>, Failure> {
+        let is_verified = self != Self::Enroll;
+        let found = of(snapshot, identity).filter(|mfa| mfa.is_verified == is_verified);
+        found.cloned().ok_or_else(|| not_found(identity))
+    }
+}
+
+/// Checks a code and changes the second factor with it, in one decision, when its turn has come.
 async fn with_code(
     controller: &Controller,
     caller: &Caller,
     code: String,
-    takes: Takes,
-    stage: Stage,
+    purpose: Purpose,
     change: impl Fn(&mut Decision<'_>, Mfa) -> Result<(), Failure> + Send + Sync + 'static,
 ) -> Result<(), Failure> {
-    let identity = Id::new(&login_of(caller)?.identity);
-    let attempts = controller.attempts();
-    attempts.begin(&identity, controller.now()).map_err(|wait| {
+    let login = login_of(caller)?;
+    let (identity, session) = (Id::new(&login.identity), Id::new(&login.session.id));
+    purpose.finds(&controller.snapshot(), identity.as_str())?;
+    let known = controller.sessions().by_id(&login.session.id);
+    let guesser = Guesser {
+        is_proven: known.is_some_and(|session| session.is_mfa_complete),
+        source: caller.origin.remote.map(|remote| remote.ip()),
+        identity: identity.clone(),
+        session: session.clone(),
+    };
+    let turn = controller.attempts().turn(guesser, CodeKind::of(&code)).await.map_err(|wait| {
         Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong codes")
             .with_retry_after(wait)
     })?;
-    let owner = identity.clone();
+    let (spent, now) = (controller.spent(), controller.now());
+    let serves_again = match purpose {
+        Purpose::ReadRecoveryCodes => spent.reads(&identity, &session, &code, now),
+        Purpose::Authenticate | Purpose::Prove => spent.authenticates(&identity, &code, now),
+        _ => false,
+    };
+    if serves_again {
+        turn.neither();
+        return Ok(());
+    }
+    let takes = purpose.takes();
+    let is_doubted = purpose.finds(&controller.snapshot(), identity.as_str()).is_ok_and(|mfa| {
+        totp::accept(&mut (*mfa).clone(), &code, takes, now) && !turn.believes(&code)
+    });
+    if is_doubted {
+        return Err(wrong_code());
+    }
+    let (owner, given) = (identity.clone(), code.clone());
     let done = controller
         .decide(caller, move |decision| {
-            let current = of(decision.tip(), owner.as_str());
-            let current = current.filter(|mfa| mfa.is_verified == (stage == Stage::Verified));
-            let mut mfa = (**current.ok_or_else(|| not_found(owner.as_str()))?).clone();
-            if !totp::accept(&mut mfa, &code, takes, decision.now()) {
+            let mut mfa = (*purpose.finds(decision.tip(), owner.as_str())?).clone();
+            if !totp::accept(&mut mfa, &given, takes, decision.now()) {
                 return Err(wrong_code());
             }
             mfa.base.updated_at = decision.now();
@@ -101,9 +145,15 @@ async fn with_code(
         })
         .await;
     match &done {
-        Ok(_) => attempts.right(&identity),
-        Err(failure) if failure.code() == ErrorCode::MfaInvalidToken => {}
-        Err(_) => attempts.give_back(&identity),
+        Ok(_) => {
+            // A recovery code is read with only after it made new ones.
+            if CodeKind::of(&code) == CodeKind::Totp || purpose == Purpose::NewRecoveryCodes {
+                spent.put(&identity, &session, &code, purpose == Purpose::Enroll, now);
+            }
+            turn.right();
+        }
+        Err(failure) if failure.code() == ErrorCode::MfaInvalidToken => drop(turn),
+        Err(_) => turn.neither(),
     }
     done.map(drop)
 }
@@ -121,8 +171,7 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
             decision.put(mfa);
             Ok(())
         };
-        let takes = Takes::TotpOrRecovery;
-        with_code(&controller, &caller, code, takes, Stage::Verified, put).await?;
+        with_code(&controller, &caller, code, Purpose::Authenticate, put).await?;
         controller.mfa_passed(&session.base.id).await?;
         Reply::empty()
     }
@@ -145,7 +194,7 @@ fn totp_token(controller: Controller, caller: Caller, call: Call) -> Answer {
             decision.put(mfa);
             Ok(())
         };
-        with_code(&controller, &caller, code, Takes::Totp, Stage::Verified, put).await?;
+        with_code(&controller, &caller, code, Purpose::Prove, put).await?;
         let now = controller.now();
         let claims = TotpClaims {
             iss: controller.issuer(),
@@ -279,7 +328,7 @@ fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
             decision.put(mfa);
             Ok(())
         };
-        with_code(&controller, &caller, code, Takes::Totp, Stage::Started, put).await?;
+        with_code(&controller, &caller, code, Purpose::Enroll, put).await?;
         let login = login_of(&caller)?;
         if login.session.legacy {
             controller.mfa_passed(&Id::new(&login.session.id)).await?;
@@ -299,8 +348,7 @@ fn remove(controller: Controller, caller: Caller, call: Call) -> Answer {
             |decision: &mut Decision<'_>, mfa: Mfa| decision.delete(Mfa::KIND, &mfa.base.id);
         if mfa.is_verified {
             let code = call.header(headers::MFA_CODE).unwrap_or_default().to_owned();
-            let takes = Takes::TotpOrRecovery;
-            with_code(&controller, &caller, code, takes, Stage::Verified, delete).await?;
+            with_code(&controller, &caller, code, Purpose::Remove, delete).await?;
         } else {
             let seen = (*mfa).clone();
             controller
@@ -329,7 +377,7 @@ fn recovery_codes(controller: Controller, caller: Caller, call: Call) -> Answer 
             decision.put(mfa);
             Ok(())
         };
-        with_code(&controller, &caller, code, Takes::Totp, Stage::Verified, put).await?;
+        with_code(&controller, &caller, code, Purpose::ReadRecoveryCodes, put).await?;
         let mfa = own(&controller, &caller)?;
         Reply::detail(&RecoveryCodes {
             base: base(&mfa),
@@ -349,8 +397,7 @@ fn new_recovery_codes(controller: Controller, caller: Caller, call: Call) -> Ans
             decision.put(mfa);
             Ok(())
         };
-        let takes = Takes::TotpOrRecovery;
-        with_code(&controller, &caller, code, takes, Stage::Verified, put).await?;
+        with_code(&controller, &caller, code, Purpose::NewRecoveryCodes, put).await?;
         Reply::empty()
     }
     .boxed()
@@ -377,6 +424,7 @@ impl Controller {
     /// The second factor of an identity is gone, and what its sessions had given of it.
     pub(crate) fn mfa_removed(&self, identity: &Id) {
         let now = self.now();
+        self.spent().forget(identity);
         for session in self.sessions().of_identity(identity) {
             self.sessions().change(&session.base.id, now, |session| {
                 session.is_mfa_required = false;

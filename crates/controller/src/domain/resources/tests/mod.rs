@@ -9,6 +9,7 @@ mod controller_settings;
 mod enrollment;
 mod every_body;
 mod mfa;
+mod mfa_codes;
 mod posture;
 mod posture_checks;
 mod races;

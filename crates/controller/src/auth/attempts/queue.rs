@@ -1,0 +1,245 @@
+//! The codes of one identity that wait to be looked at, and what is remembered of wrong ones. Pure:
+//! the time is an argument.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use weft_limits::TokenBucket;
+use weft_model::Id;
+
+use super::Guesser;
+
+/// Pause after the first wrong code; it doubles with every other one.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The shortest wait that is asked of somebody.
+pub(super) const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// How long after the last wrong code the pauses are forgotten.
+const REMEMBERED: Duration = Duration::from_secs(300);
+/// Codes of an identity that may wait, one of each session.
+const WAITING: usize = 4;
+/// Sessions and addresses of which wrong codes are counted.
+const PARTIES: usize = 64;
+/// Wrong codes that a session may have sent that had given a right one before, and still come
+/// before those that have not sent any.
+const CREDIT: u32 = 3;
+/// Wrong codes after which one right code is not believed, and how fast they are forgotten.
+const DOUBTED_AFTER: u32 = 30;
+const FORGIVEN_EVERY: Duration = Duration::from_secs(3600);
+/// How soon the second right code must follow the first.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(120);
+
+/// What somebody who waits has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is his turn.
+    Go,
+    /// It is his turn at this time, unless something changes.
+    At(Instant),
+    /// Others come before him.
+    Behind,
+    /// His place was given to somebody else.
+    Displaced,
+}
+
+/// There is no place in the queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// Whose wrong codes are counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Party {
+    Session(Id),
+    Source(IpAddr),
+}
+
+/// The lowest comes first: wrong codes, then the order of arrival.
+type Rank = (u32, u64);
+
+#[derive(Debug)]
+struct Waiting {
+    session: Id,
+    rank: Rank,
+}
+
+/// A right code that was not believed yet.
+#[derive(Debug)]
+struct Half {
+    session: Id,
+    code: String,
+    at: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    waiting: Vec<Waiting>,
+    /// A code is being looked at.
+    busy: bool,
+    /// When the next may be.
+    next: Instant,
+    in_a_row: u32,
+    last_wrong: Instant,
+    by_party: HashMap<Party, u32>,
+    /// Trust that wrong codes use up.
+    trust: TokenBucket,
+    half: Option<Half>,
+    changed: Arc<Notify>,
+}
+
+impl Queue {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            waiting: Vec::new(),
+            busy: false,
+            next: now,
+            in_a_row: 0,
+            last_wrong: now,
+            by_party: HashMap::new(),
+            trust: TokenBucket::every(FORGIVEN_EVERY, DOUBTED_AFTER, now.into_std()),
+            half: None,
+            changed: Arc::default(),
+        }
+    }
+
+    /// What those who wait are woken with.
+    pub(super) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// Whether forgetting it changes nothing.
+    pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
+        let is_quiet = self.in_a_row == 0 || now >= self.last_wrong + REMEMBERED;
+        !self.is_used() && is_quiet && self.trust.is_full(now.into_std())
+    }
+
+    /// Whether somebody waits in it or has his turn.
+    pub(super) fn is_used(&self) -> bool {
+        self.busy || !self.waiting.is_empty()
+    }
+
+    /// Whether a code would be looked at as soon as it comes.
+    pub(super) fn is_free(&self, now: Instant) -> bool {
+        !self.is_used() && now >= self.next
+    }
+
+    /// When to try again if there is no place now.
+    pub(super) fn wait(&self, now: Instant) -> Duration {
+        self.next.saturating_duration_since(now).max(LEAST_WAIT)
+    }
+
+    fn rank(&self, guesser: &Guesser, ticket: u64) -> Rank {
+        let count = |party: &Party| self.by_party.get(party).copied().unwrap_or_default();
+        let own = count(&Party::Session(guesser.session.clone()));
+        if guesser.is_proven {
+            return (own.saturating_sub(CREDIT), ticket);
+        }
+        // Whoever guesses may open a session for every guess; his address stays.
+        let source = guesser.source.map_or(0, |source| count(&Party::Source(source)));
+        (own + source + 1, ticket)
+    }
+
+    /// Takes a place; true if somebody lost his for it.
+    pub(super) fn join(&mut self, guesser: &Guesser, ticket: u64) -> Result<bool, Full> {
+        let rank = self.rank(guesser, ticket);
+        if self.waiting.iter().any(|other| other.session == guesser.session) {
+            return Err(Full);
+        }
+        let is_full = self.waiting.len() >= WAITING;
+        if is_full {
+            let last = (0..WAITING).max_by_key(|at| self.waiting[*at].rank).unwrap_or_default();
+            if self.waiting[last].rank.0 <= rank.0 {
+                return Err(Full);
+            }
+            self.waiting.swap_remove(last);
+        }
+        self.waiting.push(Waiting { session: guesser.session.clone(), rank });
+        self.changed.notify_waiters();
+        Ok(is_full)
+    }
+
+    /// What the holder of a place has to do now.
+    pub(super) fn step(&mut self, ticket: u64, now: Instant) -> Step {
+        let Some(own) = self.waiting.iter().position(|it| it.rank.1 == ticket) else {
+            return Step::Displaced;
+        };
+        let first = self.waiting.iter().map(|it| it.rank).min();
+        if self.busy || first != Some(self.waiting[own].rank) {
+            return Step::Behind;
+        }
+        if now < self.next {
+            return Step::At(self.next);
+        }
+        self.waiting.swap_remove(own);
+        self.busy = true;
+        Step::Go
+    }
+
+    /// Gives a place or a turn up; true if it was a place.
+    pub(super) fn leave(&mut self, ticket: u64) -> bool {
+        let own = self.waiting.iter().position(|it| it.rank.1 == ticket);
+        if let Some(own) = own {
+            self.waiting.swap_remove(own);
+        }
+        self.changed.notify_waiters();
+        own.is_some()
+    }
+
+    /// The turn is over.
+    pub(super) fn end(&mut self) {
+        self.busy = false;
+    }
+
+    /// Counts a wrong code. True if from now on a right one is not believed at once.
+    pub(super) fn wrong(&mut self, guesser: &Guesser, now: Instant) -> bool {
+        if now >= self.last_wrong + REMEMBERED {
+            self.in_a_row = 0;
+            self.by_party.clear();
+        }
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        self.last_wrong = now;
+        let doublings = self.in_a_row.saturating_sub(1).min(10);
+        self.next = now + (FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE);
+        let source = guesser.source.map(Party::Source);
+        for party in [Party::Session(guesser.session.clone())].into_iter().chain(source) {
+            self.count(party);
+        }
+        self.trust.try_take(1, now.into_std()) && self.trust.available(now.into_std()) == 0
+    }
+
+    fn count(&mut self, party: Party) {
+        if self.by_party.len() >= PARTIES && !self.by_party.contains_key(&party) {
+            let least = self.by_party.iter().min_by_key(|(_, count)| **count);
+            if let Some(least) = least.map(|(party, _)| party.clone()) {
+                self.by_party.remove(&least);
+            }
+        }
+        let count = self.by_party.entry(party).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Forgets the pauses after a right code, and what was wrong of who sent it.
+    pub(super) fn right(&mut self, guesser: &Guesser) {
+        self.in_a_row = 0;
+        self.by_party.remove(&Party::Session(guesser.session.clone()));
+        self.half = None;
+    }
+
+    /// Whether a right code is believed; if not, it is remembered for the next one.
+    pub(super) fn believes(&mut self, session: &Id, code: &str, now: Instant) -> bool {
+        if self.trust.available(now.into_std()) > 0 {
+            return true;
+        }
+        let is_second = self.half.as_ref().is_some_and(|half| {
+            half.session == *session && half.code != code && now < half.at + CONFIRMED_WITHIN
+        });
+        if !is_second {
+            self.half = Some(Half { session: session.clone(), code: code.to_owned(), at: now });
+        }
+        is_second
+    }
+}
