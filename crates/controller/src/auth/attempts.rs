@@ -199,7 +199,7 @@ impl Turn {
     pub(crate) fn believes(&self, code: &str) -> bool {
         let session = &self.place.guesser.session;
         let now = Instant::now();
-        self.place.with_queue(|queue| queue.believes(session, code, now)).unwrap_or(true)
+        self.place.with_queue(|queue| queue.believes(session, code, now)).unwrap_or(false)
     }
 
     /// The code was right.

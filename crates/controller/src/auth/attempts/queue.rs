@@ -25,8 +25,7 @@ const REMEMBERED: Duration = Duration::from_secs(300);
 const WAITING: usize = 4;
 /// Sessions and addresses of which wrong codes are counted.
 const PARTIES: usize = 64;
-/// Wrong codes that a session may have sent that had given a right one before, and still come
-/// before those that have not sent any.
+/// Wrong codes that do not count against a session that had given a right one before.
 const CREDIT: u32 = 3;
 /// Wrong codes after which one right code is not believed, and how fast they are forgotten.
 const DOUBTED_AFTER: u32 = 30;
@@ -58,13 +57,20 @@ enum Party {
     Source(IpAddr),
 }
 
-/// The lowest comes first: wrong codes, then the order of arrival.
-type Rank = (u32, u64);
-
+/// A place in the queue.
 #[derive(Debug)]
 struct Waiting {
+    ticket: u64,
+    wrong: u32,
     session: Id,
-    rank: Rank,
+}
+
+impl Waiting {
+    /// The lowest comes first: wrong codes, then the age of the session, of which the id tells. Who
+    /// opens a session for every guess thus comes behind the sessions that were there before.
+    fn rank(&self) -> (u32, &Id) {
+        (self.wrong, &self.session)
+    }
 }
 
 /// A right code that was not believed yet.
@@ -132,56 +138,59 @@ impl Queue {
         self.next.saturating_duration_since(now).max(LEAST_WAIT)
     }
 
-    fn rank(&self, guesser: &Guesser, ticket: u64) -> Rank {
+    /// The wrong codes that count against somebody; a session that has only shown the first factor
+    /// has those of its address too.
+    fn wrong_of(&self, guesser: &Guesser) -> u32 {
         let count = |party: &Party| self.by_party.get(party).copied().unwrap_or_default();
         let own = count(&Party::Session(guesser.session.clone()));
         if guesser.is_proven {
-            return (own.saturating_sub(CREDIT), ticket);
+            return own.saturating_sub(CREDIT);
         }
-        // Whoever guesses may open a session for every guess; his address stays.
         let source = guesser.source.map_or(0, |source| count(&Party::Source(source)));
-        (own + source + 1, ticket)
+        own.saturating_add(source).saturating_add(1)
     }
 
     /// Takes a place; true if somebody lost his for it.
     pub(super) fn join(&mut self, guesser: &Guesser, ticket: u64) -> Result<bool, Full> {
-        let rank = self.rank(guesser, ticket);
         if self.waiting.iter().any(|other| other.session == guesser.session) {
             return Err(Full);
         }
+        let session = guesser.session.clone();
+        let new = Waiting { ticket, wrong: self.wrong_of(guesser), session };
         let is_full = self.waiting.len() >= WAITING;
         if is_full {
-            let last = (0..WAITING).max_by_key(|at| self.waiting[*at].rank).unwrap_or_default();
-            if self.waiting[last].rank.0 <= rank.0 {
-                return Err(Full);
+            let last = (0..self.waiting.len()).max_by_key(|at| self.waiting[*at].rank());
+            match last.filter(|at| self.waiting[*at].rank() > new.rank()) {
+                Some(last) => drop(self.waiting.swap_remove(last)),
+                None => return Err(Full),
             }
-            self.waiting.swap_remove(last);
         }
-        self.waiting.push(Waiting { session: guesser.session.clone(), rank });
+        self.waiting.push(new);
         self.changed.notify_waiters();
         Ok(is_full)
     }
 
     /// What the holder of a place has to do now.
     pub(super) fn step(&mut self, ticket: u64, now: Instant) -> Step {
-        let Some(own) = self.waiting.iter().position(|it| it.rank.1 == ticket) else {
+        if !self.waiting.iter().any(|it| it.ticket == ticket) {
             return Step::Displaced;
-        };
-        let first = self.waiting.iter().map(|it| it.rank).min();
-        if self.busy || first != Some(self.waiting[own].rank) {
-            return Step::Behind;
         }
+        let first = (0..self.waiting.len()).min_by_key(|at| self.waiting[*at].rank());
+        let Some(first) = first.filter(|at| self.waiting[*at].ticket == ticket && !self.busy)
+        else {
+            return Step::Behind;
+        };
         if now < self.next {
             return Step::At(self.next);
         }
-        self.waiting.swap_remove(own);
+        self.waiting.swap_remove(first);
         self.busy = true;
         Step::Go
     }
 
     /// Gives a place or a turn up; true if it was a place.
     pub(super) fn leave(&mut self, ticket: u64) -> bool {
-        let own = self.waiting.iter().position(|it| it.rank.1 == ticket);
+        let own = self.waiting.iter().position(|it| it.ticket == ticket);
         if let Some(own) = own {
             self.waiting.swap_remove(own);
         }

@@ -126,6 +126,21 @@ async fn who_guesses_waits_behind_the_owner() {
     let displaced = answers.into_iter().filter(|answer| !*answer.as_ref().unwrap());
     assert_eq!(displaced.count(), 1);
 
+    // Of those that have sent none the oldest session comes first: a new one for every guess is of
+    // no use against those that were there before.
+    wrong(&attempts, &at(1, "bad"), 8).await;
+    let fresh: Vec<_> = (0..4)
+        .map(|guess| {
+            let attempts = attempts.clone();
+            tokio::spawn(async move { turn(&attempts, &at(1, &format!("z{guess}"))).await.is_ok() })
+        })
+        .collect();
+    settle().await;
+    let asked = Instant::now();
+    turn(&attempts, &at(1, "older")).await.unwrap().right();
+    assert!(asked.elapsed() <= FIVE, "{:?}", asked.elapsed());
+    futures::future::join_all(fresh).await;
+
     // A session that has given a right code before comes first from the same address too.
     wrong(&attempts, &at(1, "bad"), 8).await;
     let guess = tokio::spawn({
