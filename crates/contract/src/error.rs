@@ -74,6 +74,8 @@ codes! {
     /// The path exists, the method on it does not.
     MethodNotAllowed = "METHOD_NOT_ALLOWED" 405
         "The requested method can not be used on this resource",
+    /// A field has a value that some operations refuse with this code.
+    InvalidField = "INVALID_FIELD" 400 "The value of a field is not accepted",
     /// The filter cannot be understood.
     InvalidFilter = "INVALID_FILTER" 400 "The filter query supplied is invalid",
     /// A field cannot be sorted by.

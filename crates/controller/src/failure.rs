@@ -81,6 +81,11 @@ impl Failure {
         Self::new(ErrorCode::CouldNotValidate).with_cause(Cause::field(field, reason, value))
     }
 
+    /// The same with the code `INVALID_FIELD`, where clients of the original know it.
+    pub fn invalid_field(field: &str, reason: impl Into<String>, value: impl Into<String>) -> Self {
+        Self::coded_field(ErrorCode::InvalidField, field, reason, value)
+    }
+
     /// The same with another code, for fields whose rule has one.
     pub fn coded_field(
         code: ErrorCode,

@@ -261,7 +261,8 @@ fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<
         claim.index = u32::try_from(index)
             .map_err(|_| Failure::field(&at("index"), "must be 0 or more", index.to_string()))?;
     }
-    external_id::check(&claim).map_err(|(name, reason)| Failure::field(&at(name), reason, ""))?;
+    external_id::check(&claim)
+        .map_err(|(name, reason)| Failure::invalid_field(&at(name), reason, ""))?;
     record.external_id_claim = Some(claim);
     Ok(())
 }

@@ -133,7 +133,7 @@ impl Resource for Enrollments {
             let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
             if expires_at <= controller.now() {
                 let reason = "must be in the future";
-                return Err(Failure::field("expiresAt", reason, expires_at.to_string()));
+                return Err(Failure::invalid_field("expiresAt", reason, expires_at.to_string()));
             }
             Ok(Enrollment { expires_at, ..controller.new_enrollment(method) })
         }
@@ -150,7 +150,8 @@ impl Resource for Enrollments {
         *record = Enrollment { base: record.base.clone(), ..prepared.clone() };
         let identity = body.identity_id.as_deref().unwrap_or_default();
         record.identity_id = Some(convert::id_field("identityId", identity)?);
-        let required = |field: &str| Failure::field(field, format!("{field} is required"), "");
+        let required =
+            |field: &str| Failure::invalid_field(field, format!("{field} is required"), "");
         match record.method {
             EnrollmentMethod::Ottca => {
                 let ca = set(&body.ca_id).ok_or_else(|| required("caId"))?;
@@ -172,7 +173,9 @@ impl Resource for Enrollments {
         _prepared: &Enrollment,
     ) -> Result<(), Failure> {
         let id = after.identity_id.clone().unwrap_or_default();
-        let identity = decision.require::<Identity>("identityId", &id)?;
+        let identity = decision.tip().get::<Identity>(&id).ok_or_else(|| {
+            Failure::invalid_field("identityId", "names no identity", id.as_str())
+        })?;
         if identity.identity_type == IdentityType::Router {
             let reason = "identities of routers cannot be enrolled";
             return Err(Failure::field("identityId", reason, id.as_str()));
@@ -197,7 +200,9 @@ fn guard(decision: &Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
 /// A CA that a ticket names must be verified.
 pub(crate) fn check_ca(decision: &Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
     let Some(ca) = &enrollment.ca_id else { return Ok(()) };
-    if decision.require::<Ca>("caId", ca)?.is_verified {
+    let known = decision.tip().get::<Ca>(ca);
+    let known = known.ok_or_else(|| Failure::invalid_field("caId", "names no CA", ca.as_str()))?;
+    if known.is_verified {
         return Ok(());
     }
     Err(Failure::because(ErrorCode::EnrollmentCaNotValid, "the CA is not verified"))

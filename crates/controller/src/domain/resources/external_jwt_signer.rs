@@ -199,9 +199,9 @@ impl Resource for Signers {
         }
         let keys = "exactly one of certPem and jwksEndpoint must be set";
         match (&after.cert_pem, &after.jwks_endpoint) {
-            (None, None) => return Err(Failure::field("certPem", keys, "")),
+            (None, None) => return Err(Failure::invalid_field("certPem", keys, "")),
             (Some(_), Some(endpoint)) => {
-                return Err(Failure::field("jwksEndpoint", keys, endpoint.as_str()));
+                return Err(Failure::invalid_field("jwksEndpoint", keys, endpoint.as_str()));
             }
             _ => {}
         }
@@ -229,7 +229,8 @@ fn given(text: &Option<String>) -> Option<Option<&str>> {
 
 fn check_addresses(rules: &JwksFetch, body: &SignerBody) -> Result<(), Failure> {
     if let Some(Some(text)) = given(&body.jwks_endpoint) {
-        check_url(rules, text).map_err(|reason| Failure::field("jwksEndpoint", reason, text))?;
+        let refused = |reason| Failure::invalid_field("jwksEndpoint", reason, text);
+        check_url(rules, text).map_err(refused)?;
     }
     if let Some(Some(text)) = given(&body.external_auth_url) {
         let url = Url::parse(text).map_err(|error| error.to_string());

@@ -215,6 +215,11 @@ async fn wrong_signers_are_named_field_by_field() {
         ["name", "issuer", "audience", "enabled"].map(|field| (with(&good, field, NONE), field)),
     );
     refuses(&bed, &admin, "createExternalJwtSigner", "", bodies).await;
+    for endpoint in [json!("file:///etc/passwd"), json!("http://169.254.169.254/x"), NONE] {
+        let body = with(&good, "jwksEndpoint", endpoint);
+        let failure = refusal(&bed, &admin, "createExternalJwtSigner", "", body).await;
+        assert_eq!(failure.code(), ErrorCode::InvalidField);
+    }
     let failure = refusal(&bed, &admin, "createExternalJwtSigner", "", by_cert(&two)).await;
     assert_eq!(failure.code(), ErrorCode::InvalidCertPem);
 }

@@ -219,6 +219,14 @@ async fn wrong_cas_are_named_field_by_field() {
     bed.manage(&admin, "patchCa", &[&id], patch).await.unwrap();
     assert_eq!(read().await["externalIdClaim"]["index"], 2);
     assert_eq!(read().await["externalIdClaim"]["parser"], "SPLIT");
+    for other in [json!({"name": "renamed"}), json!({}), json!({"externalIdClaim": {}})] {
+        let before = read().await["externalIdClaim"].clone();
+        bed.manage(&admin, "patchCa", &[&id], other.clone()).await.unwrap();
+        assert_eq!(read().await["externalIdClaim"], before, "{other} says nothing of it");
+    }
+    let merged = json!({"externalIdClaim": {"matcher": "SUFFIX"}});
+    let failure = refusal(&bed, &admin, "patchCa", &id, merged).await;
+    assert_eq!(failure.code(), ErrorCode::InvalidField);
     let put = with(&put, "identityNameFormat", json!(""));
     let kept = with(&put, "externalIdClaim", json!({}));
     bed.manage(&admin, "updateCa", &[&id], kept).await.unwrap();

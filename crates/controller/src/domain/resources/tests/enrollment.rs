@@ -185,6 +185,27 @@ async fn a_ticket_and_a_password() {
 }
 
 #[tokio::test]
+async fn wrong_enrollments_are_refused_with_the_code_of_a_wrong_field() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "i", "type": "Default", "isAdmin": false});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    let good = json!({"identityId": id, "method": "ott", "expiresAt": "2026-02-02T00:00:00Z"});
+    let ottca = super::with(&good, "method", json!("ottca"));
+    for (body, field) in [
+        (super::with(&good, "identityId", json!("nobody")), "identityId"),
+        (super::with(&good, "expiresAt", json!("2025-02-02T00:00:00Z")), "expiresAt"),
+        (ottca.clone(), "caId"),
+        (super::with(&ottca, "caId", json!("none")), "caId"),
+        (super::with(&good, "method", json!("updb")), "username"),
+    ] {
+        let failure = super::refusal(&bed, &admin, "createEnrollment", "", body).await;
+        let found = (failure.code(), failure.field_name());
+        assert_eq!(found, (ErrorCode::InvalidField, Some(field)));
+    }
+}
+
+#[tokio::test]
 async fn a_router_renews_its_certificates_once() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
