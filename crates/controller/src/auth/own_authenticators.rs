@@ -51,6 +51,21 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Authent
         .ok_or_else(|| Failure::not_found("authenticator", id))
 }
 
+/// The same where the original tells those of others apart from none: 401.
+fn own_to_extend(
+    controller: &Controller,
+    caller: &Caller,
+    id: &str,
+) -> Result<Arc<Authenticator>, Failure> {
+    own(controller, caller, id).map_err(|failure| {
+        let snapshot = controller.snapshot();
+        match View::of(&snapshot).get::<Authenticator>(id) {
+            Some(_) => Failure::unauthorized("the authenticator belongs to another identity"),
+            None => failure,
+        }
+    })
+}
+
 fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let login = login_of(&caller)?;
@@ -152,7 +167,7 @@ fn extendable(authenticator: &Authenticator) -> Result<&CertCredential, Failure>
 fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ExtendBody = call.decode(Verb::Create)?;
-        let authenticator = own(&controller, &caller, call.id(0))?;
+        let authenticator = own_to_extend(&controller, &caller, call.id(0))?;
         let cert = extendable(&authenticator)?;
         let leaf = caller.leaf().filter(|leaf| !leaf.is_ca());
         let leaf = leaf.ok_or_else(|| certificate_refused("a client certificate is needed"))?;
@@ -196,7 +211,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
 fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ExtendVerifyBody = call.decode(Verb::Create)?;
-        let authenticator = own(&controller, &caller, call.id(0))?;
+        let authenticator = own_to_extend(&controller, &caller, call.id(0))?;
         extendable(&authenticator)?;
         let pem = body.client_cert.unwrap_or_default();
         let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();

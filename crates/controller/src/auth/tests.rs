@@ -141,6 +141,29 @@ async fn a_login_that_notes_its_chain_tells_routers_nothing_of_the_others() {
 }
 
 #[tokio::test]
+async fn only_ones_own_authenticator_is_extended() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let mut own = Vec::new();
+    for name in ["one", "other"] {
+        let (_, chain) = bed.enroll(&admin, name).await;
+        let data = bed.login_with(&chain).await.unwrap().data();
+        let me = bed.with_token(data["token"].as_str().unwrap());
+        own.push((me, data["authenticatorId"].as_str().unwrap().to_owned()));
+    }
+    let me = &own[0].0;
+    for (id, code) in [(&*own[1].1, ErrorCode::Unauthorized), ("fake", ErrorCode::NotFound)] {
+        for (operation, body) in [
+            ("extendCurrentIdentityAuthenticator", json!({"clientCertCsr": "mangled"})),
+            ("extendVerifyCurrentIdentityAuthenticator", json!({"clientCert": "mangled"})),
+        ] {
+            let failure = bed.client(me, operation, &[id], body).await.unwrap_err();
+            assert_eq!(failure.code(), code, "{operation} {id}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn two_who_use_one_ticket_get_one_certificate() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
