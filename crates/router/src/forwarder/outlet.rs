@@ -109,16 +109,16 @@ impl DataOutbox {
     /// Fills a batch for a native SDK: no more than it has room for, and counted.
     fn fill_for(&mut self, nudge: &Nudge, batch: &mut Batch, now: Instant) {
         let room = nudge.room(now);
-        let (mut small, mut paced) = (0, 0);
+        let (mut written, mut paced) = (0, 0);
         while !batch.is_full()
             && paced < room
             && let Some(message) = self.pull(now)
         {
-            small += u32::from(Nudge::counts(&message.body));
+            written += 1;
             paced += u64::from(nudge.is_paced(&message.body));
             batch.push(message);
         }
-        nudge.wrote(small, now);
+        nudge.wrote(written, now);
         nudge.paced(paced, now);
     }
 

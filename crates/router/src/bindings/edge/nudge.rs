@@ -3,7 +3,7 @@
 //! A native SDK (`ziti-sdk-c`, seen from 0.27.2 to 1.18.7) holds at most 32 messages at a time, and
 //! may sleep with the rest of a burst unread until something else arrives on the same connection:
 //! versions before 0.36.1 look at the rest only then, later ones arm their timer before they look.
-//! A burst of small messages with silence after it leaves such an SDK hanging until the answer to
+//! A burst of messages with silence after it leaves such an SDK hanging until the answer to
 //! its next latency probe, up to a minute later; often it gives the connection up then, because
 //! that answer waits behind the rest. So after such a burst a native SDK is sent messages that mean
 //! nothing, until the whole burst must have been seen. Nothing is sent while other messages flow.
@@ -29,9 +29,8 @@ use super::pace::{FIRST_QUESTIONS, Pace, TURN};
 
 /// How native SDKs call themselves.
 const NATIVE: &str = "ziti-sdk-c[";
-/// Bodies over this length are not counted: what an SDK reads at once holds only a few of them.
-const SMALL: usize = 8 * 1024;
-/// So many small messages close together are a burst; half of what the SDK can hold.
+/// So many messages close together are a burst; half of what the SDK can hold. Large ones count too:
+/// an application that reads slowly leaves them with the SDK.
 const BURST: u32 = 16;
 /// Messages further apart than this are not close together.
 const CLOSE: Duration = Duration::from_secs(1);
@@ -43,7 +42,7 @@ const MAX_NUDGES: u32 = 128;
 const PAUSE: Duration = Duration::from_millis(20);
 /// The last ones come at longer and longer intervals, for an SDK that had no time to look. The
 /// last interval.
-const LAST_PAUSE: Duration = Duration::from_secs(3);
+const LAST_PAUSE: Duration = Duration::from_secs(15);
 /// No connection has this id: the question about it is answered at once, behind all before it.
 const NO_CONNECTION: u32 = u32::MAX;
 /// After this time without an answer the SDK is not waited for until the next question.
@@ -79,7 +78,7 @@ pub(crate) struct Nudge {
 /// What was written lately.
 #[derive(Debug, Default)]
 struct Count {
-    small: u32,
+    messages: u32,
     last: Option<Instant>,
     /// The task is at work on a burst; it sees by itself what more is written.
     nudging: bool,
@@ -115,11 +114,6 @@ impl Nudge {
         if self.is_old { meaningless() } else { close_of_nothing() }
     }
 
-    /// True if messages with such a body count.
-    pub(crate) fn counts(body: &[u8]) -> bool {
-        body.len() <= SMALL
-    }
-
     /// True if messages with such a body have a pace.
     pub(crate) fn is_paced(&self, body: &[u8]) -> bool {
         !self.is_old && Pace::counts(body)
@@ -148,30 +142,30 @@ impl Nudge {
         }
     }
 
-    /// So many small messages are being written.
-    pub(crate) fn wrote(&self, small: u32, now: Instant) {
-        if small == 0 {
+    /// So many messages are being written.
+    pub(crate) fn wrote(&self, messages: u32, now: Instant) {
+        if messages == 0 {
             return;
         }
         let mut count = self.count.lock();
         if count.last.is_none_or(|last| now.saturating_duration_since(last) > CLOSE) {
-            count.small = 0;
+            count.messages = 0;
         }
         count.last = Some(now);
-        count.small = count.small.saturating_add(small);
-        if count.small >= BURST && !std::mem::replace(&mut count.nudging, true) {
+        count.messages = count.messages.saturating_add(messages);
+        if count.messages >= BURST && !std::mem::replace(&mut count.nudging, true) {
             self.burst.notify_one();
         }
     }
 
     fn take(&self) -> u32 {
-        std::mem::take(&mut self.count.lock().small)
+        std::mem::take(&mut self.count.lock().messages)
     }
 
     /// Whether the work on a burst is done: no other has begun meanwhile.
     fn is_over(&self) -> bool {
         let mut count = self.count.lock();
-        count.nudging = count.small >= BURST;
+        count.nudging = count.messages >= BURST;
         !count.nudging
     }
 
@@ -259,7 +253,7 @@ impl Burst {
         (self.pause <= LAST_PAUSE).then_some(self.pause)
     }
 
-    /// A pause is over in which so many small messages were written. True if a nudge is due.
+    /// A pause is over in which so many messages were written. True if a nudge is due.
     fn tick(&mut self, wrote: u32) -> bool {
         self.owed = self.owed.saturating_add(wrote.div_ceil(PER_NUDGE)).min(MAX_NUDGES);
         if wrote > 0 {
