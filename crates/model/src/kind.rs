@@ -192,11 +192,13 @@ macro_rules! kinds {
                 })
             }
 
-            /// The same entity changed at another time.
-            pub(crate) fn touched(&self, now: crate::Timestamp) -> Self {
+            /// The same entity changed now, and in any case later than it was changed before.
+            #[must_use]
+            pub fn touched(&self, now: crate::Timestamp) -> Self {
                 each!(self, it => {
                     let mut changed = (**it).clone();
-                    changed.base_mut().updated_at = now;
+                    let base = changed.base_mut();
+                    base.updated_at = now.after(base.updated_at);
                     changed.into()
                 })
             }

@@ -39,6 +39,12 @@ impl Timestamp {
         Self(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
+    /// This point, or the next one after `earlier` if this is not after it.
+    #[must_use]
+    pub fn after(self, earlier: Timestamp) -> Self {
+        self.max(Self(earlier.0.saturating_add(1)))
+    }
+
     /// How long after `earlier` this is; zero if it is not after it.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -171,6 +177,9 @@ mod tests {
         assert_eq!(Timestamp(i64::MAX).to_string(), format!("{}ms", i64::MAX));
         assert_eq!(Timestamp(i64::MAX).plus(Duration::from_secs(1)), Timestamp(i64::MAX));
         assert_eq!(Timestamp(5).since(Timestamp(9)), Duration::ZERO);
+        assert_eq!(Timestamp(5).after(Timestamp(4)), Timestamp(5));
+        assert_eq!(Timestamp(5).after(Timestamp(5)), Timestamp(6));
+        assert_eq!(Timestamp(5).after(Timestamp(9)), Timestamp(10));
     }
 
     #[test]

@@ -90,7 +90,15 @@ impl<'a> Decision<'a> {
         self.later.extend(changes);
     }
 
+    /// The changes that put an entity. Whoever compares its times sees that it was changed, however
+    /// close to the change before and whatever the clocks of those who prepared the two said.
     fn changes_of(&self, mut entity: Entity) -> Vec<Change> {
+        let before = self.tip.entity(entity.kind(), entity.id()).map(|it| it.base().updated_at);
+        if let Some(before) = before.filter(|before| *before >= self.now)
+            && entity.base().updated_at == self.now
+        {
+            entity = entity.touched(self.now.after(before));
+        }
         self.tip.share(&mut entity);
         Change::apart(entity)
     }

@@ -225,9 +225,6 @@ async fn change<R: Resource>(
                 }
             };
             R::merge(&mut record, &body, &prepared, verb)?;
-            if verb == Verb::Patch && record == *current {
-                return Ok(());
-            }
             record.base_mut().updated_at = decision.now();
             finish::<R>(decision, Some(&current), record, &prepared)
         })

@@ -87,14 +87,59 @@ async fn put_clears_and_patch_keeps() {
     assert_eq!(now["maxIdleTimeMillis"], 7);
     assert_eq!(now["tags"], json!({"site": "berlin"}));
     assert_eq!(now["encryptionRequired"], true, "ignored by PATCH");
-    let revision = bed.controller.snapshot().revision();
-    bed.manage(&admin, "patchService", &[&id], json!({})).await.unwrap();
-    assert_eq!(bed.controller.snapshot().revision(), revision);
     bed.manage(&admin, "updateService", &[&id], json!({"name": "web"})).await.unwrap();
     let now = read().await;
     assert_eq!((&now["tags"], &now["roleAttributes"]), (&json!({}), &json!([])));
     assert_eq!((&now["maxIdleTimeMillis"], &now["encryptionRequired"]), (&json!(0), &json!(false)));
     assert_eq!(now["permissions"], json!(["Invalid"]));
+}
+
+/// The clock of a test stands still unless it is moved.
+#[tokio::test]
+async fn every_change_is_later_than_the_one_before() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let web = json!({"name": "web", "encryptionRequired": true});
+    let policy = json!({"name": "p", "semantic": "AnyOf", "type": "Dial"});
+    let made = [
+        ("Service", web.clone(), bed.create(&admin, "createService", web).await),
+        ("ServicePolicy", policy.clone(), bed.create(&admin, "createServicePolicy", policy).await),
+        ("ConfigType", json!({"name": "host.v1"}), "NH5p4FpGR".to_owned()),
+    ];
+    for (kind, put, id) in &made {
+        let read = async || {
+            let of = bed.manage(&admin, &format!("detail{kind}"), &[id], NONE).await.unwrap();
+            let at = |member: &str| of[member].as_str().unwrap().to_owned();
+            (at("createdAt"), at("updatedAt"))
+        };
+        let mut before = read().await;
+        for (verb, body) in
+            [("patch", json!({})), ("update", put.clone()), ("patch", json!({"tags": {"a": "b"}}))]
+        {
+            for _ in 0..2 {
+                let operation = format!("{verb}{kind}");
+                bed.manage(&admin, &operation, &[id], body.clone()).await.unwrap();
+                let now = read().await;
+                assert_eq!(now.0, before.0, "{operation}");
+                assert!(now.1 > before.1, "{operation}: {now:?} after {before:?}");
+                before = now;
+            }
+        }
+        bed.clock.advance(std::time::Duration::from_secs(60));
+        bed.manage(&admin, &format!("patch{kind}"), &[id], json!({})).await.unwrap();
+        assert_eq!(read().await.1, bed.controller.now().to_string(), "the clock has overtaken it");
+    }
+    // What a delete takes out of others changes them, too.
+    let check =
+        bed.create(&admin, "createPostureCheck", json!({"name": "m", "typeId": "MFA"})).await;
+    let id = &made[1].2;
+    let body = json!({"postureCheckRoles": [format!("@{check}")]});
+    bed.manage(&admin, "patchServicePolicy", &[id], body).await.unwrap();
+    let before = bed.manage(&admin, "detailServicePolicy", &[id], NONE).await.unwrap();
+    bed.manage(&admin, "deletePostureCheck", &[&check], NONE).await.unwrap();
+    let after = bed.manage(&admin, "detailServicePolicy", &[id], NONE).await.unwrap();
+    assert_eq!(after["postureCheckRoles"], json!([]));
+    assert!(after["updatedAt"].as_str() > before["updatedAt"].as_str());
 }
 
 #[tokio::test]

@@ -229,6 +229,7 @@ mod tests {
     use crate::domain::caller::Caller;
 
     const NOW: Timestamp = Timestamp(1_000);
+    const LATER: Timestamp = Timestamp(2_000);
 
     fn service(id: &str, name: &str, attributes: &[&str]) -> Change {
         let role_attributes = attributes.iter().map(|it| (*it).into()).collect();
@@ -252,7 +253,7 @@ mod tests {
         seeds_of_every_network(&network, NOW, &mut wrong);
         sets(&network, &mut wrong);
         advance(&mut network, since);
-        let mut decision = Decision::new(&network, &caller, NOW);
+        let mut decision = Decision::new(&network, &caller, LATER);
         for Wrong { mend, .. } in wrong {
             mend.apply(&mut decision).unwrap();
         }
