@@ -5,10 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use weft_contract::ErrorCode;
-use weft_model::entity::{
-    AuthPolicy, Authenticator, ConfigTarget, ConfigType, Identity, UpdbCredential,
-};
-use weft_model::{ApplyError, Base, Entity, Id, JsonMap, Revision, Snapshot, Timeline};
+use weft_model::entity::{AuthPolicy, Authenticator, Identity, UpdbCredential};
+use weft_model::{ApplyError, Base, Entity, Id, Revision, Snapshot, Timeline};
 use weft_store::{OpenError, ReadError};
 
 use crate::auth::password::Hasher;
@@ -18,6 +16,7 @@ use crate::domain::integrity::Integrity;
 use crate::domain::registry::Registry;
 use crate::domain::resources::database::Snapshots;
 use crate::domain::seeds;
+use crate::domain::upgrade;
 use crate::domain::writer::{Deadlines, Writer};
 use crate::online::Online;
 use crate::random::Ids;
@@ -85,6 +84,8 @@ impl Controller {
         }));
         if is_new {
             controller.seed().await.map_err(StartError::Seed)?;
+        } else {
+            controller.upgrade().await;
         }
         controller.drop_orphaned_sessions();
         tokio::spawn(crate::auth::sessions::follow_model(controller.clone().weak()));
@@ -101,27 +102,28 @@ impl Controller {
 
     /// The default auth policy and the built-in config types (protocol: management-api 8).
     async fn seed(&self) -> Result<(), Failure> {
-        let mut types = Vec::new();
-        for seed in seeds::CONFIG_TYPES {
-            let schema = JsonMap::from_text(seed.schema)
-                .ok_or_else(|| Failure::unhandled(format!("schema of {}", seed.name)))?;
-            types.push((seed, schema));
-        }
         let now = self.now();
         self.decide(&Caller::system(), move |decision| {
             decision.put(AuthPolicy::default_policy(now));
-            for (seed, schema) in &types {
-                decision.put(ConfigType {
-                    base: Base::new(Id::new(seed.id), now),
-                    name: seed.name.into(),
-                    schema: schema.clone(),
-                    target: ConfigTarget::parse(seed.target).unwrap_or_default(),
-                });
+            for seed in seeds::CONFIG_TYPES {
+                let made = seed.make(now);
+                decision.put(made.ok_or_else(|| {
+                    Failure::unhandled(format!("the schema of {} is no object", seed.name))
+                })?);
             }
             Ok(())
         })
         .await
         .map(drop)
+    }
+
+    /// What an earlier release left otherwise. A network does not depend on it, so that one that
+    /// cannot be written now is run as it is, and brought up to date at another start.
+    async fn upgrade(&self) {
+        let done = self.decide(&Caller::system(), upgrade::decide).await;
+        if let Err(failure) = done {
+            tracing::warn!(%failure, "the network was not brought up to date with this release; it is tried again at the next start");
+        }
     }
 
     /// Whether somebody is the default admin already.

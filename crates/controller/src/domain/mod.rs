@@ -4,7 +4,8 @@
 //! - [`call`]: an operation and its reply without HTTP;
 //! - [`resource`], `list`, `resources`: the machinery, and a file per subject;
 //! - [`decision`], [`writer`], [`subscription`]: how a change is decided, made durable and told;
-//! - [`terminators`]: what routers report of their terminators.
+//! - [`terminators`]: what routers report of their terminators;
+//! - [`seeds`], `upgrade`: what a new network has, and what an old one lacks of it.
 
 pub mod call;
 pub mod caller;
@@ -23,6 +24,7 @@ pub mod seeds;
 pub mod subscription;
 pub(crate) mod symbols;
 pub mod terminators;
+pub(crate) mod upgrade;
 pub mod view;
 pub mod writer;
 

@@ -100,6 +100,94 @@ mod tests {
         assert!(schema.check(&unknown).is_err());
     }
 
+    /// The data of a form that a console makes of a schema: what it knows for a list is there, and
+    /// empty unless it is filled in; everything else is there only if it is filled in.
+    fn form(name: &str, filled: Value) -> Value {
+        let seed = seeds::CONFIG_TYPES.iter().find(|seed| seed.name == name).unwrap();
+        let schema: Value = serde_json::from_str(seed.schema).unwrap();
+        let mut data = filled;
+        for (member, of) in schema["properties"].as_object().unwrap() {
+            let of = match of["$ref"].as_str() {
+                Some(place) => schema.pointer(place.trim_start_matches('#')).unwrap(),
+                None => of,
+            };
+            if of["type"] == "array" && data.get(member).is_none() {
+                data[member] = json!([]);
+            }
+        }
+        data
+    }
+
+    #[test]
+    fn forms_of_consoles_pass() {
+        for (name, filled) in [
+            ("host.v1", json!({"protocol": "tcp", "address": "web.example", "port": 80})),
+            (
+                "host.v1",
+                json!({"forwardProtocol": true, "allowedProtocols": ["tcp", "udp"],
+                    "forwardAddress": true, "allowedAddresses": ["*.example", "10.0.0.0/8"],
+                    "forwardPort": true, "allowedPortRanges": [{"low": 1, "high": 65535}],
+                    "allowedSourceAddresses": ["192.168.0.0/16"],
+                    "listenOptions": {"bindUsingEdgeIdentity": false, "maxConnections": 5,
+                        "connectTimeoutSeconds": 7}}),
+            ),
+            (
+                "host.v2",
+                json!({"terminators": [{"protocol": "udp", "address": "::1", "port": 53}]}),
+            ),
+            (
+                "intercept.v1",
+                json!({"protocols": ["tcp"], "addresses": ["web.ziti"],
+                    "portRanges": [{"low": 80, "high": 80}]}),
+            ),
+            ("ziti-tunneler-client.v1", json!({"hostname": "web.ziti", "port": 80})),
+            ("ziti-tunneler-server.v1", json!({"hostname": "web.example", "port": 80})),
+            ("interfaces.v1", json!({})),
+            ("proxy.v1", json!({"port": 8080, "protocols": ["tcp"]})),
+            ("l2.host.v1", json!({})),
+            ("l2.host.v1", json!({"bridgeIfs": ["eth0"]})),
+            ("l2.intercept.v1", json!({"ethTypes": ["0x0800", "0x86dd"]})),
+        ] {
+            let data = form(name, filled);
+            seeded(name).check(&data).unwrap_or_else(|failure| panic!("{name} {data}: {failure}"));
+        }
+    }
+
+    /// Consoles know a list by its items, which they look for in the second part of `allOf`.
+    #[test]
+    fn lists_that_need_an_item_are_made_of_what_lists_are_and_what_items_are() {
+        let set = json!({"$ref": "#/definitions/inhabitedSet"});
+        let mut lists = 0;
+        for seed in seeds::CONFIG_TYPES {
+            let schema: Value = serde_json::from_str(seed.schema).unwrap();
+            let terminator = schema.pointer("/definitions/terminator/properties");
+            let members = [Some(&schema["properties"]), terminator].into_iter().flatten();
+            for (member, of) in members.flat_map(|members| members.as_object().unwrap()) {
+                let Some([first, second]) = of["allOf"].as_array().map(Vec::as_slice) else {
+                    continue;
+                };
+                assert_eq!(first, &set, "{} {member}", seed.name);
+                assert!(second["items"].is_object() && of.get("type").is_none(), "{member}");
+                assert_eq!(schema["definitions"]["inhabitedSet"]["minItems"], 1);
+                lists += 1;
+            }
+        }
+        assert_eq!(lists, 16);
+    }
+
+    #[test]
+    fn frames_are_named_by_their_ether_type() {
+        let schema = seeded("l2.intercept.v1");
+        for wrong in [json!({}), json!({"ethTypes": []}), json!({"ethTypes": ["0x800"]})] {
+            assert!(schema.check(&wrong).is_err(), "{wrong}");
+        }
+        schema
+            .check(&json!({"ethTypes": ["0X0806"], "dialOptions": {"identity": "$dst_ip"}}))
+            .unwrap();
+        let twice = json!({"bridgeIfs": ["eth0", "eth0"]});
+        assert!(seeded("l2.host.v1").check(&twice).is_err());
+    }
+
     #[test]
     fn no_pattern_takes_more_than_linear_time() {
         for costly in [r"^(a+)+\1$", r"^(?=(a+)+$)b", r"^((a{1,500}){1,500}){1,500}$"] {

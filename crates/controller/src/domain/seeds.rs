@@ -1,5 +1,11 @@
 //! What a new network contains (protocol: management-api 8): identity types, posture check types,
 //! the default authentication policy and the built-in config types, with their fixed ids.
+//!
+//! The schemas of config types are an interface: consoles make their forms of them. Whoever wants
+//! to know what a list holds looks for `allOf` of what every list is and what its items are.
+
+use weft_model::entity::{ConfigTarget, ConfigType};
+use weft_model::{Base, Id, JsonMap, Timestamp};
 
 /// A built-in config type.
 #[derive(Debug)]
@@ -12,6 +18,18 @@ pub struct ConfigTypeSeed {
     pub target: &'static str,
     /// JSON Schema.
     pub schema: &'static str,
+}
+
+impl ConfigTypeSeed {
+    /// The config type, made now; none if the schema were no object.
+    pub(crate) fn make(&self, now: Timestamp) -> Option<ConfigType> {
+        Some(ConfigType {
+            base: Base::new(Id::new(self.id), now),
+            name: self.name.into(),
+            schema: JsonMap::from_text(self.schema)?,
+            target: ConfigTarget::parse(self.target).unwrap_or_default(),
+        })
+    }
 }
 
 macro_rules! config_types {
@@ -32,6 +50,8 @@ config_types! {
     "g7cIWbcGg" "intercept.v1" "service",
     "NH5p4FpGR" "host.v1" "service",
     "host.v2" "host.v2" "service",
+    "l2.host.v1" "l2.host.v1" "service",
+    "l2.intercept.v1" "l2.intercept.v1" "service",
     "interfaces.v1" "interfaces.v1" "service",
     "proxy.v1" "proxy.v1" "service",
     "router.link.v1" "router.link.v1" "router",

@@ -32,7 +32,7 @@ async fn a_new_network_has_its_seeds() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let types = bed.list(&admin, "listConfigTypes", "true limit none").await;
-    assert_eq!(types.len(), 8);
+    assert_eq!(types.len(), 10);
     let host = types.iter().find(|it| it["id"] == "NH5p4FpGR").unwrap();
     assert_eq!((&host["name"], &host["target"]), (&json!("host.v1"), &json!("service")));
     let policies = bed.list(&admin, "listAuthPolicies", "").await;
@@ -459,7 +459,7 @@ async fn what_the_server_says_of_itself() {
     assert_eq!(version["capabilities"], json!([]));
     assert_eq!(version["apiVersions"]["edge"], version["apiVersions"]["edge-client"]);
     let summary = bed.manage(&admin, "listSummary", &[], NONE).await.unwrap();
-    assert_eq!((&summary["configTypes"], &summary["apiSessions"]), (&json!(8), &json!(1)));
+    assert_eq!((&summary["configTypes"], &summary["apiSessions"]), (&json!(10), &json!(1)));
     let call = to(Api::Client, "listWellKnownCas", &[]);
     let reply = bed.controller.call(admin, call).await.unwrap();
     let crate::Content::Raw { body, .. } = reply.content else { panic!("no envelope here") };

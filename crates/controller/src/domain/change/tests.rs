@@ -253,7 +253,7 @@ async fn pruning_deletes_what_is_not_named_in_its_sections_alone() {
         .map(|it| (it.section.as_str(), it.name.as_str()))
         .collect();
     assert_eq!(deleted, [("configs", "web-host"), ("services", "web"), ("identities", "server")]);
-    assert_eq!(bed.list(&admin, "listConfigTypes", "true limit none").await.len(), 8);
+    assert_eq!(bed.list(&admin, "listConfigTypes", "true limit none").await.len(), 10);
     let left = bed.list(&admin, "listIdentities", "true sort by name").await;
     let left: Vec<_> = left.iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!(left, ["Default Admin", "laptop", "paris"]);

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use weft_model::entity::{
-    AuthPolicy, ConfigTarget, ConfigType, EdgeRouterPolicy, Enrollment, Identity, IdentityType,
-    Router, Service,
+    AuthPolicy, ConfigType, EdgeRouterPolicy, Enrollment, Identity, IdentityType, Router, Service,
 };
-use weft_model::{Base, Entity, Id, JsonMap, Kind, Snapshot};
+use weft_model::{Entity, Id, Kind, Snapshot};
 
 use super::Report;
 use crate::Controller;
@@ -95,17 +94,10 @@ fn seeds_of_every_network(snapshot: &Snapshot, now: weft_model::Timestamp, wrong
         });
     }
     for seed in seeds::CONFIG_TYPES {
-        let id = Id::new(seed.id);
-        let (known, schema) = (snapshot.get::<ConfigType>(&id), JsonMap::from_text(seed.schema));
+        let known = snapshot.get::<ConfigType>(&Id::new(seed.id));
         // Another type may have been given the name; that is nobody's fault.
         let is_named = snapshot.by_name::<ConfigType>(seed.name).is_some();
-        let (None, Some(schema), false) = (known, schema, is_named) else { continue };
-        let restored = ConfigType {
-            base: Base::new(id, now),
-            name: seed.name.into(),
-            schema,
-            target: ConfigTarget::parse(seed.target).unwrap_or_default(),
-        };
+        let (None, Some(restored), false) = (known, seed.make(now), is_named) else { continue };
         wrong.push(Wrong {
             description: format!("the built-in config type {} is missing", seed.name),
             mend: Mend::Seed(Box::new(restored.into())),
@@ -223,7 +215,7 @@ fn set<T: Ord + Clone>(values: &[T]) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
-    use weft_model::{Change, Timestamp};
+    use weft_model::{Base, Change, Timestamp};
 
     use super::*;
     use crate::domain::caller::Caller;

@@ -1,0 +1,225 @@
+//! What an earlier release left in a network otherwise than this one makes it. It is brought up to
+//! date at start, by the writer like every other change, and once: a step knows what is old by how
+//! it looks, and leaves nothing that looks so. What a user has changed looks otherwise, and stays.
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use weft_model::entity::ConfigType;
+use weft_model::{Id, JsonMap};
+
+use super::decision::Decision;
+use super::seeds::{self, ConfigTypeSeed};
+use crate::failure::Failure;
+
+/// Schemas that were seeded before lists were made of `allOf`, which consoles look for: the id of
+/// the config type, and the fingerprint of the schema.
+const SCHEMAS_WITHOUT_ALL_OF: &[(&str, &str)] = &[
+    ("NH5p4FpGR", "a13dcd4791699d5576c799790efc1116b49fe96b58a8cf3739fc8786bc2d59cb"),
+    ("host.v2", "7acaa56febe081bd950c5a7bf3676ece5499eb05b636f652257db99021b4a7ef"),
+    ("g7cIWbcGg", "22625a5c7a566129e7b6cf2ce66e99319f96da13a6a104109a65ab876981077a"),
+    ("interfaces.v1", "4f7e0d8e488fca12e18e2abfc1b12d44decdf0a514c390c63c903efeaf043fff"),
+    ("proxy.v1", "7a05f18c61fd117991090230cb7d9444f656e3c1402c4dbe12d7d5c500fa0d39"),
+    (
+        "f2dd2df0-9c04-4b84-a91e-71437ac229f1",
+        "9c3d06339c90a688f7833a03cc373250c7c9f0fb67d87186d8da68928de41078",
+    ),
+    (
+        "cea49285-6c07-42cf-9f52-09a9b115c783",
+        "74c974b5b3f856bd1bc295db394bd80b86ddef6238c6ddd40b3e7bfd9b72b787",
+    ),
+];
+/// Config types that came with the schemas that followed those.
+const CAME_WITH_ALL_OF: &[&str] = &["l2.host.v1", "l2.intercept.v1"];
+
+/// Decides what changes; nothing in a network that this release has seen before.
+pub(crate) fn decide(decision: &mut Decision<'_>) -> Result<(), Failure> {
+    config_types(decision);
+    Ok(())
+}
+
+/// The schemas that an earlier release seeded give way to those of today, and the types that came
+/// with them are added where no other has their id or name.
+fn config_types(decision: &mut Decision<'_>) {
+    let now = decision.now();
+    let tip = decision.tip();
+    let made = |id: &str| seed(id).and_then(|seed| seed.make(now));
+    let mut is_old = false;
+    for (id, fingerprint) in SCHEMAS_WITHOUT_ALL_OF {
+        let Some(found) = tip.get::<ConfigType>(&Id::new(*id)) else { continue };
+        if fingerprint_of(&found.schema) != *fingerprint {
+            continue;
+        }
+        let Some(seeded) = made(id) else { continue };
+        is_old = true;
+        let mut changed = ConfigType::clone(found);
+        changed.schema = seeded.schema;
+        changed.base.updated_at = now;
+        tracing::info!(name = %changed.name, "the schema of a built-in config type is brought up to date");
+        decision.put(changed);
+    }
+    let added = CAME_WITH_ALL_OF.iter().filter(|_| is_old).filter_map(|id| made(id));
+    for added in added {
+        let is_taken = tip.get::<ConfigType>(&added.base.id).is_some()
+            || tip.by_name::<ConfigType>(&added.name).is_some();
+        if is_taken {
+            tracing::warn!(name = %added.name, "a built-in config type is not added: its name is taken");
+            continue;
+        }
+        tracing::info!(name = %added.name, "a built-in config type is added");
+        decision.put(added);
+    }
+}
+
+fn seed(id: &str) -> Option<&'static ConfigTypeSeed> {
+    seeds::CONFIG_TYPES.iter().find(|seed| seed.id == id)
+}
+
+/// The same for every object with the same members, in whichever order.
+fn fingerprint_of(schema: &JsonMap) -> String {
+    hex::encode(Sha256::digest(sorted(&schema.to_value()).to_string()))
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            let sorted = members.into_iter().map(|(name, value)| (name.clone(), sorted(value)));
+            Value::Object(sorted.collect())
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        plain => plain.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weft_model::{Base, Change, Entity, Kind, Snapshot, Timestamp};
+
+    use super::*;
+    use crate::Caller;
+    use crate::testing::Bed;
+
+    const NOW: Timestamp = Timestamp(1_000);
+
+    /// The schema of `interfaces.v1` as it was seeded at first.
+    fn old_interfaces() -> Value {
+        json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "$id": "https://netfoundry.io/schemas/interfaces.v1.config.json",
+            "type": "object",
+            "properties": {"interfaces": {"type": "array", "items": {"type": "string"}}},
+            "additionalProperties": false,
+            "required": ["interfaces"],
+        })
+    }
+
+    fn interfaces(schema: &Value) -> ConfigType {
+        let schema = JsonMap::from_text(&schema.to_string()).unwrap();
+        ConfigType { schema, ..config_type("interfaces.v1") }
+    }
+
+    fn config_type(name: &str) -> ConfigType {
+        seed(name).unwrap().make(Timestamp(1)).unwrap()
+    }
+
+    /// What is put into a network that holds these.
+    fn upgraded(found: Vec<Entity>) -> Vec<Entity> {
+        let caller = Caller::system();
+        let mut network = Snapshot::empty(weft_model::Timeline::default());
+        let mut set = Decision::new(&network, &caller, NOW).finish();
+        set.changes = found.into_iter().map(Change::Put).collect();
+        network.advance(&set).unwrap();
+        let mut decision = Decision::new(&network, &caller, NOW);
+        decide(&mut decision).unwrap();
+        let set = decision.finish();
+        let put = set.changes.iter().map(|change| match change {
+            Change::Put(entity) => entity.clone(),
+            other => panic!("{other:?}"),
+        });
+        let put = put.collect();
+        if !set.is_empty() {
+            network.advance(&set).unwrap();
+        }
+        let mut again = Decision::new(&network, &caller, NOW);
+        decide(&mut again).unwrap();
+        assert!(again.finish().is_empty(), "once");
+        put
+    }
+
+    fn ids(put: &[Entity]) -> Vec<&str> {
+        put.iter().map(|entity| entity.id().as_str()).collect()
+    }
+
+    #[test]
+    fn schemas_of_before_give_way_and_what_came_with_the_new_ones_is_added() {
+        let put = upgraded(vec![interfaces(&old_interfaces()).into()]);
+        assert_eq!(ids(&put), ["interfaces.v1", "l2.host.v1", "l2.intercept.v1"]);
+        let changed = put[0].get::<ConfigType>().unwrap();
+        assert_eq!(changed.schema, config_type("interfaces.v1").schema);
+        assert_eq!((changed.base.created_at, changed.base.updated_at), (Timestamp(1), NOW));
+        // The order of members is no difference.
+        let mut turned = serde_json::Map::new();
+        for (name, value) in old_interfaces().as_object().unwrap().iter().rev() {
+            turned.insert(name.clone(), value.clone());
+        }
+        assert_eq!(upgraded(vec![interfaces(&turned.into()).into()]).len(), 3);
+    }
+
+    #[test]
+    fn what_users_made_of_them_stays() {
+        let mut changed = old_interfaces();
+        changed["properties"]["more"] = json!({});
+        assert_eq!(upgraded(vec![interfaces(&changed).into()]), []);
+        assert_eq!(upgraded(vec![config_type("interfaces.v1").into()]), []);
+        assert_eq!(upgraded(Vec::new()), []);
+        let mut own = config_type("l2.host.v1");
+        own.base = Base::new(Id::new("own"), Timestamp(1));
+        let put = upgraded(vec![interfaces(&old_interfaces()).into(), own.into()]);
+        assert_eq!(ids(&put), ["interfaces.v1", "l2.intercept.v1"]);
+    }
+
+    #[test]
+    fn every_schema_that_is_replaced_is_another_now() {
+        for (id, fingerprint) in SCHEMAS_WITHOUT_ALL_OF {
+            let made = seed(id).unwrap().make(NOW).unwrap();
+            assert_ne!(fingerprint_of(&made.schema), *fingerprint, "{id}");
+        }
+        assert!(CAME_WITH_ALL_OF.iter().all(|id| seed(id).is_some()));
+    }
+
+    #[tokio::test]
+    async fn a_network_of_before_is_brought_up_to_date_when_it_is_started() {
+        let bed = Bed::new().await;
+        let admin = bed.admin().await;
+        let names = async |bed: &Bed| {
+            let types = bed.list(&bed.admin().await, "listConfigTypes", "sort by name").await;
+            types.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let today = names(&bed).await;
+        for id in CAME_WITH_ALL_OF {
+            bed.manage(&admin, "deleteConfigType", &[id], Value::Null).await.unwrap();
+        }
+        let as_before = async || {
+            bed.controller
+                .decide(&Caller::system(), |decision| {
+                    decision.put(interfaces(&old_interfaces()));
+                    Ok(())
+                })
+                .await
+                .unwrap()
+        };
+        as_before().await;
+        let again = bed.restarted().await;
+        assert_eq!(names(&again).await, today);
+        // Who deletes a type after that has deleted it.
+        let admin = again.admin().await;
+        again.manage(&admin, "deleteConfigType", &["l2.host.v1"], Value::Null).await.unwrap();
+        let revision = again.controller.snapshot().revision();
+        let last = again.restarted().await;
+        assert_eq!(names(&last).await.len(), today.len() - 1);
+        assert_eq!(last.controller.snapshot().revision(), revision);
+        assert_eq!(last.controller.snapshot().table(Kind::ConfigType).len(), today.len() - 1);
+    }
+}
