@@ -1,8 +1,10 @@
 //! What an operation looks at: a snapshot, and what is beside it in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use weft_model::entity::{Enrollment, Record};
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use weft_model::entity::{ApiSession, Enrollment, Record};
 use weft_model::{ColdField, Id, Kind, Snapshot, Timestamp};
 
 use super::caller::Caller;
@@ -60,18 +62,29 @@ pub struct Context {
     now: Timestamp,
     /// Whether tickets are signed for what is shown.
     signs: bool,
+    live: Arc<Live>,
+}
+
+/// What changes all the time, as it was when it was first looked at: a list that is filtered and
+/// sorted by it has to find the same each time.
+#[derive(Default)]
+struct Live {
+    /// The routers that are connected.
+    routers: OnceLock<HashSet<Id>>,
+    /// When API sessions were last used.
+    activity: Mutex<HashMap<Id, Timestamp>>,
 }
 
 impl Context {
     pub(crate) fn new(controller: Controller, caller: Caller) -> Self {
-        let (snapshot, now) = (controller.snapshot(), controller.now());
-        Self { controller, snapshot, caller, now, signs: true }
+        let snapshot = controller.snapshot();
+        Self::at(controller, caller, snapshot)
     }
 
     /// The same at a snapshot that is not, or not yet, or not any more, what is published.
     pub(crate) fn at(controller: Controller, caller: Caller, snapshot: Arc<Snapshot>) -> Self {
         let now = controller.now();
-        Self { controller, snapshot, caller, now, signs: true }
+        Self { controller, snapshot, caller, now, signs: true, live: Arc::default() }
     }
 
     /// The same for what shows no tickets: signing them would be most of the work.
@@ -105,9 +118,22 @@ impl Context {
         self.controller.online()
     }
 
+    /// Whether a router is connected, the same for as long as this look lasts.
+    pub fn is_online(&self, router: &Id) -> bool {
+        let connected = || self.online().routers().into_iter().collect();
+        self.live.routers.get_or_init(connected).contains(router)
+    }
+
     /// Who is logged in with an opaque token.
     pub fn sessions(&self) -> &Sessions {
         self.controller.sessions()
+    }
+
+    /// When an API session was last used, the same for as long as this look lasts.
+    pub(crate) fn last_activity(&self, session: &ApiSession) -> Timestamp {
+        let mut known = self.live.activity.lock();
+        let last = || self.sessions().last_activity(session);
+        *known.entry(session.base.id.clone()).or_insert_with(last)
     }
 
     /// The controller.

@@ -274,9 +274,8 @@ impl Binder<'_> {
     fn order(&self, schema: &dyn Schema, fields: &[SortField]) -> Result<Order, FilterError> {
         let mut order = Order::default();
         for SortField { name, direction } in fields {
-            let dotted = name.text.contains('.');
             let reason = match self.visible(schema, &name.text) {
-                Some(symbol) if !dotted && symbol.shape == Shape::One && symbol.ty != Type::Any => {
+                Some(symbol) if symbol.shape == Shape::One && symbol.ty != Type::Any => {
                     order.push(SortKey {
                         symbol: symbol.id,
                         index: symbol.index,
@@ -285,7 +284,9 @@ impl Binder<'_> {
                     });
                     continue;
                 }
-                None if !dotted => Reason::UnknownSymbol { name: name.text.clone() },
+                None if !name.text.contains('.') => {
+                    Reason::UnknownSymbol { name: name.text.clone() }
+                }
                 _ => Reason::NotSortable { name: name.text.clone() },
             };
             return Err(self.error(name, reason));

@@ -83,7 +83,7 @@ pub enum Reason {
     },
     /// `= null` on something that is not a plain symbol.
     NullOfSet,
-    /// A symbol one cannot sort by: a set, a dotted name, a tag.
+    /// A symbol one cannot sort by: a set, a tag, what a link leads to.
     NotSortable {
         /// The name as written.
         name: String,
@@ -120,10 +120,7 @@ impl fmt::Display for Reason {
                 f.write_str("only a symbol may be compared with null, not anyOf, allOf or count")
             }
             Self::NotSortable { name } => {
-                write!(
-                    f,
-                    "cannot sort by '{name}': only plain symbols with one value can be sorted"
-                )
+                write!(f, "cannot sort by '{name}': only symbols with one value can be sorted by")
             }
         }
     }

@@ -172,3 +172,181 @@ async fn certificates_are_read_though_no_snapshot_holds_them() {
     let again = bed.restarted().await;
     assert_eq!(again.list(&again.admin().await, "listAuthenticators", &filter).await, found);
 }
+
+/// Names, and how many there are in all.
+async fn names(bed: &Bed, admin: &Caller, call: crate::Call) -> (Vec<String>, i64) {
+    let text = format!("{call:?}");
+    let reply = bed.controller.call(admin.clone(), call).await;
+    let reply = reply.unwrap_or_else(|failure| panic!("{text}: {failure}"));
+    let data = reply.data();
+    let names = data.as_array().unwrap().iter();
+    let names = names.map(|it| it["name"].as_str().unwrap_or_default().to_owned()).collect();
+    (names, reply.meta().unwrap().pagination.as_ref().unwrap().total_count)
+}
+
+#[tokio::test]
+async fn routers_are_filtered_and_sorted_by_whether_they_are_connected() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let mut ids = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        ids.push(bed.router(&admin, name, json!({})).await);
+    }
+    for connected in [1, 3] {
+        bed.controller.online().put_router(
+            &ids[connected],
+            1,
+            crate::online::RouterFacts::default(),
+        );
+    }
+    let list = async |operation: &str, filter: &str, sort: &str, limit: &str, offset: &str| {
+        let call = to(Api::Management, operation, &[])
+            .with_query("filter", filter)
+            .with_query("sort", sort)
+            .with_query("limit", limit)
+            .with_query("offset", offset);
+        let (names, total) = names(&bed, &admin, call).await;
+        (names.concat(), total)
+    };
+    for (operation, symbols) in [
+        ("listEdgeRouters", &["online", "connected", "isOnline"][..]),
+        ("listRouters", &["connected", "isOnline"]),
+    ] {
+        for symbol in symbols {
+            let filtered = async |test: &str, offset: &str| {
+                list(operation, &format!("{symbol}{test}"), "name", "2", offset).await
+            };
+            assert_eq!(filtered(" = true", "0").await, ("bd".to_owned(), 2), "{symbol}");
+            assert_eq!(filtered("", "1").await, ("d".to_owned(), 2), "{symbol}");
+            assert_eq!(filtered(" != true", "0").await, ("ac".to_owned(), 3), "{symbol}");
+            assert_eq!(filtered("=false", "2").await, ("e".to_owned(), 3), "{symbol}");
+            let sorted = async |order: &str, offset: &str| {
+                list(operation, "", &format!("{symbol}  {order},name"), "2", offset).await.0
+            };
+            let pages = async |order: &str| {
+                let pages = [sorted(order, "0").await, sorted(order, "2").await];
+                pages.concat() + &sorted(order, "4").await
+            };
+            assert_eq!(pages("desc").await, "bdace", "{symbol}");
+            assert_eq!(pages("asc").await, "acebd", "{symbol}");
+        }
+    }
+    // A list sees one state of what changes while it is made.
+    let context = bed.controller.context(&admin);
+    assert!(context.is_online(&ids[1]) && !context.is_online(&ids[0]));
+    bed.controller.online().remove_router(&ids[1], 1);
+    bed.controller.online().put_router(&ids[0], 1, crate::online::RouterFacts::default());
+    assert!(context.is_online(&ids[1]) && !context.is_online(&ids[0]));
+    assert_eq!(list("listEdgeRouters", "online", "name", "9", "0").await.0, "ad");
+}
+
+#[tokio::test]
+async fn policies_are_sorted_by_the_logins_they_allow() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    for (name, cert, jwt, updb) in
+        [("a", true, false, true), ("b", false, true, true), ("c", true, true, false)]
+    {
+        let body = json!({"name": name, "primary": {"cert": {"allowed": cert,
+            "allowExpiredCerts": false}, "extJwt": {"allowed": jwt, "allowedSigners": []},
+            "updb": {"allowed": updb, "minPasswordLength": 5, "requireMixedCase": false,
+                "requireNumberChar": false, "requireSpecialChar": false, "maxAttempts": 5,
+                "lockoutDurationMinutes": 0}}, "secondary": {"requireTotp": false}});
+        bed.create(&admin, "createAuthPolicy", body).await;
+    }
+    for (symbol, wanted) in [
+        ("primary.cert.allowed", "bac"),
+        ("primary.extJwt.allowed", "abc"),
+        ("primary.updb.allowed", "cab"),
+    ] {
+        for (order, wanted) in
+            [("asc", wanted.to_owned()), ("desc", wanted.chars().rev().collect())]
+        {
+            let sort = format!("{symbol}  {order},name {order}");
+            let call = to(Api::Management, "listAuthPolicies", &[])
+                .with_query("filter", "name != \"Default\"")
+                .with_query("sort", &sort);
+            assert_eq!(
+                names(&bed, &admin, call).await,
+                (wanted.chars().map(String::from).collect(), 3),
+                "{sort}"
+            );
+        }
+        let call = to(Api::Management, "listAuthPolicies", &[])
+            .with_query("filter", &format!(" {symbol} = false"));
+        assert_eq!(names(&bed, &admin, call).await.1, 1, "{symbol}");
+    }
+}
+
+/// The columns that the original's console sorts and filters its lists by.
+#[tokio::test]
+async fn consoles_sort_and_filter_by_their_columns() {
+    let (bed, admin) = network().await;
+    const SINCE: &str = "createdAt >= datetime(2020-01-01T00:00:00.000Z) and \
+                         createdAt <= datetime(2120-01-01T00:00:00.000Z)";
+    for (operation, sorts, filters) in [
+        ("listIdentities", "name type isAdmin createdAt", "isAdmin = true"),
+        ("listServices", "name createdAt", "anyOf(roleAttributes) = \"inner\""),
+        ("listEdgeRouters", "name createdAt isVerified", "isVerified=true"),
+        ("listRouters", "name createdAt isVerified", "name icontains \"e\""),
+        (
+            "listServicePolicies",
+            "name createdAt",
+            "semantic = \"AnyOf\" and type = \"Dial\" and anyOf(serviceRoles) = \"#data\" \
+             and anyOf(identityRoles) = \"#staff\" and not anyOf(postureCheckRoles) = \"#x\"",
+        ),
+        (
+            "listEdgeRouterPolicies",
+            "name createdAt",
+            "semantic = \"AnyOf\" and anyOf(edgeRouterRoles) = \"#public\" \
+             and anyOf(identityRoles) = \"#all\"",
+        ),
+        (
+            "listServiceEdgeRouterPolicies",
+            "name createdAt",
+            "semantic = \"AllOf\" or not anyOf(serviceRoles) = \"x\" or \
+             anyOf(edgeRouterRoles) = \"x\"",
+        ),
+        ("listConfigs", "name type", "type = \"NH5p4FpGR\""),
+        ("listConfigTypes", "name", "name icontains \"host\""),
+        (
+            "listAuthPolicies",
+            "name primary.cert.allowed primary.extJwt.allowed primary.updb.allowed",
+            "primary.cert.allowed = true and primary.extJwt.allowed = true and \
+             primary.updb.allowed = true",
+        ),
+        (
+            "listCas",
+            "name isVerified isAutoCaEnrollmentEnabled isOttCaEnrollmentEnabled isAuthEnabled",
+            "isVerified = true or isAutoCaEnrollmentEnabled = false",
+        ),
+        (
+            "listExternalJwtSigners",
+            "name issuer audience enabled",
+            "enabled = true or audience icontains \"x\"",
+        ),
+        ("listPostureChecks", "name typeId", "typeId icontains \"m\""),
+        (
+            "listTerminators",
+            "address router service createdAt",
+            "service.name icontains \"web\" and router.name icontains \"edge\" and \
+             not service icontains \"x.x\"",
+        ),
+        ("listSessions", "id service", "type = \"Dial\" or service icontains \"x\""),
+        ("listAPISessions", "id identity", "identity icontains \"\" and ipAddress icontains \"\""),
+    ] {
+        let listed = async |filter: &str, sort: &str| {
+            let call = to(Api::Management, operation, &[])
+                .with_query("filter", filter)
+                .with_query("sort", sort);
+            names(&bed, &admin, call).await.1
+        };
+        let all = listed("", "").await;
+        for sort in sorts.split(' ') {
+            assert_eq!(listed("", &format!("{sort}  asc")).await, all);
+            assert_eq!(listed("", &format!("{sort} desc")).await, all);
+        }
+        assert_eq!(listed(&format!(" {SINCE}"), "").await, all, "{operation}");
+        listed(&format!(" {filters} and {SINCE}"), "").await;
+    }
+}

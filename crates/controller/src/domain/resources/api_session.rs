@@ -27,10 +27,8 @@ static SYMBOLS: Table<Context, ApiSession> = symbols!("api-sessions", ApiSession
     Column::one("authenticator", Type::String, |_, it| Value::text(it.authenticator_id.as_str()))
         .public(),
     Column::one("ipAddress", Type::String, |_, it| Value::text(&it.ip_address)).public(),
-    Column::one("lastActivityAt", Type::Time, |context, it| {
-        at(context.sessions().last_activity(it))
-    })
-    .public(),
+    Column::one("lastActivityAt", Type::Time, |context, it| at(context.last_activity(it)))
+        .public(),
     Column::one("mfaComplete", Type::Bool, |_, it| Value::Bool(it.is_mfa_complete)).public(),
     Column::one("mfaRequired", Type::Bool, |_, it| Value::Bool(it.is_mfa_required)).public(),
     Column::one("improperClientCertChain", Type::Bool, |_, it| {

@@ -33,6 +33,12 @@ use crate::failure::Failure;
 /// The resource.
 pub(crate) struct EdgeRouters;
 
+/// Whether a router is connected: under the name that details give it, and under those that the
+/// filters of other controllers know.
+pub(super) fn connected<'r>(context: &'r Context, router: &'r Router) -> Value<'r> {
+    Value::Bool(context.is_online(&router.base.id))
+}
+
 static SYMBOLS: Table<Context, Router> = symbols!("edge-routers", Router {
     Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
     Column::one("fingerprint", Type::String, |_, it| maybe(&it.fingerprint))
@@ -44,10 +50,9 @@ static SYMBOLS: Table<Context, Router> = symbols!("edge-routers", Router {
     Column::one("isVerified", Type::Bool, |_, it| Value::Bool(it.is_verified)).public(),
     Column::one("isTunnelerEnabled", Type::Bool, |_, it| Value::Bool(it.is_tunneler_enabled))
         .public(),
-    Column::one("isOnline", Type::Bool, |context, it| {
-        Value::Bool(context.online().is_online(it.base.id.as_str()))
-    })
-    .public(),
+    Column::one("isOnline", Type::Bool, connected).public(),
+    Column::one("online", Type::Bool, connected).public(),
+    Column::one("connected", Type::Bool, connected).public(),
     Column::set("roleAttributes", Type::String, |_, it, visit| each(&it.role_attributes, visit))
         .public(),
     Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit))

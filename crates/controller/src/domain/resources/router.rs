@@ -12,7 +12,7 @@ use weft_model::entity::{ConfigTarget, CtrlListener, Enrollment, EnrollmentMetho
 use weft_model::filter::{Table, Type, Value};
 
 use super::config_type::check_configs;
-use super::edge_router::{delete_tunneler, outstanding};
+use super::edge_router::{connected, delete_tunneler, outstanding};
 use crate::Controller;
 use crate::domain::call::Handler;
 use crate::domain::caller::Caller;
@@ -33,10 +33,8 @@ pub(super) static SYMBOLS: Table<Context, Router> = symbols!("routers", Router {
     Column::one("noTraversal", Type::Bool, |_, it| Value::Bool(it.no_traversal)).public(),
     Column::one("disabled", Type::Bool, |_, it| Value::Bool(it.disabled)).public(),
     Column::one("isVerified", Type::Bool, |_, it| Value::Bool(it.is_verified)).public(),
-    Column::one("isOnline", Type::Bool, |context, it| {
-        Value::Bool(context.online().is_online(it.base.id.as_str()))
-    })
-    .public(),
+    Column::one("isOnline", Type::Bool, connected).public(),
+    Column::one("connected", Type::Bool, connected).public(),
     Column::set("configs", Type::String, |_, it, visit| each(&it.configs, visit)).public(),
 });
 
