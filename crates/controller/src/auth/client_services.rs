@@ -131,13 +131,13 @@ fn detail_service(controller: Controller, caller: Caller, call: Call) -> Answer 
     .boxed()
 }
 
-/// The verified routers over which an identity may use a service, ordered by id.
+/// The routers that policies give an identity for a service, those that are connected first, then
+/// ordered by id. Clients are told of the others too: they may come back while a session lasts.
 pub(crate) fn routers_between(context: &Context, identity: &str, service: &Id) -> Vec<Arc<Router>> {
     let snapshot = context.snapshot();
     let ordinals = snapshot.routers_between(&Id::new(identity), service);
-    let verified = snapshot.entities::<Router>(&ordinals).filter(|it| it.is_verified);
-    let mut found: Vec<_> = verified.cloned().collect();
-    found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+    let mut found: Vec<_> = snapshot.entities::<Router>(&ordinals).cloned().collect();
+    found.sort_by_cached_key(|it| (!context.is_online(&it.base.id), it.base.id.clone()));
     found
 }
 

@@ -82,8 +82,8 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
                 return Err(Failure::field("serviceId", "service not found", id));
             }
         }
-        let routers = edge_routers(&context, identity, &service.base.id);
-        if !routers.iter().any(|it| it.router.is_online) {
+        // One that is away may be back before the client needs it.
+        if routers_between(&context, identity, &service.base.id).is_empty() {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
         let session = record(&controller, &login, &service.base.id, session_type)?;
@@ -126,8 +126,7 @@ fn record(
 
 fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionEdgeRouter> {
     let routers = routers_between(context, identity, service);
-    let usable = routers.iter().filter(|router| !router.disabled);
-    usable.map(|router| SessionEdgeRouter::new(common(context, router))).collect()
+    routers.iter().map(|router| SessionEdgeRouter::new(common(context, router))).collect()
 }
 
 /// A service session as the APIs show it.
@@ -346,5 +345,73 @@ impl Controller {
         let identity =
             identity.ok_or_else(|| invalid("the identity does not exist or is disabled"))?;
         Ok((login, identity))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::online::RouterFacts;
+    use crate::testing::Bed;
+
+    async fn all(bed: &Bed, admin: &Caller, operation: &str, roles: &[&str]) -> String {
+        let mut body = json!({"name": "all", "semantic": "AnyOf", "type": "Dial"});
+        for role in roles {
+            body[*role] = json!(["#all"]);
+        }
+        bed.create(admin, operation, body).await
+    }
+
+    fn names(routers: &Value) -> Vec<&str> {
+        routers.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
+        let bed = Bed::new().await;
+        let admin = bed.admin().await;
+        let body = json!({"name": "web", "encryptionRequired": true});
+        let service = bed.create(&admin, "createService", body).await;
+        all(&bed, &admin, "createServicePolicy", &["identityRoles", "serviceRoles"]).await;
+        let roles = ["edgeRouterRoles", "identityRoles"];
+        let policy = all(&bed, &admin, "createEdgeRouterPolicy", &roles).await;
+        let roles = ["edgeRouterRoles", "serviceRoles"];
+        all(&bed, &admin, "createServiceEdgeRouterPolicy", &roles).await;
+        let (_, chain) = bed.enroll(&admin, "laptop").await;
+        let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
+        let client = bed.with_token(token.as_str().unwrap());
+        let make = || {
+            let ask = json!({"serviceId": service, "type": "Dial"});
+            bed.client(&client, "createSession", &[], ask)
+        };
+        assert_eq!(make().await.unwrap_err().code(), ErrorCode::NoEdgeRoutersAvailable);
+
+        // Neither enrolled, nor ever connected.
+        bed.create(&admin, "createEdgeRouter", json!({"name": "new"})).await;
+        assert_eq!(names(&make().await.unwrap()["edgeRouters"]), ["new"]);
+        let mut made = Vec::new();
+        for name in ["one", "two", "three"] {
+            made.push((bed.router(&admin, name, json!({})).await, name));
+        }
+        bed.controller.online().put_router(&made[1].0, 1, RouterFacts::default());
+        made.sort_unstable();
+        let session = make().await.unwrap();
+        let (operation, of) = ("listServiceEdgeRouters", [service.as_str()]);
+        let listed = bed.client(&client, operation, &of, Value::Null).await.unwrap();
+        let managed = bed.manage(&admin, operation, &of, Value::Null).await.unwrap();
+        assert_eq!(managed.as_array().unwrap().len(), 4);
+        for routers in [&session["edgeRouters"], &listed["edgeRouters"]] {
+            let found = names(routers);
+            assert_eq!((found.len(), found[0]), (4, "two"), "the connected one first");
+            let away: Vec<&str> = found[1..].iter().copied().filter(|it| *it != "new").collect();
+            let by_id = made.iter().map(|(_, name)| *name).filter(|name| *name != "two");
+            assert_eq!(away, by_id.collect::<Vec<_>>());
+            assert_eq!(routers[0]["isOnline"], json!(true));
+            assert_eq!(routers[1]["isOnline"], json!(false));
+        }
+        bed.manage(&admin, "deleteEdgeRouterPolicy", &[&policy], Value::Null).await.unwrap();
+        assert_eq!(make().await.unwrap_err().code(), ErrorCode::NoEdgeRoutersAvailable);
     }
 }
