@@ -18,6 +18,7 @@
 //! ```
 
 mod members;
+mod unread;
 
 use std::collections::BTreeMap;
 
@@ -30,6 +31,7 @@ use crate::timestamp::Timestamp;
 
 #[doc(hidden)]
 pub use members::Members;
+pub use unread::Unread;
 
 /// What a body is sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

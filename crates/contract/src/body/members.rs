@@ -196,7 +196,7 @@ mod tests {
             r#"{"NAME": "os", "typeid": "OS",
                 "operatingSystems": [{"Type": "Windows", "Versions": [">=10"]}]}"#,
         );
-        let systems = check.operating_systems.unwrap();
+        let systems = check.operating_systems.unwrap().read("operatingSystems").unwrap();
         assert_eq!(check.name.as_deref(), Some("os"));
         assert_eq!(systems[0].versions.as_ref().unwrap(), &[">=10"]);
         let info: SdkInfo = serde_json::from_value(json!({"AppID": "x", "Version": "1"})).unwrap();

@@ -131,7 +131,7 @@ fn bounds_and_words_are_those_that_are_checked() {
     assert_eq!(words("servicePolicyCreate", "/type"), serde_json::json!(["Dial", "Bind"]));
     let password = member("authenticatorUpdate", "/password");
     assert_eq!((&password["minLength"], &password["maxLength"]), (&5.into(), &100.into()));
-    assert_eq!(member("postureCheckCreate", "/timeoutSeconds")["minimum"], -1);
+    assert_eq!(member("postureCheckCreate", "/timeoutSeconds").get("minimum"), None);
     assert_eq!(member("serviceCreate", "/maxIdleTimeMillis")["minimum"], 0);
     let index = member("caCreate", "/externalIdClaim/properties/index");
     assert_eq!(index["maximum"], u32::MAX);

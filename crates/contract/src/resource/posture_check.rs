@@ -2,11 +2,12 @@
 //! 7.6; auth 18).
 //!
 //! The kind of a check is its `typeId`; one body holds the members of every kind, of which the
-//! kind of the check decides what counts.
+//! kind of the check decides what counts. What does not count is not looked at: consoles send a
+//! form with everything in it, filled in or not.
 
 use serde::{Deserialize, Serialize};
 
-use crate::body::{Body, FieldType, Shape, body};
+use crate::body::{Body, FieldType, Shape, Unread, body};
 use crate::entity::{Semantic, detail, words};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
@@ -66,7 +67,7 @@ pub const CLIENT: &[Operation] = &[
     action("createPostureResponseBulk", "/posture-response-bulk", Access::Authenticated)
         .request(Request::JsonList(PostureResponseBody::FIELDS))
         .answers(Response::Detail("postureResponse"))
-        .statuses(&[200, 400, 401, 429, 503]),
+        .statuses(&[201, 400, 401, 429, 503]),
 ];
 
 /// How people name it.
@@ -167,36 +168,34 @@ body! {
     /// What can be said of a posture check.
     pub struct PostureCheckBody {
         /// `DOMAIN`: Windows domains that pass.
-        Optional "domains" domains: Vec<String>,
+        Optional "domains" domains: Unread<Vec<String>>,
         /// `MFA`: let clients through that cannot ask for codes.
-        Optional "ignoreLegacyEndpoints" ignore_legacy_endpoints: bool,
-        /// `MAC`: hardware addresses that pass.
-        Optional "macAddresses" mac_addresses: Vec<String>,
+        Optional "ignoreLegacyEndpoints" ignore_legacy_endpoints: Unread<bool>,
+        /// `MAC`: hardware addresses that pass, in any spelling.
+        Optional "macAddresses" mac_addresses: Unread<Vec<String>>,
         /// The name; unique among posture checks.
         Both "name" name: String,
         /// `OS`: operating systems that pass.
-        Optional "operatingSystems" operating_systems: Vec<OperatingSystem>,
+        Optional "operatingSystems" operating_systems: Unread<Vec<OperatingSystem>>,
         /// `PROCESS`: the process that must run.
-        Optional "process" process: Process,
+        Optional "process" process: Unread<Process>,
         /// `PROCESS_MULTI`: processes that must run.
-        Optional "processes" processes: Vec<ProcessMulti>,
+        Optional "processes" processes: Unread<Vec<ProcessMulti>>,
         /// `MFA`: ask for a code after the device was unlocked.
-        Optional "promptOnUnlock" prompt_on_unlock: bool,
+        Optional "promptOnUnlock" prompt_on_unlock: Unread<bool>,
         /// `MFA`: ask for a code after the device woke.
-        Optional "promptOnWake" prompt_on_wake: bool,
+        Optional "promptOnWake" prompt_on_wake: Unread<bool>,
         /// Attributes that policies select by.
         Optional "roleAttributes" role_attributes: Vec<String>,
         /// `PROCESS_MULTI`: whether all or one of the processes must run.
-        Optional "semantic" semantic: Semantic,
+        Optional "semantic" semantic: Unread<Semantic>,
         /// Labels.
         Optional "tags" tags: Tags,
-        /// `MFA`: seconds that a code lasts; 0 and -1 are for ever.
-        Optional "timeoutSeconds" timeout_seconds: i64
-            as FieldType::Integer { min: -1, max: i64::MAX },
+        /// `MFA`: seconds that a code lasts; 0 and less, or nothing, is for ever.
+        Optional "timeoutSeconds" timeout_seconds: Unread<i64>,
         /// What it looks at.
         NotReplace "typeId" type_id: TypeId,
     }
-    nested { operating_systems, process, processes }
 }
 
 body! {
@@ -246,7 +245,7 @@ detail! {
         /// `MFA`: clients that cannot ask for codes are let through.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ignore_legacy_endpoints: Option<bool>,
-        /// `MAC`: hardware addresses that pass.
+        /// `MAC`: hardware addresses that pass, as digits in lower case.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub mac_addresses: Option<Vec<String>>,
         /// The name.
@@ -271,7 +270,7 @@ detail! {
         /// `PROCESS_MULTI`: whether all or one of the processes must run.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub semantic: Option<Semantic>,
-        /// `MFA`: seconds that a code lasts; 0 and -1 are for ever.
+        /// `MFA`: seconds that a code lasts; -1 is for ever.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub timeout_seconds: Option<i64>,
         /// What it looks at: a word of [`PostureCheckType`].

@@ -4,7 +4,8 @@
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use weft_model::entity::ConfigType;
+use weft_model::entity::{ConfigType, MfaCheck, PostureCheck, PostureCheckType};
+use weft_model::posture::plain_hex;
 use weft_model::{Id, JsonMap};
 
 use super::decision::Decision;
@@ -34,6 +35,7 @@ const CAME_WITH_ALL_OF: &[&str] = &["l2.host.v1", "l2.intercept.v1"];
 /// Decides what changes; nothing in a network that this release has seen before.
 pub(crate) fn decide(decision: &mut Decision<'_>) -> Result<(), Failure> {
     config_types(decision);
+    posture_checks(decision);
     Ok(())
 }
 
@@ -45,7 +47,7 @@ fn config_types(decision: &mut Decision<'_>) {
     let made = |id: &str| seed(id).and_then(|seed| seed.make(now));
     let mut is_old = false;
     for (id, fingerprint) in SCHEMAS_WITHOUT_ALL_OF {
-        let Some(found) = tip.get::<ConfigType>(&Id::new(*id)) else { continue };
+        let Some(found) = tip.get::<ConfigType>(&Id::new(id)) else { continue };
         if fingerprint_of(&found.schema) != *fingerprint {
             continue;
         }
@@ -68,6 +70,37 @@ fn config_types(decision: &mut Decision<'_>) {
         tracing::info!(name = %added.name, "a built-in config type is added");
         decision.put(added);
     }
+}
+
+/// Posture checks keep one spelling of what they compare, and one word for codes that last for ever.
+/// They mean what they meant, and count as unchanged.
+fn posture_checks(decision: &mut Decision<'_>) {
+    let checks = decision.tip().list::<PostureCheck>();
+    let changed = checks.filter_map(|found| {
+        let respelled = respelled(found);
+        (respelled != **found).then_some(respelled)
+    });
+    changed.for_each(|changed| decision.put(changed));
+}
+
+fn respelled(check: &PostureCheck) -> PostureCheck {
+    let mut check = check.clone();
+    match check.check_type {
+        PostureCheckType::Mac => {
+            check.mac_addresses.iter_mut().for_each(|address| *address = plain_hex(address));
+        }
+        PostureCheckType::Mfa if check.mfa.timeout_seconds <= 0 => {
+            check.mfa.timeout_seconds = MfaCheck::NO_TIMEOUT;
+        }
+        PostureCheckType::Process => {
+            for process in &mut check.processes.processes {
+                let texts = process.hashes.iter_mut().chain(&mut process.signer_fingerprints);
+                texts.for_each(|text| *text = text.to_lowercase());
+            }
+        }
+        _ => {}
+    }
+    check
 }
 
 fn seed(id: &str) -> Option<&'static ConfigTypeSeed> {
@@ -95,6 +128,7 @@ fn sorted(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use weft_model::entity::ProcessSpec;
     use weft_model::{Base, Change, Entity, Kind, Snapshot, Timestamp};
 
     use super::*;
@@ -187,6 +221,37 @@ mod tests {
             assert_ne!(fingerprint_of(&made.schema), *fingerprint, "{id}");
         }
         assert!(CAME_WITH_ALL_OF.iter().all(|id| seed(id).is_some()));
+    }
+
+    #[test]
+    fn posture_checks_are_respelled_and_count_as_unchanged() {
+        let check = |id: &str, check_type| PostureCheck {
+            base: Base::new(Id::new(id), Timestamp(1)),
+            name: id.into(),
+            check_type,
+            version: 5,
+            ..PostureCheck::default()
+        };
+        let mut mac = check("mac", PostureCheckType::Mac);
+        mac.mac_addresses = vec!["00-1A-2b".into()];
+        let mut process = check("process", PostureCheckType::Process);
+        process.processes.processes = vec![ProcessSpec {
+            hashes: vec!["AB".into()],
+            signer_fingerprints: vec!["CD".into()],
+            ..ProcessSpec::default()
+        }];
+        let mfa = check("mfa", PostureCheckType::Mfa);
+        let domain = check("domain", PostureCheckType::Domain);
+        let put = upgraded(vec![mac.into(), process.into(), mfa.into(), domain.into()]);
+        assert_eq!(ids(&put), ["mac", "mfa", "process"]);
+        let checks: Vec<_> = put.iter().map(|it| it.get::<PostureCheck>().unwrap()).collect();
+        assert_eq!(checks[0].mac_addresses, ["001a2b"]);
+        assert_eq!(checks[1].mfa.timeout_seconds, -1);
+        let process = &checks[2].processes.processes[0];
+        assert_eq!((&*process.hashes[0], &*process.signer_fingerprints[0]), ("ab", "cd"));
+        for check in checks {
+            assert_eq!((check.version, check.base.updated_at), (5, Timestamp(1)));
+        }
     }
 
     #[tokio::test]

@@ -64,7 +64,7 @@ row! {
 row! {
     /// A second factor given recently.
     pub struct MfaCheck {
-        /// For how long a code lasts; -1 (and 0 in the APIs) means for ever.
+        /// For how long a code lasts; [`MfaCheck::NO_TIMEOUT`] means for ever.
         1 => pub timeout_seconds: i64,
         /// Whether a code is needed after the device woke.
         2 => pub prompt_on_wake: bool,
@@ -73,6 +73,11 @@ row! {
         /// Whether clients that cannot ask for codes are let through.
         4 => pub ignore_legacy_endpoints: bool,
     }
+}
+
+impl MfaCheck {
+    /// A code lasts for ever.
+    pub const NO_TIMEOUT: i64 = -1;
 }
 
 row! {
@@ -92,7 +97,7 @@ row! {
         6 => pub operating_systems: Vec<OsSpec>,
         /// `DOMAIN`: domains that pass.
         7 => pub domains: Vec<String>,
-        /// `MAC`: addresses that pass.
+        /// `MAC`: addresses that pass, as [`crate::posture::plain_hex`] writes them.
         8 => pub mac_addresses: Vec<String>,
         /// `PROCESS` and `PROCESS_MULTI`: processes that must run.
         9 => pub processes: ProcessesCheck,

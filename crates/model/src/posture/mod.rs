@@ -106,11 +106,10 @@ pub struct OsRule<'a> {
     pub versions: &'a [String],
 }
 
-/// A process that must run.
+/// A process that must run. On which operating system tells clients which one to look for; what is
+/// judged is whether it runs, whatever system was reported, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessRule<'a> {
-    /// `Windows`, `Linux`, ...
-    pub os_type: &'a str,
     /// Its path.
     pub path: &'a str,
     /// Hashes, one of which must hold; none means every file.
@@ -186,8 +185,8 @@ impl<'a> Check<'a> {
         let holds = |passes: bool, failure| if passes { Ok(None) } else { Err(failure) };
         match self {
             Self::Mac(listed) => {
-                let listed: Vec<_> = listed.iter().map(|mac| plain_mac(mac)).collect();
-                let mut reported = data.mac_addresses.iter().map(|mac| plain_mac(mac));
+                let listed: Vec<_> = listed.iter().map(|mac| plain_hex(mac)).collect();
+                let mut reported = data.mac_addresses.iter().map(|mac| plain_hex(mac));
                 holds(
                     reported.any(|mac| !mac.is_empty() && listed.contains(&mac)),
                     CheckFailure::Mac,
@@ -242,26 +241,28 @@ fn evaluate_os(rules: &[OsRule<'_>], os: Option<&OsReport>) -> Result<(), CheckF
 
 impl ProcessRule<'_> {
     fn passes(&self, data: &PostureData) -> bool {
-        let os_type = data.os.as_ref().map(|os| os.os_type.as_str()).unwrap_or_default();
         let Some(process) = data.processes.get(self.path) else { return false };
         process.is_running
-            && os_type.eq_ignore_ascii_case(self.os_type)
             && one_of(self.hashes, std::slice::from_ref(&process.hash))
             && one_of(self.signer_fingerprints, &process.signer_fingerprints)
     }
 }
 
-/// Whether one of the found texts is wanted. Empty texts are ignored: other controllers send a
-/// missing signer as one.
+/// Whether one of the found fingerprints is wanted. Empty texts are ignored: other controllers send
+/// a missing signer as one.
 fn one_of(wanted: &[String], found: &[String]) -> bool {
     let mut wanted = wanted.iter().filter(|text| !text.is_empty()).peekable();
-    wanted.peek().is_none()
-        || wanted.any(|wanted| found.iter().any(|found| found.eq_ignore_ascii_case(wanted)))
+    let is_found = |wanted: &String| {
+        let wanted = plain_hex(wanted);
+        !wanted.is_empty() && found.iter().any(|found| plain_hex(found) == wanted)
+    };
+    wanted.peek().is_none() || wanted.any(is_found)
 }
 
-/// A hardware address without separators, in lower case.
-fn plain_mac(mac: &str) -> String {
-    mac.chars().filter(char::is_ascii_hexdigit).map(|digit| digit.to_ascii_lowercase()).collect()
+/// The hexadecimal digits of a text, in lower case: the one spelling of hardware addresses, hashes
+/// and fingerprints, which people and systems write with separators of all kinds.
+pub fn plain_hex(text: &str) -> String {
+    text.chars().filter(char::is_ascii_hexdigit).map(|digit| digit.to_ascii_lowercase()).collect()
 }
 
 /// Whether the text is a version range that a check of operating systems understands.
@@ -297,7 +298,6 @@ impl PostureCheck {
                     _ => self.processes.semantic,
                 };
                 let rules = self.processes.processes.iter().map(|process| ProcessRule {
-                    os_type: &process.os_type,
                     path: &process.path,
                     hashes: &process.hashes,
                     signer_fingerprints: &process.signer_fingerprints,
@@ -381,27 +381,27 @@ mod tests {
     }
 
     #[test]
-    fn processes_need_path_system_hash_and_signer() {
-        let hashes = ["AB".to_owned()];
+    fn processes_need_path_hash_and_signer() {
+        let hashes = ["A-B".to_owned()];
         let no_signer = [String::new()];
-        let rule = |path| ProcessRule {
-            os_type: "linux",
-            path,
-            hashes: &hashes,
-            signer_fingerprints: &no_signer,
-        };
-        let mut data = PostureData {
-            os: Some(OsReport { os_type: "Linux".into(), ..OsReport::default() }),
-            ..PostureData::default()
-        };
+        let rule = |path| ProcessRule { path, hashes: &hashes, signer_fingerprints: &no_signer };
+        let mut data = PostureData::default();
         let running =
             ProcessReport { is_running: true, hash: "ab".into(), ..ProcessReport::default() };
         data.processes.insert("/a".into(), running.clone());
-        let evaluate =
-            |semantic, rules| Check::Processes(semantic, rules).evaluate(&data, Timestamp(0));
-        assert!(evaluate(Semantic::AllOf, vec![rule("/a")]).is_ok());
-        assert!(evaluate(Semantic::AllOf, vec![rule("/a"), rule("/b")]).is_err());
-        assert!(evaluate(Semantic::AnyOf, vec![rule("/b"), rule("/a")]).is_ok());
+        // Whatever the system is said to be, and if nothing is said of it.
+        for os_type in [None, Some("Linux"), Some("Windows")] {
+            data.os = os_type.map(|os| OsReport { os_type: os.into(), ..OsReport::default() });
+            let evaluate =
+                |semantic, rules| Check::Processes(semantic, rules).evaluate(&data, Timestamp(0));
+            assert!(evaluate(Semantic::AllOf, vec![rule("/a")]).is_ok());
+            assert!(evaluate(Semantic::AllOf, vec![rule("/a"), rule("/b")]).is_err());
+            assert!(evaluate(Semantic::AnyOf, vec![rule("/b"), rule("/a")]).is_ok());
+        }
+        let other = ["ac".to_owned(), "no hash".to_owned()];
+        let check =
+            Check::Processes(Semantic::AllOf, vec![ProcessRule { hashes: &other, ..rule("/a") }]);
+        assert!(check.evaluate(&data, Timestamp(0)).is_err());
         data.processes.insert("/a".into(), ProcessReport { is_running: false, ..running });
         let check = Check::Processes(Semantic::AllOf, vec![rule("/a")]);
         assert!(check.evaluate(&data, Timestamp(0)).is_err());

@@ -121,7 +121,6 @@ fn check<'a>(of: &'a PostureCheck) -> Option<Check<'a>> {
 
 fn rule(process: &Process) -> ProcessRule<'_> {
     ProcessRule {
-        os_type: &process.os_type,
         path: &process.path,
         hashes: &process.hashes,
         signer_fingerprints: &process.fingerprints,

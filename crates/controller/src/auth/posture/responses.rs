@@ -9,7 +9,7 @@ use weft_contract::resource::posture_check::{
 };
 use weft_contract::{Api, Body as _, Cause, ErrorCode, Verb, body};
 use weft_model::entity::{ApiSession, PolicyType, PostureCheck, PostureCheckType, Service};
-use weft_model::posture::{Check, GRACE, OsReport, ProcessReport};
+use weft_model::posture::{Check, GRACE, OsReport, ProcessReport, plain_hex};
 use weft_model::{Id, Snapshot, Timestamp};
 
 use super::Report;
@@ -64,7 +64,7 @@ fn many(controller: Controller, caller: Caller, call: Call) -> Answer {
             let id = body.id.clone().unwrap_or_default();
             reports.extend(report(&snapshot, body, &at)?.map(|report| (id, report)));
         }
-        Reply::detail(&take(&controller, &snapshot, &session, reports))
+        Reply::created_with(&take(&controller, &snapshot, &session, reports))
     }
     .boxed()
 }
@@ -104,18 +104,18 @@ fn report(
         response::MAC => {
             let addresses = body.mac_addresses.as_ref();
             let addresses = addresses.ok_or_else(|| missing(at, "macAddresses"))?;
-            Report::Mac(texts("macAddresses", addresses)?)
+            Report::Mac(plain(texts("macAddresses", addresses)?))
         }
         response::DOMAIN => Report::Domain(required("domain", &body.domain)?),
         response::PROCESS => {
             let said = text("path", &body.path, MAX_PATH)?;
             let report = ProcessReport {
                 is_running: body.is_running.unwrap_or(false),
-                hash: text("hash", &body.hash, MAX_WORD)?,
-                signer_fingerprints: texts(
+                hash: plain_hex(&text("hash", &body.hash, MAX_WORD)?),
+                signer_fingerprints: plain(texts(
                     "signerFingerprints",
                     body.signer_fingerprints.as_deref().unwrap_or_default(),
-                )?,
+                )?),
             };
             let check = Id::new(body.id.as_deref().unwrap_or_default());
             match path(snapshot, &check, said) {
@@ -133,6 +133,11 @@ fn report(
             return Err(Failure::new(ErrorCode::CouldNotParseBody).with_cause(cause));
         }
     }))
+}
+
+/// Addresses or fingerprints in the spelling that is kept, without those that have none.
+fn plain(texts: Vec<String>) -> Vec<String> {
+    texts.iter().map(|text| plain_hex(text)).filter(|text| !text.is_empty()).collect()
 }
 
 fn missing(at: &str, name: &str) -> Failure {

@@ -1,8 +1,9 @@
 //! Posture checks: conditions on the devices of identities (protocol: management-api 7.6).
 //!
-//! A body may have members of every type; those of the check's own type count. The type is
-//! chosen when the check is made.
+//! A body may have members of every type; those of the check's own type count, and the others are
+//! not looked at. The type is chosen when the check is made.
 
+use weft_contract::body::Unread;
 use weft_contract::resource::posture_check::{
     self as contract, OperatingSystem, OperatingSystemDetail, OsType, PostureCheckBody,
     PostureCheckDetail, Process, ProcessDetail, ProcessMulti, ProcessMultiDetail,
@@ -13,7 +14,7 @@ use weft_model::entity::{
     MfaCheck, OsSpec, PostureCheck, PostureCheckType, ProcessSpec, ProcessesCheck,
 };
 use weft_model::filter::{Table, Type, Value};
-use weft_model::posture::is_version_range;
+use weft_model::posture::{is_version_range, plain_hex};
 
 use crate::domain::convert;
 use crate::domain::decision::Decision;
@@ -144,20 +145,21 @@ impl Resource for PostureChecks {
         match record.check_type {
             PostureCheckType::Domain => {
                 if let Some(domains) = &body.domains {
-                    record.domains = texts("domains", domains)?;
+                    record.domains = texts("domains", &domains.read("domains")?)?;
                 }
                 need("domains", &record.domains)
             }
             PostureCheckType::Mac => {
                 if let Some(addresses) = &body.mac_addresses {
-                    record.mac_addresses = texts("macAddresses", addresses)?;
+                    record.mac_addresses = hardware_addresses(&addresses.read("macAddresses")?)?;
                 }
                 need("macAddresses", &record.mac_addresses)
             }
             PostureCheckType::Mfa => set_mfa(&mut record.mfa, body),
             PostureCheckType::Os => {
                 if let Some(systems) = &body.operating_systems {
-                    record.operating_systems = os_specs(systems)?;
+                    let systems = systems.read_whole("operatingSystems", verb)?;
+                    record.operating_systems = os_specs(&systems)?;
                 }
                 need("operatingSystems", &record.operating_systems)
             }
@@ -165,7 +167,7 @@ impl Resource for PostureChecks {
                 if let Some(process) = &body.process {
                     record.processes = ProcessesCheck {
                         semantic: Semantic::AllOf,
-                        processes: vec![spec(process)?],
+                        processes: vec![spec(&process.read_whole("process", verb)?)?],
                     };
                 }
                 need("process", &record.processes.processes)
@@ -229,18 +231,35 @@ fn texts(field: &str, texts: &[String]) -> Result<Vec<String>, Failure> {
     trimmed.collect()
 }
 
-fn set_mfa(mfa: &mut MfaCheck, body: &PostureCheckBody) -> Result<(), Failure> {
-    if let Some(seconds) = body.timeout_seconds {
-        if seconds < -1 {
-            let reason = "must be -1 or 0 for no limit, or a number of seconds";
-            return Err(Failure::field("timeoutSeconds", reason, seconds.to_string()));
+/// Hardware addresses, as they are compared and shown.
+fn hardware_addresses(given: &[String]) -> Result<Vec<String>, Failure> {
+    few("macAddresses", given.len())?;
+    let plain = given.iter().enumerate().map(|(at, text)| match plain_hex(text) {
+        plain if plain.is_empty() => {
+            let reason = "must have hexadecimal digits, such as 00:1a:2b:3c:4d:5e";
+            Err(Failure::field(&format!("macAddresses[{at}]"), reason, &**text))
         }
-        mfa.timeout_seconds = seconds;
+        plain => Ok(plain),
+    });
+    plain.collect()
+}
+
+fn set_mfa(mfa: &mut MfaCheck, body: &PostureCheckBody) -> Result<(), Failure> {
+    let flag = |name: &str, sent: &Option<Unread<bool>>, current: bool| match sent {
+        Some(sent) => sent.read(name),
+        None => Ok(current),
+    };
+    if let Some(seconds) = &body.timeout_seconds {
+        mfa.timeout_seconds = seconds.read("timeoutSeconds")?;
     }
-    mfa.prompt_on_wake = body.prompt_on_wake.unwrap_or(mfa.prompt_on_wake);
-    mfa.prompt_on_unlock = body.prompt_on_unlock.unwrap_or(mfa.prompt_on_unlock);
+    if mfa.timeout_seconds <= 0 {
+        mfa.timeout_seconds = MfaCheck::NO_TIMEOUT;
+    }
+    mfa.prompt_on_wake = flag("promptOnWake", &body.prompt_on_wake, mfa.prompt_on_wake)?;
+    mfa.prompt_on_unlock = flag("promptOnUnlock", &body.prompt_on_unlock, mfa.prompt_on_unlock)?;
+    let legacy = &body.ignore_legacy_endpoints;
     mfa.ignore_legacy_endpoints =
-        body.ignore_legacy_endpoints.unwrap_or(mfa.ignore_legacy_endpoints);
+        flag("ignoreLegacyEndpoints", legacy, mfa.ignore_legacy_endpoints)?;
     Ok(())
 }
 
@@ -266,9 +285,11 @@ fn spec(process: &Process) -> Result<ProcessSpec, Failure> {
         os_type: process.os_type,
         path: &process.path,
         hashes: &process.hashes,
-        signers: signer.cloned().collect(),
+        signers: signer.map(|text| text.to_lowercase()).collect(),
     };
-    given.spec("process")
+    let mut spec = given.spec("process")?;
+    spec.hashes.iter_mut().for_each(|hash| *hash = hash.to_lowercase());
+    Ok(spec)
 }
 
 fn set_processes(
@@ -277,6 +298,7 @@ fn set_processes(
     verb: Verb,
 ) -> Result<(), Failure> {
     if let Some(processes) = &body.processes {
+        let processes = processes.read_whole("processes", verb)?;
         few("processes", processes.len())?;
         let spec = |(at, process): (usize, &ProcessMulti)| {
             let given = Given {
@@ -289,8 +311,8 @@ fn set_processes(
         };
         check.processes = processes.iter().enumerate().map(spec).collect::<Result<_, _>>()?;
     }
-    match body.semantic {
-        Some(semantic) => check.semantic = convert::from_semantic(semantic),
+    match &body.semantic {
+        Some(semantic) => check.semantic = convert::from_semantic(semantic.read("semantic")?),
         None if verb == Verb::Patch => {}
         None => return Err(Failure::field("semantic", "semantic in body is required", "")),
     }

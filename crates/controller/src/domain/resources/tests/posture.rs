@@ -203,7 +203,7 @@ async fn everything_can_be_said_at_once() {
     ]);
     let call = to(Api::Client, "createPostureResponseBulk", &[]).with_json(&all);
     let reply = scene.bed.controller.call(scene.client.clone(), call).await.unwrap();
-    assert_eq!((reply.status, reply.data()), (200, json!({"services": []})));
+    assert_eq!((reply.status, reply.data()), (201, json!({"services": []})));
     scene.dial().await.unwrap();
     let data = scene.posture_data().await;
     assert_eq!(data["processes"].as_array().unwrap().len(), 2);
@@ -211,6 +211,36 @@ async fn everything_can_be_said_at_once() {
         (&data["domain"]["domain"], &data["mac"]["postureCheckId"]),
         (&json!("CORP"), &json!("2"))
     );
+    assert_eq!(data["mac"]["addresses"], json!(["001122334455"]));
+}
+
+#[tokio::test]
+async fn processes_count_whatever_system_a_client_says_it_has() {
+    let processes = json!([{"osType": "Windows", "path": "a", "hashes": ["AB:CD"],
+        "signerFingerprints": ["EF:01"]}]);
+    let several = json!({"typeId": "PROCESS_MULTI", "semantic": "AllOf", "processes": processes});
+    let one = json!({"typeId": "PROCESS", "process": {"osType": "macOS", "path": "b"}});
+    let scene = Scene::new(vec![several, one]).await;
+    let running = |path: &str| {
+        json!({"id": "x", "typeId": "PROCESS", "path": path, "isRunning": true, "hash": "ab cd",
+            "signerFingerprints": ["EF-01", "::"]})
+    };
+    scene.say(running("a")).await;
+    scene.dial().await.unwrap_err();
+    scene.say(running("b")).await;
+    let session = scene.dial().await.unwrap();
+    scene.say(os("5.0.0")).await;
+    assert_eq!(scene.dial().await.unwrap(), session);
+    let data = scene.posture_data().await;
+    let told = &data["processes"][0];
+    assert_eq!(
+        (&told["binaryHash"], &told["signerFingerprints"]),
+        (&json!("abcd"), &json!(["ef01"]))
+    );
+    let mut stopped = running("a");
+    stopped["isRunning"] = json!(false);
+    scene.say(stopped).await;
+    scene.dial().await.unwrap_err();
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use crate::testing::Bed;
 fn bodies() -> Vec<Value> {
     vec![
         json!({"typeId": "DOMAIN", "domains": ["corp.example", "lab"]}),
-        json!({"typeId": "MAC", "macAddresses": ["00:11:22:33:44:55"]}),
+        json!({"typeId": "MAC", "macAddresses": ["001122334455"]}),
         json!({"typeId": "MFA", "timeoutSeconds": 60, "promptOnWake": true,
             "promptOnUnlock": false, "ignoreLegacyEndpoints": true}),
         json!({"typeId": "OS", "operatingSystems": [
@@ -83,9 +83,12 @@ async fn wrong_members_are_named() {
             (with(&domain, "domains", json!([1])), "domains[0]"),
             (with(&mac, "macAddresses", json!([])), "macAddresses"),
             (with(&mac, "macAddresses", NONE), "macAddresses"),
-            (with(&mfa, "timeoutSeconds", json!(-2)), "timeoutSeconds"),
+            (with(&mac, "macAddresses", json!(["00:11", "-:xyz"])), "macAddresses[1]"),
+            (with(&mac, "macAddresses", json!({"a": "00"})), "macAddresses"),
             (with(&mfa, "timeoutSeconds", json!("x")), "timeoutSeconds"),
             (with(&mfa, "promptOnWake", json!("x")), "promptOnWake"),
+            (with(&mfa, "promptOnUnlock", json!(5)), "promptOnUnlock"),
+            (with(&mfa, "ignoreLegacyEndpoints", json!([])), "ignoreLegacyEndpoints"),
             (with(&os, "operatingSystems", NONE), "operatingSystems"),
             (with(&os, "operatingSystems", json!([])), "operatingSystems"),
             (with(&os, "operatingSystems.0.type", NONE), "operatingSystems[0].type"),
@@ -96,6 +99,8 @@ async fn wrong_members_are_named() {
                 "operatingSystems[0].versions[1]",
             ),
             (with(&process, "process", NONE), "process"),
+            (with(&process, "process", json!("x")), "process"),
+            (with(&process, "process.osType", json!("")), "process.osType"),
             (with(&process, "process.path", NONE), "process.path"),
             (with(&process, "process.path", json!("")), "process.path"),
             (with(&process, "process.osType", json!("linux")), "process.osType"),
@@ -143,6 +148,96 @@ async fn wrong_members_are_named() {
         .await;
     let failure = refusal(&bed, &admin, "deletePostureCheck", "nope", NONE).await;
     assert_eq!(failure.code(), ErrorCode::NotFound);
+}
+
+/// What the form of a console sends: the members of every type, filled in or not.
+fn form(own: &Value) -> Value {
+    let mut form = json!({"semantic": "AllOf", "roleAttributes": [], "domains": [],
+        "macAddresses": [], "operatingSystems": [], "promptOnWake": false,
+        "promptOnUnlock": false, "timeoutSeconds": 0, "tags": {},
+        "process": {"hashes": [], "osType": "", "path": "", "signerFingerprint": ""},
+        "processes": [{"hashes": [], "osType": "", "path": "", "signerFingerprints": []}]});
+    for (member, value) in own.as_object().unwrap() {
+        form[member] = value.clone();
+    }
+    form
+}
+
+#[tokio::test]
+async fn members_of_other_types_are_not_looked_at() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let rubbish = json!({"semantic": 1, "domains": {}, "macAddresses": 5, "process": [],
+        "operatingSystems": [{}], "processes": {"a": 1}, "promptOnWake": "x",
+        "promptOnUnlock": [], "timeoutSeconds": "x", "ignoreLegacyEndpoints": 7});
+    for (at, own) in bodies().iter().enumerate() {
+        let mut worst = rubbish.clone();
+        for (member, value) in own.as_object().unwrap() {
+            worst[member] = value.clone();
+        }
+        for (name, body) in [(format!("form{at}"), form(own)), (format!("worst{at}"), worst)] {
+            let body = with(&body, "name", json!(name));
+            let id = bed.create(&admin, "createPostureCheck", body.clone()).await;
+            let plain = bed.create(&admin, "createPostureCheck", named(own, "plain")).await;
+            let mut wanted =
+                bed.manage(&admin, "detailPostureCheck", &[&plain], NONE).await.unwrap();
+            for verb in ["", "patchPostureCheck", "updatePostureCheck"] {
+                if !verb.is_empty() {
+                    bed.manage(&admin, verb, &[&id], body.clone()).await.unwrap();
+                }
+                let found = bed.manage(&admin, "detailPostureCheck", &[&id], NONE).await.unwrap();
+                for member in
+                    ["_links", "id", "name", "createdAt", "updatedAt", "version", "roleAttributes"]
+                {
+                    wanted[member] = found[member].clone();
+                }
+                assert_eq!(found, wanted, "{verb} of {body}");
+            }
+            bed.manage(&admin, "deletePostureCheck", &[&plain], NONE).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn second_factors_have_no_timeout_unless_one_is_given() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let id = bed.create(&admin, "createPostureCheck", json!({"name": "m", "typeId": "MFA"})).await;
+    let read = || async { bed.manage(&admin, "detailPostureCheck", &[&id], NONE).await.unwrap() };
+    let check = read().await;
+    assert_eq!(check["timeoutSeconds"], -1);
+    for flag in ["promptOnWake", "promptOnUnlock", "ignoreLegacyEndpoints"] {
+        assert_eq!(check[flag], false);
+    }
+    let patch = |seconds: i64| json!({"typeId": "MFA", "timeoutSeconds": seconds});
+    for (given, kept) in [(60, 60), (0, -1), (60, 60), (-7, -1)] {
+        bed.manage(&admin, "patchPostureCheck", &[&id], patch(given)).await.unwrap();
+        assert_eq!(read().await["timeoutSeconds"], kept);
+    }
+    bed.manage(&admin, "patchPostureCheck", &[&id], patch(60)).await.unwrap();
+    let named = json!({"typeId": "MFA", "name": "n"});
+    bed.manage(&admin, "patchPostureCheck", &[&id], named.clone()).await.unwrap();
+    assert_eq!(read().await["timeoutSeconds"], 60, "PATCH keeps it");
+    bed.manage(&admin, "updatePostureCheck", &[&id], named).await.unwrap();
+    assert_eq!(read().await["timeoutSeconds"], -1, "PUT does not");
+}
+
+#[tokio::test]
+async fn addresses_hashes_and_signers_have_one_spelling() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let mac = json!({"name": "mac", "typeId": "MAC",
+        "macAddresses": ["00:1A:2b:3C:4d:5E", "AA-BB-CC-DD-EE-FF", "0011.2233.4455"]});
+    let id = bed.create(&admin, "createPostureCheck", mac).await;
+    let read = bed.manage(&admin, "detailPostureCheck", &[&id], NONE).await.unwrap();
+    assert_eq!(read["macAddresses"], json!(["001a2b3c4d5e", "aabbccddeeff", "001122334455"]));
+    let process = json!({"name": "process", "typeId": "PROCESS", "process": {"osType": "Linux",
+        "path": "/Bin/A", "hashes": ["AbC"], "signerFingerprint": "DeF"}});
+    let id = bed.create(&admin, "createPostureCheck", process).await;
+    let read = bed.manage(&admin, "detailPostureCheck", &[&id], NONE).await.unwrap();
+    let process = json!({"osType": "Linux", "path": "/Bin/A", "hashes": ["abc"],
+        "signerFingerprint": "def"});
+    assert_eq!(read["process"], process);
 }
 
 #[tokio::test]
