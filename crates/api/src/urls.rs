@@ -12,7 +12,7 @@ pub(crate) fn served(api: &WebApi) -> Option<Api> {
         WebApi::EdgeManagement => Some(Api::Management),
         WebApi::Fabric => Some(Api::Fabric),
         WebApi::HealthChecks => Some(Api::Health),
-        WebApi::EdgeOidc(_) | WebApi::Metrics { .. } | WebApi::Files { .. } => None,
+        WebApi::EdgeOidc(_) | WebApi::Metrics { .. } | WebApi::Files(_) => None,
     }
 }
 

@@ -38,7 +38,7 @@ pub use identity::{AltServerCert, IdentitySection};
 pub use rate_limiter::RateLimiter;
 pub use router::{EndpointsFile, RouterConfig};
 pub use template::{ControllerTemplate, RouterTemplate, TunnelerMode};
-pub use web::{BindPoint, WebApi, WebServer};
+pub use web::{BindPoint, FileOptions, WebApi, WebServer};
 pub use xgress_options::XgressOptions;
 pub use yaml::{Environment, ProcessEnvironment};
 

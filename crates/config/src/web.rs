@@ -1,6 +1,9 @@
 //! The `web:` section: HTTP servers, their addresses and APIs (protocol: config 3).
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Component, Path, PathBuf},
+    time::Duration,
+};
 
 use crate::{
     address::HostPort,
@@ -118,14 +121,21 @@ pub enum WebApi {
         include_timestamps: bool,
     },
     /// `spa` or `zac`: files of a single page application.
-    Files {
-        /// First segment of the path.
-        path: String,
-        /// Directory with the files.
-        location: PathBuf,
-        /// File for everything that is not there.
-        index_file: String,
-    },
+    Files(FileOptions),
+}
+
+/// Options of a single page application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileOptions {
+    /// First segment of the path.
+    pub path: String,
+    /// Directory with the files. It was there when the file was read.
+    pub location: PathBuf,
+    /// File in the directory for everything that is not there.
+    pub index_file: String,
+    /// Whether `/assets` at the root is the same as below the path: consoles that were built
+    /// without a base path ask there.
+    pub assets_at_root: bool,
 }
 
 impl WebApi {
@@ -139,7 +149,8 @@ impl WebApi {
             Self::Fabric => "fabric",
             Self::HealthChecks => "health-checks",
             Self::Metrics { .. } => "metrics",
-            Self::Files { .. } => "spa",
+            Self::Files(options) if options.assets_at_root => "zac",
+            Self::Files(_) => "spa",
         }
     }
 }
@@ -309,7 +320,10 @@ fn api(item: &Item<'_>, side: Side) -> Option<WebApi> {
             None
         }
     };
-    if api.is_none() || !matches!(api, Some(WebApi::EdgeOidc(_) | WebApi::Metrics { .. })) {
+    let reads = |api: &WebApi| {
+        matches!(api, WebApi::EdgeOidc(_) | WebApi::Metrics { .. } | WebApi::Files(_))
+    };
+    if !api.as_ref().is_some_and(reads) {
         // Generated files hold `options: {}` and more where nothing is read.
         options.allow_unknown();
     }
@@ -348,21 +362,57 @@ fn metrics(options: &Section<'_>) -> WebApi {
 }
 
 fn files(options: &Section<'_>, binding: &str) -> Option<WebApi> {
-    let path = if binding == "zac" {
-        options.ignore(&["path"]);
-        "zac".to_owned()
-    } else {
-        options.required_text("path", "path must be supplied in the spa options")
+    let is_console = binding == "zac";
+    let required = |key: &'static str| {
+        let missing = format!("{key} must be supplied in the {binding} options");
+        options.required_text(key, &missing).trim().to_owned()
     };
+    let path = if is_console && !options.has("path") { "zac".to_owned() } else { required("path") };
     if path.contains(['/', '\\']) {
-        options.problem("path", "path must not contain path separators in the spa options");
+        let text = format!("path must not contain path separators in the {binding} options");
+        options.problem("path", text);
+    } else if matches!(path.as_str(), "." | "..") {
+        options.problem("path", format!("`{path}` is no path; name a word, such as `console`"));
     }
-    let location =
-        options.required_text("location", "location must be supplied in the spa options");
-    let index_file = options.text("indexFile").unwrap_or_else(|| "index.html".to_owned());
-    (!path.is_empty() && !location.is_empty()).then(|| WebApi::Files {
+    let location = required("location");
+    let index_file = options.text("indexFile").map(|name| name.trim().to_owned());
+    let index_file = index_file.filter(|name| !name.is_empty());
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    if index_file.as_ref().is_some_and(|name| !Path::new(name).components().all(is_plain)) {
+        options.problem("indexFile", "must be the name of a file in the location");
+    }
+    let files = FileOptions {
         path,
         location: location.into(),
-        index_file,
-    })
+        index_file: index_file.unwrap_or_else(|| "index.html".to_owned()),
+        assets_at_root: is_console,
+    };
+    check_location(options, &files);
+    Some(WebApi::Files(files))
+}
+
+/// An application that is not there would be noticed by whoever opens it, and not by whoever
+/// mistyped its place.
+fn check_location(options: &Section<'_>, files: &FileOptions) {
+    let FileOptions { location, index_file, .. } = files;
+    if location.as_os_str().is_empty() {
+        return;
+    }
+    let shown = location.display();
+    match std::fs::metadata(location) {
+        Ok(found) if !found.is_dir() => {
+            options.problem("location", format!("{shown} is not a directory"));
+        }
+        Err(error) => {
+            let text = format!(
+                "the directory {shown} cannot be read: {error}; name the one with the files"
+            );
+            options.problem("location", text);
+        }
+        Ok(_) if !location.join(index_file).is_file() => {
+            let key = if options.has("indexFile") { "indexFile" } else { "location" };
+            options.warn(key, format!("there is no file {index_file} in {shown} yet"));
+        }
+        Ok(_) => {}
+    }
 }

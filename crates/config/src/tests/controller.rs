@@ -187,8 +187,8 @@ fn web_servers_with_everything() {
     apis:
       - {binding: edge-oidc, options: {redirectURIs: ["https://a/cb"], secret: " s ", allowedHostnames: [A.example]}}
       - {binding: metrics, options: {scrapeCert: /p.pem, includeTimestamps: true}}
-      - {binding: spa, options: {path: console, location: /www}}
-      - {binding: zac, options: {location: /zac, indexFile: main.html}}
+      - {binding: spa, options: {path: console, location: ".", indexFile: Cargo.toml}}
+      - {binding: zac, options: {location: " src ", indexFile: lib.rs}}
       - {binding: edge-client, options: {}}
 "#;
     let loaded = controller(&format!("{MINIMAL}{}", &web[1..])).unwrap();
@@ -202,13 +202,47 @@ fn web_servers_with_everything() {
     assert!(
         matches!(&server.apis[0], WebApi::EdgeOidc(oidc) if oidc.secret.as_deref() == Some("s"))
     );
-    assert!(matches!(&server.apis[3], WebApi::Files { path, .. } if path == "zac"));
+    let files = |api: &WebApi| match api {
+        WebApi::Files(files) => files.clone(),
+        other => panic!("{other:?}"),
+    };
+    let (spa, zac) = (files(&server.apis[2]), files(&server.apis[3]));
+    assert_eq!((spa.path.as_str(), spa.index_file.as_str()), ("console", "Cargo.toml"));
+    assert_eq!((zac.path.as_str(), zac.location.to_str()), ("zac", Some("src")));
+    assert_eq!((spa.assets_at_root, zac.assets_at_root), (false, true));
     assert_eq!(loaded.warnings.len(), 1, "{}", warnings(&loaded));
     assert_eq!(loaded.not_acted_upon[0].key, "web[1].bindPoints[1].identity");
     let error = controller(&format!("{MINIMAL}  - {{}}\n")).unwrap_err().to_string();
     for part in ["name is required", "bindPoints is required", "apis section is required"] {
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn applications_must_be_there() {
+    let with = |api: &str| controller(&MINIMAL.replace("apis: [", &format!("apis: [{api}, ")));
+    for (options, problem) in [
+        ("location: /nothing-here", "the directory /nothing-here cannot be read"),
+        ("location: Cargo.toml", "Cargo.toml is not a directory"),
+        ("path: zac", "location must be supplied in the spa options"),
+        ("path: a/b, location: src", "path must not contain path separators in the spa options"),
+        ("path: .., location: src", "`..` is no path"),
+        ("location: src", "path must be supplied in the spa options"),
+        ("path: a, location: src, indexFile: ../Cargo.toml", "must be the name of a file"),
+    ] {
+        let text = with(&format!("{{binding: spa, options: {{{options}}}}}")).unwrap_err();
+        let text = text.to_string();
+        assert!(text.contains(problem), "{text}");
+        assert!(text.contains("dir/ctrl.yml:") && text.contains(".options."), "{text}");
+    }
+    // What is put there later is found later.
+    let api = "{binding: zac, options: {location: src, path: console, locaton: x}}";
+    let loaded = with(api).unwrap();
+    let WebApi::Files(files) = &loaded.config.web[0].apis[0] else { panic!("{:?}", loaded.config) };
+    assert_eq!((files.path.as_str(), files.index_file.as_str()), ("console", "index.html"));
+    let warned = warnings(&loaded);
+    assert!(warned.contains("there is no file index.html in src yet"), "{warned}");
+    assert!(warned.contains("did you mean `location`"), "{warned}");
 }
 
 #[test]

@@ -285,7 +285,7 @@ pub(crate) fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'
     for api in config.web.iter().flat_map(|server| &server.apis) {
         let why = match api {
             WebApi::Metrics { .. } => "metrics are not served yet",
-            WebApi::Files { .. } => "files are not served yet",
+            WebApi::Files(_) => "files are not served yet",
             // The server names the others itself.
             _ => continue,
         };
