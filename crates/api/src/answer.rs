@@ -8,11 +8,38 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, SER
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use weft_contract::{ErrorEnvelope, Meta, Timestamp, headers};
+use weft_contract::{ErrorCode, ErrorEnvelope, Meta, Timestamp, headers};
 use weft_controller::{Caller, Content, Controller, Failure, Reply};
 
 /// What is sent.
 pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// A request that was not run, and a header that its answer must have.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) failure: Failure,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Refused {
+    /// With this header.
+    pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.header = Some((name, value));
+        self
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self { failure, header: None }
+    }
+}
+
+impl From<ErrorCode> for Refused {
+    fn from(code: ErrorCode) -> Self {
+        Failure::from(code).into()
+    }
+}
 
 /// A reply with its envelope.
 pub(crate) fn done(reply: Reply) -> Result<Answer, Failure> {
@@ -38,7 +65,8 @@ pub(crate) fn done(reply: Reply) -> Result<Answer, Failure> {
 }
 
 /// A refusal with its envelope.
-pub(crate) fn refused(failure: &Failure, request_id: &str) -> Answer {
+pub(crate) fn refused(refused: Refused, request_id: &str) -> Answer {
+    let Refused { failure, header } = refused;
     let envelope = ErrorEnvelope::new(failure.body(request_id));
     let body = serde_json::to_vec(&envelope).unwrap_or_default();
     let mut answer = with_body(failure.status(), headers::JSON, body.into());
@@ -49,12 +77,15 @@ pub(crate) fn refused(failure: &Failure, request_id: &str) -> Answer {
     if let Some(wait) = failure.retry_after() {
         own.insert(HeaderName::from_static(headers::RETRY_AFTER), seconds(wait).into());
     }
+    own.extend(header);
     answer
 }
 
-/// Names the methods that a path has (RFC 9110 asks for it with 405).
-pub(crate) fn allow(answer: &mut Answer, methods: &str) {
+/// The answer to who asks what a path can do.
+pub(crate) fn options(methods: &str) -> Answer {
+    let mut answer = Response::new(Full::default());
     put(answer.headers_mut(), ALLOW, methods);
+    answer
 }
 
 /// Says when the session ends, on answers to whoever has one.

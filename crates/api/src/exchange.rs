@@ -8,46 +8,28 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
+use hyper::{Method, Request};
 use weft_contract::resource::change::MAX_DOCUMENT;
-use weft_contract::{Api, ErrorCode, Load, Operation, Request as Takes, headers, paths as apis};
+use weft_contract::{Api, ErrorCode, Load, Operation, headers, paths as apis};
 use weft_controller::auth::resolve::Credentials;
 use weft_controller::{Call, Caller, Failure, Origin, Query, Reply};
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, Refused};
 use crate::body::Held;
 use crate::connection::Peer;
 use crate::places::Place;
 use crate::routes::Found;
 use crate::server::Site;
-use crate::{body, cors, description, health, paths};
+use crate::{accept, body, cors, description, health, paths};
 
 /// Request headers that operations look at.
 const HEADERS: [&str; 4] =
     ["accept", headers::MFA_CODE, headers::SESSION_TOKEN, headers::TOKEN_ISSUER];
 /// Longest trace id that is kept.
 const MAX_TRACE_ID: usize = 128;
-
-/// A request that was not run, and for a wrong method the right ones.
-struct Refused {
-    failure: Failure,
-    allow: Option<String>,
-}
-
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
-        Self { failure, allow: None }
-    }
-}
-
-impl From<ErrorCode> for Refused {
-    fn from(code: ErrorCode) -> Self {
-        Failure::from(code).into()
-    }
-}
 
 impl Site {
     /// Answers a request.
@@ -58,7 +40,8 @@ impl Site {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let request_id = self.shared.controller.ids().entity();
         let mut answer = if cors::is_preflight(&request) {
-            cors::preflight()
+            cors::preflight(request.headers())
+                .unwrap_or_else(|failure| answer::refused(failure.into(), request_id.as_str()))
         } else {
             self.answer(peer, request, request_id.as_str()).await
         };
@@ -79,7 +62,8 @@ impl Site {
         let (head, mut body) = request.into_parts();
         match self.run(peer, &head, &mut body).await {
             Ok(answer) => answer,
-            Err(Refused { failure, allow }) => {
+            Err(refused) => {
+                let failure = &refused.failure;
                 tokio::spawn(async move { body::discard(body, &head.headers).await });
                 if failure.status() >= 500 {
                     let peer = peer.remote;
@@ -87,11 +71,7 @@ impl Site {
                 } else {
                     tracing::debug!(peer = %peer.remote, request_id, %failure, "request refused");
                 }
-                let mut answer = answer::refused(&failure, request_id);
-                if let Some(methods) = allow {
-                    answer::allow(&mut answer, &methods);
-                }
-                answer
+                answer::refused(refused, request_id)
             }
         }
     }
@@ -108,11 +88,13 @@ impl Site {
         if let Some(reply) = description::find(api, &head.method, rest) {
             return Ok(answer::done(reply)?);
         }
-        let Found { row, ids } =
-            self.shared.routes.find(api, &head.method, rest).map_err(|missing| Refused {
-                failure: missing.failure(),
-                allow: missing.methods().map(str::to_owned),
-            })?;
+        let routes = &self.shared.routes;
+        if head.method == Method::OPTIONS {
+            let is_described = description::find(api, &Method::GET, rest).is_some();
+            return Ok(answer::options(&routes.methods(api, rest, is_described)));
+        }
+        let Found { row, ids } = routes.find(api, &head.method, rest)?;
+        accept::check(&head.headers, &row.answer_media())?;
         let place = self.place(peer.remote.ip())?;
         let query = paths::query(head.uri.query());
         let caller = || self.caller(peer, head, &query);
@@ -239,28 +221,18 @@ fn media(own: &HeaderMap) -> Option<String> {
     (!media.is_empty()).then_some(media)
 }
 
-/// JSON where JSON is taken. Who says nothing of the type is believed to send it.
+/// Refuses with 415 a body of another media type than the operation takes. A body of which nothing
+/// is said is mere bytes.
 fn check_media(row: &Operation, media: Option<&str>, held: &Held) -> Result<(), Failure> {
-    match row.request {
-        // A body that nobody asked for does no harm; consoles send some with DELETE.
-        Takes::None | Takes::Enrollment(_) => Ok(()),
-        // Some clients send a certificate under the type of PEM files.
-        Takes::Text => match media {
-            None | Some(headers::TEXT | headers::PEM | "application/octet-stream") => Ok(()),
-            Some(other) => Err(Failure::because(
-                ErrorCode::InvalidContentType,
-                format!("`{other}` is not taken here, send {}", headers::TEXT),
-            )),
-        },
-        Takes::Json(_) | Takes::OptionalJson(_) | Takes::JsonList(_) => match media {
-            None | Some(headers::JSON) => Ok(()),
-            Some(_) if held.bytes.is_empty() => Ok(()),
-            Some(other) => Err(Failure::because(
-                ErrorCode::InvalidContentType,
-                format!("`{other}` is not taken here, send {}", headers::JSON),
-            )),
-        },
+    let (taken, given) = (row.body_media(), media.unwrap_or(headers::BYTES));
+    if held.bytes.is_empty() || taken.contains(&given) {
+        return Ok(());
     }
+    let reason = match media {
+        Some(given) => format!("`{given}` is not taken here, send {}", taken.join(" or ")),
+        None => format!("nothing is said of what the body is, send {}", taken.join(" or ")),
+    };
+    Err(Failure::field("Content-Type", reason, media.unwrap_or_default()).with_status(415))
 }
 
 #[cfg(test)]
@@ -314,20 +286,33 @@ mod tests {
     }
 
     #[test]
-    fn only_json_is_taken_where_json_is_expected() {
+    fn bodies_must_be_of_a_type_that_is_taken() {
         let places = Places::new(0, 0);
         let none = || places.none(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
         let held = |text: &'static str| Held { bytes: text.into(), _taken: none() };
-        let row = |id| resource::operation(Api::Management, id).unwrap();
-        let check =
-            |id, media, text| check_media(row(id), media, &held(text)).map_err(|f| f.code());
-        assert_eq!(check("createService", Some("application/json"), "{}"), Ok(()));
-        assert_eq!(check("createService", None, "{}"), Ok(()));
-        assert_eq!(
-            check("createService", Some("application/x-www-form-urlencoded"), "a=b"),
-            Err(ErrorCode::InvalidContentType)
-        );
-        assert_eq!(check("authenticate", Some("text/plain"), ""), Ok(()));
-        assert_eq!(check("deleteService", Some("text/plain"), "x"), Ok(()));
+        let check = |api, id, media, text| {
+            let row = resource::operation(api, id).unwrap();
+            check_media(row, media, &held(text)).map_err(|failure| {
+                (failure.status(), failure.code(), failure.field_name().map(str::to_owned))
+            })
+        };
+        let refused = Err((415, ErrorCode::CouldNotValidate, Some("Content-Type".to_owned())));
+        let own = Api::Management;
+        assert_eq!(check(own, "createService", Some("application/json"), "{}"), Ok(()));
+        for other in [None, Some("application/x-www-form-urlencoded"), Some("text/plain")] {
+            assert_eq!(check(own, "createService", other, "{}"), refused);
+            assert_eq!(check(own, "createService", other, ""), Ok(()));
+        }
+        // A body that nobody asked for.
+        assert_eq!(check(own, "deleteService", Some("application/json"), "x"), Ok(()));
+        assert_eq!(check(own, "deleteService", Some("text/plain"), "x"), refused);
+        for media in [None, Some("text/plain"), Some("application/x-pem-file")] {
+            assert_eq!(check(own, "verifyCa", media, "x"), Ok(()));
+        }
+        assert_eq!(check(own, "verifyCa", Some("application/json"), "x"), refused);
+        for media in ["application/json", "application/pkcs7", "text/plain"] {
+            assert_eq!(check(Api::Client, "enroll", Some(media), "x"), Ok(()));
+        }
+        assert_eq!(check(Api::Client, "enroll", None, "x"), refused);
     }
 }

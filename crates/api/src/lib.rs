@@ -15,6 +15,7 @@
 //! knows a single resource. What a peer can cost before it has shown who it is is bounded by
 //! [`Limits`]: connections and requests in all and per source address, bytes of bodies, and time.
 
+mod accept;
 mod answer;
 mod body;
 mod connection;

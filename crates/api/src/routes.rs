@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use hyper::Method as HttpMethod;
+use hyper::header::{ALLOW, HeaderValue};
 use weft_contract::{Api, ErrorCode, Method, Operation, resource};
-use weft_controller::Failure;
 
+use crate::answer::Refused;
 use crate::paths::unescape;
 
 /// The APIs that are made of operations.
@@ -31,20 +32,18 @@ pub(crate) enum Missing {
     Method(String),
 }
 
-impl Missing {
-    /// What to answer.
-    pub(crate) fn failure(&self) -> Failure {
-        match self {
-            Self::Path => ErrorCode::NotFound.into(),
-            Self::Method(_) => ErrorCode::MethodNotAllowed.into(),
-        }
-    }
-
-    /// The methods that the path has.
-    pub(crate) fn methods(&self) -> Option<&str> {
-        match self {
-            Self::Path => None,
-            Self::Method(methods) => Some(methods),
+impl From<Missing> for Refused {
+    fn from(missing: Missing) -> Self {
+        match missing {
+            Missing::Path => ErrorCode::NotFound.into(),
+            // RFC 9110 15.5.6 asks for the methods.
+            Missing::Method(methods) => {
+                let refused = Self::from(ErrorCode::MethodNotAllowed);
+                match HeaderValue::from_str(&methods) {
+                    Ok(methods) => refused.with(ALLOW, methods),
+                    Err(_) => refused,
+                }
+            }
         }
     }
 }
@@ -63,6 +62,16 @@ impl Routes {
         Self(routes)
     }
 
+    /// The methods of a path below the base of an API, as `Allow` lists them. Descriptions are read
+    /// and nothing else.
+    pub(crate) fn methods(&self, api: Api, path: &str, is_description: bool) -> String {
+        match self.find(api, &HttpMethod::OPTIONS, path) {
+            Err(Missing::Method(methods)) => methods,
+            _ if is_description => allowed(&[Method::Get]),
+            _ => allowed(&[]),
+        }
+    }
+
     /// Finds the operation of a method and a path below the base of an API.
     pub(crate) fn find(&self, api: Api, method: &HttpMethod, path: &str) -> Result<Found, Missing> {
         let (first, length) = shape(path);
@@ -74,13 +83,26 @@ impl Routes {
                 let ids = ids.into_iter().map(unescape).collect::<Option<_>>();
                 return Ok(Found { row, ids: ids.ok_or(Missing::Path)? });
             }
-            others.push(row.method.as_str());
+            others.push(row.method);
         }
         match others.is_empty() {
             true => Err(Missing::Path),
-            false => Err(Missing::Method(others.join(", "))),
+            false => Err(Missing::Method(allowed(&others))),
         }
     }
+}
+
+/// Methods as `Allow` lists them, with those that every path has.
+fn allowed(own: &[Method]) -> String {
+    let with_head = own.iter().flat_map(|method| match method {
+        Method::Get => &["GET", "HEAD"][..],
+        Method::Post => &["POST"],
+        Method::Put => &["PUT"],
+        Method::Patch => &["PATCH"],
+        Method::Delete => &["DELETE"],
+    });
+    let all: Vec<_> = with_head.copied().chain(["OPTIONS"]).collect();
+    all.join(", ")
 }
 
 /// The first segment of a path and how many it has.
@@ -122,7 +144,14 @@ mod tests {
         assert_eq!(find(HttpMethod::GET, "/nothing"), Missing::Path);
         assert_eq!(find(HttpMethod::GET, "/services/x/y/z"), Missing::Path);
         assert_eq!(find(HttpMethod::GET, "/services/%ff"), Missing::Path);
-        assert_eq!(find(HttpMethod::DELETE, "/services"), Missing::Method("GET, POST".into()));
+        assert_eq!(
+            find(HttpMethod::DELETE, "/services"),
+            Missing::Method("GET, HEAD, POST, OPTIONS".into())
+        );
         assert!(routes.find(Api::Management, &HttpMethod::HEAD, "/services").is_ok());
+        let methods = |path, is_description| routes.methods(Api::Management, path, is_description);
+        assert_eq!(methods("/services/x", false), "GET, HEAD, PUT, PATCH, DELETE, OPTIONS");
+        assert_eq!(methods("/docs", true), "GET, HEAD, OPTIONS");
+        assert_eq!(methods("/nothing", false), "OPTIONS");
     }
 }

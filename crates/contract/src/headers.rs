@@ -44,11 +44,17 @@ pub const YAML: &str = "text/yaml";
 /// Media type of an enrollment JWT of a CA.
 pub const JWT: &str = "application/jwt";
 
+/// Media type of a body of which nothing is said (RFC 9110 8.3).
+pub const BYTES: &str = "application/octet-stream";
+
 /// Media type of a QR code.
 pub const PNG: &str = "image/png";
 
 /// Media types under which `POST /enroll` takes a bare PEM request (protocol: auth 5.2).
 pub const RAW_ENROLL_TYPES: &[&str] = &["application/pkcs7", PEM, TEXT];
+
+/// Media types under which an enrollment takes anything.
+pub const ENROLL_TYPES: &[&str] = &[JSON, "application/pkcs7", PEM, TEXT];
 
 /// Request bodies above this many bytes are answered 413 (protocol: management-api 1).
 pub const MAX_BODY: usize = 1_048_576;

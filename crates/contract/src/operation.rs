@@ -1,7 +1,11 @@
 //! One operation of an API as a row: what a router, a gate, a client and a description need.
 
 use crate::body::{Body, Field};
+use crate::headers;
 use crate::permission::{Action, Subject};
+
+/// The operation that answers YAML to those who accept it.
+pub(crate) const SPEC_BODY: &str = "detailSpecBody";
 
 /// HTTP methods in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,6 +181,34 @@ impl Operation {
             }
         }
         segments.next().is_none().then_some(ids)
+    }
+
+    /// The media types that a body may have, the usual one first. A body that is not asked for is
+    /// JSON too: consoles send some with DELETE.
+    #[must_use]
+    pub const fn body_media(&self) -> &'static [&'static str] {
+        match self.request {
+            Request::None | Request::Json(_) | Request::OptionalJson(_) | Request::JsonList(_) => {
+                &[headers::JSON]
+            }
+            // Some clients send a certificate under the type of PEM files, or say nothing of it.
+            Request::Text => &[headers::TEXT, headers::PEM, headers::BYTES],
+            Request::Enrollment(_) => headers::ENROLL_TYPES,
+        }
+    }
+
+    /// The media types that the answer can have, the usual one first.
+    #[must_use]
+    pub fn answer_media(&self) -> Vec<&'static str> {
+        match self.response {
+            Response::Raw(headers::JSON) if self.id == SPEC_BODY => {
+                vec![headers::JSON, headers::YAML]
+            }
+            // Who asks for JSON wants to be told when there is no picture.
+            Response::Raw(headers::PNG) => vec![headers::PNG, headers::JSON],
+            Response::Raw(media) => vec![media],
+            _ => vec![headers::JSON],
+        }
     }
 
     /// The status of success.

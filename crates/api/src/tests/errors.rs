@@ -13,7 +13,7 @@ async fn unknown_paths_and_methods() {
     }
     let seen = send(bed.request(Method::DELETE, &format!("{MANAGEMENT}/services"))).await;
     seen.is_error(405, "METHOD_NOT_ALLOWED");
-    assert_eq!(seen.header("allow"), Some("GET, POST"));
+    assert_eq!(seen.header("allow"), Some("GET, HEAD, POST, OPTIONS"));
     let head = send(bed.request(Method::HEAD, "/version")).await;
     assert_eq!((head.status, head.text.as_str()), (200, ""));
 }
@@ -65,11 +65,51 @@ async fn bodies_are_refused_field_by_field() {
     let error = post("{\"name\":5}", json).await.is_error(400, "COULD_NOT_VALIDATE");
     assert_eq!(error["cause"]["field"], "name");
     assert!(error["cause"]["reason"].as_str().unwrap().contains("string"));
-    post("a=b", "application/x-www-form-urlencoded").await.is_error(400, "INVALID_CONTENT_TYPE");
     let good = "{\"name\":\"x\",\"encryptionRequired\":true}";
     assert_eq!(post(good, json).await.status, 201);
     let error = post(good, json).await.is_error(400, "COULD_NOT_VALIDATE");
     assert_eq!((&error["cause"]["field"], &error["cause"]["value"]), (&json!("name"), &json!("x")));
+}
+
+#[tokio::test]
+async fn media_types_that_do_not_fit_are_refused() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let good = "{\"name\":\"x\",\"encryptionRequired\":true}";
+    let services = format!("{MANAGEMENT}/services");
+    for media in ["application/x-www-form-urlencoded", "text/yaml", "json", ""] {
+        let request = bed.request(Method::POST, &services).header("zt-session", &admin.token);
+        let request =
+            if media.is_empty() { request } else { request.header("content-type", media) };
+        let error = send(request.body(good)).await.is_error(415, "COULD_NOT_VALIDATE");
+        assert_eq!(error["cause"]["field"], "Content-Type");
+        assert_eq!(error["cause"]["value"], media);
+        assert!(error["cause"]["reason"].as_str().unwrap().contains("send application/json"));
+    }
+    let get = async |path: &str, accept: &'static str| {
+        send(bed.request(Method::GET, path).header("accept", accept)).await
+    };
+    for (path, accept) in [
+        ("/version", "text/html"),
+        ("/edge/management/v1/version", "application/json;q=0"),
+        ("/.well-known/est/cacerts", "application/json"),
+        ("/edge/client/v1/specs/edge-client/spec", "application/xml"),
+    ] {
+        let error = get(path, accept).await.is_error(406, "COULD_NOT_VALIDATE");
+        assert_eq!(error["cause"]["field"], "Accept");
+    }
+    for (path, accept, media) in [
+        ("/version", "*", "application/json"),
+        ("/version", "text/html, */*;q=0.1", "application/json"),
+        ("/version", "application/*", "application/json"),
+        ("/.well-known/est/cacerts", "application/pkcs7-mime", "application/pkcs7-mime"),
+        ("/edge/client/v1/specs/edge-client/spec", "text/yaml", "text/yaml"),
+    ] {
+        let seen = get(path, accept).await;
+        assert_eq!((seen.status, seen.header("content-type")), (200, Some(media)), "{path}");
+    }
+    // What nobody serves is no matter of media types.
+    get("/edge/management/v1/nothing", "text/html").await.is_error(404, "NOT_FOUND");
 }
 
 #[tokio::test]
@@ -112,5 +152,42 @@ async fn browsers_get_leave_without_their_origin_repeated() {
     assert_eq!(seen.header("access-control-allow-origin"), Some("*"));
     assert_eq!(seen.header("access-control-expose-headers"), None);
     assert_eq!(bed.get("/version").await.header("access-control-allow-origin"), None);
-    send(bed.request(Method::OPTIONS, &path)).await.is_error(405, "METHOD_NOT_ALLOWED");
+}
+
+#[tokio::test]
+async fn pages_are_told_what_they_may_not_ask() {
+    let bed = Bed::new().await;
+    let path = format!("{MANAGEMENT}/identities");
+    let ask = async |pairs: &[(&'static str, &'static str)]| {
+        let mut request =
+            bed.request(Method::OPTIONS, &path).header("origin", "https://console.example");
+        for (name, value) in pairs {
+            request = request.header(*name, *value);
+        }
+        send(request).await
+    };
+    let (method, names) = ("access-control-request-method", "access-control-request-headers");
+    let seen = ask(&[]).await;
+    assert_eq!(seen.is_error(400, "COULD_NOT_VALIDATE")["cause"]["field"], method);
+    ask(&[(method, "TRACE")]).await.is_error(405, "METHOD_NOT_ALLOWED");
+    let seen = ask(&[(method, "GET"), (names, "zt-session, x-other")]).await;
+    assert_eq!(seen.is_error(403, "COULD_NOT_VALIDATE")["cause"]["field"], names);
+    let seen = ask(&[(method, "GET"), (names, "ZT-Session,Accept-Language, accept")]).await;
+    assert_eq!((seen.status, seen.text.as_str()), (200, ""));
+}
+
+#[tokio::test]
+async fn who_asks_for_the_methods_of_a_path_is_told() {
+    let bed = Bed::new().await;
+    for (path, methods) in [
+        ("/edge/management/v1/identities", "GET, HEAD, POST, OPTIONS"),
+        ("/edge/management/v1/identities/x", "GET, HEAD, PUT, PATCH, DELETE, OPTIONS"),
+        ("/edge/management/v1/swagger.json", "GET, HEAD, OPTIONS"),
+        ("/edge/client/v1/nothing", "OPTIONS"),
+        ("/", "GET, HEAD, OPTIONS"),
+    ] {
+        let seen = send(bed.request(Method::OPTIONS, path)).await;
+        assert_eq!((seen.status, seen.text.as_str()), (200, ""), "{path}");
+        assert_eq!(seen.header("allow"), Some(methods), "{path}");
+    }
 }

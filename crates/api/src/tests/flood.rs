@@ -141,8 +141,8 @@ async fn there_is_room_for_so_many_requests_in_all() {
     let limits = Limits { requests: 2, requests_per_source: 1, ..Limits::default() };
     let bed = Bed::with(patient(), limits).await;
     // Two requests whose bodies do not come, from two addresses, hold the only places.
-    let head =
-        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
+    let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
+                content-type: application/json\r\ncontent-length: 9\r\n\r\n";
     let mut held = Vec::new();
     for last in [2, 3] {
         let mut stream = connect(&bed, last).await;

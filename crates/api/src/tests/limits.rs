@@ -88,8 +88,8 @@ async fn slow_heads_bodies_and_handshakes_are_cut() {
         assert!(!text.contains("200 OK"), "{begun}: {text}");
     }
     let mut stream = bed.connect(&[b"http/1.1"]).await;
-    let head =
-        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
+    let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
+                content-type: application/json\r\ncontent-length: 9\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let text = end_of(&mut stream).await;
     assert!(text.starts_with("HTTP/1.1 408"), "{text}");
@@ -104,8 +104,8 @@ async fn too_many_requests_are_asked_to_come_back() {
     let bed = Arc::new(Bed::with(patient(), limits).await);
     // A request whose body does not come holds the only place.
     let mut stream = bed.connect(&[b"http/1.1"]).await;
-    let head =
-        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
+    let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
+                content-type: application/json\r\ncontent-length: 9\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let deadline = Instant::now() + LONG;
     loop {
@@ -172,7 +172,8 @@ async fn the_server_stops_when_its_requests_are_done() {
     let mut working = bed.connect(&[b"http/1.1"]).await;
     let body = json!({"username": USERNAME, "password": PASSWORD}).to_string();
     let head = format!(
-        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     working.write_all(head.as_bytes()).await.unwrap();

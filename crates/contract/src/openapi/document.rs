@@ -8,7 +8,7 @@ use super::schemas::Schemas;
 use super::{parameters, statuses, words};
 use crate::body::{Field, Verb};
 use crate::headers;
-use crate::operation::{Access, Method, Operation, Request, Response};
+use crate::operation::{Access, Method, Operation, Request, Response, SPEC_BODY};
 use crate::paths::Api;
 use crate::resource::operations;
 
@@ -195,7 +195,7 @@ fn raw(row: &Operation, media: &str, schemas: &mut Schemas) -> Value {
         "description": "A body of its own, without envelope.",
         "content": {media: {"schema": schema}},
     });
-    if row.id == "detailSpecBody" {
+    if row.id == SPEC_BODY {
         response["content"][headers::YAML] = json!({"schema": {"type": "string"}});
     }
     response

@@ -35,12 +35,22 @@ pub(super) const REFUSALS: &[Refusal] = &[
     refusal(403, "forbidden", "The operation is not allowed on this entity."),
     refusal(404, "notFound", "There is no entity of this id."),
     refusal(
+        406,
+        "notAcceptable",
+        "`Accept` names none of the media types that the answer can have.",
+    ),
+    refusal(
         409,
         "conflict",
         "The entity is in use, or exists already; `error.cause` names what stands in the way.",
     ),
     refusal(410, "gone", "It was done before and cannot be done again."),
     refusal(413, "tooLarge", "The body is over the limit of 1 MiB."),
+    refusal(
+        415,
+        "unsupportedMediaType",
+        "The body has another media type than the operation takes, or says nothing of it.",
+    ),
     refusal(
         429,
         "tooManyRequests",
@@ -90,7 +100,9 @@ pub(super) fn of(api: Api, row: &Operation) -> Vec<u16> {
         (validates, 400),
         (row.access != Access::Public, 401),
         (row.places() > 0, 404),
+        (true, 406),
         (takes_body, 413),
+        (takes_body, 415),
         (true, 429),
         (true, 503),
     ];
