@@ -40,7 +40,7 @@ fn narrowness(range: &str, media: &str) -> Option<u8> {
 
 /// The items of a header that lists with weights, in lower case, without other parameters. The
 /// weight is missing when nobody can read it.
-fn items(
+pub(crate) fn items(
     headers: &HeaderMap,
     name: impl AsHeaderName,
 ) -> impl Iterator<Item = (String, Option<f32>)> {

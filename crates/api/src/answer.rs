@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, SERVER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -11,8 +11,12 @@ use serde_json::value::RawValue;
 use weft_contract::{ErrorCode, ErrorEnvelope, Meta, Timestamp, headers};
 use weft_controller::{Caller, Content, Controller, Failure, Reply};
 
-/// What is sent.
+use crate::files::FileBody;
+
+/// The answer of an API.
 pub(crate) type Answer = Response<Full<Bytes>>;
+/// What is sent.
+pub(crate) type Outgoing = Either<Full<Bytes>, FileBody>;
 
 /// A request that was not run, and a header that its answer must have.
 #[derive(Debug)]

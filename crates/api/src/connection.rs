@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsStream;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_channel::{Accepted, PendingSlot};
 use weft_identity::tls::ALPN_H2;
 use weft_identity::{Certificate, MAX_PEER_CHAIN};
@@ -45,10 +46,20 @@ pub(crate) struct Peer {
     working: watch::Sender<usize>,
     /// Held until the first whole request head.
     pending: Mutex<Option<PendingSlot>>,
+    /// The connection ends at once.
+    cut: CancellationToken,
 }
 
 /// Counts as a request of a peer until dropped.
-pub(crate) struct Working<'p>(&'p Peer);
+#[derive(Debug)]
+pub(crate) struct Working(Arc<Peer>);
+
+/// A long answer that is being sent, until dropped.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    _working: Working,
+    _done: DropGuard,
+}
 
 impl Peer {
     pub(crate) fn new(
@@ -56,14 +67,34 @@ impl Peer {
         certificates: Vec<Certificate>,
         pending: Option<PendingSlot>,
     ) -> Self {
-        Self { remote, certificates, working: watch::Sender::new(0), pending: Mutex::new(pending) }
+        Self {
+            remote,
+            certificates,
+            working: watch::Sender::new(0),
+            pending: Mutex::new(pending),
+            cut: CancellationToken::new(),
+        }
     }
 
     /// A request has come.
-    pub(crate) fn begin(&self) -> Working<'_> {
+    pub(crate) fn begin(self: &Arc<Self>) -> Working {
         drop(self.pending.lock().take());
         self.working.send_modify(|count| *count += 1);
-        Working(self)
+        Working(Arc::clone(self))
+    }
+
+    /// A long answer begins. A peer that has not taken it within the limit is cut: nobody asks the
+    /// body of an answer for more while its peer gives no leave to send, so it cannot end itself.
+    pub(crate) fn send(self: &Arc<Self>, limit: Duration) -> Sending {
+        let (done, peer) = (CancellationToken::new(), Arc::clone(self));
+        let is_done = done.clone();
+        tokio::spawn(async move {
+            if tokio::time::timeout(limit, is_done.cancelled()).await.is_err() {
+                tracing::debug!(peer = %peer.remote, "connection cut: an answer was not taken in time");
+                peer.cut.cancel();
+            }
+        });
+        Sending { _working: self.begin(), _done: done.drop_guard() }
     }
 
     /// Returns when nothing was asked for so long.
@@ -80,7 +111,7 @@ impl Peer {
     }
 }
 
-impl Drop for Working<'_> {
+impl Drop for Working {
     fn drop(&mut self) {
         self.0.working.send_modify(|count| *count -= 1);
     }
@@ -126,7 +157,8 @@ impl Site {
             .max_buf_size(MAX_HEAD)
             .max_headers(MAX_HEADERS);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
-        self.drive(pin!(connection), std::future::pending(), |it| it.graceful_shutdown()).await
+        let idle = std::future::pending();
+        self.drive(peer, pin!(connection), idle, |it| it.graceful_shutdown()).await
     }
 
     async fn serve_http2(
@@ -152,13 +184,14 @@ impl Site {
             .keep_alive_timeout(self.options.write_timeout);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let idle = peer.idle(self.options.idle_timeout);
-        self.drive(pin!(connection), idle, |it| it.graceful_shutdown()).await
+        self.drive(peer, pin!(connection), idle, |it| it.graceful_shutdown()).await
     }
 
     /// Runs a connection until it ends, or until it is idle or the server stops; then it may
     /// finish what it is at, within a bound.
     async fn drive<C: Future<Output = hyper::Result<()>>>(
         &self,
+        peer: &Peer,
         mut connection: Pin<&mut C>,
         idle: impl Future<Output = ()>,
         finish: impl FnOnce(Pin<&mut C>),
@@ -166,6 +199,7 @@ impl Site {
         let shared = &self.shared;
         let bound = tokio::select! {
             ended = connection.as_mut() => return ended,
+            () = peer.cut.cancelled() => return Ok(()),
             () = idle => self.options.write_timeout,
             () = shared.stopping.cancelled() => {
                 shared.limits.handler_timeout + self.options.write_timeout
@@ -174,6 +208,7 @@ impl Site {
         finish(connection.as_mut());
         tokio::select! {
             ended = connection => ended,
+            () = peer.cut.cancelled() => Ok(()),
             () = shared.stopped.cancelled() => Ok(()),
             () = tokio::time::sleep(bound) => Ok(()),
         }

@@ -6,18 +6,20 @@
 //! asked before the body is read: large ones are only taken from who may change them.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
-use hyper::{Method, Request};
+use hyper::{Method, Request, Response};
 use weft_contract::resource::change::MAX_DOCUMENT;
 use weft_contract::{Api, ErrorCode, Load, Operation, headers, paths as apis};
 use weft_controller::auth::resolve::Credentials;
 use weft_controller::{Call, Caller, Failure, Origin, Query, Reply};
 
-use crate::answer::{self, Answer, Refused};
+use crate::answer::{self, Answer, Outgoing, Refused};
 use crate::body::Held;
 use crate::connection::Peer;
 use crate::places::Place;
@@ -33,17 +35,29 @@ const MAX_TRACE_ID: usize = 128;
 
 impl Site {
     /// Answers a request.
-    pub(crate) async fn exchange(&self, peer: &Peer, request: Request<Incoming>) -> Answer {
+    pub(crate) async fn exchange(
+        &self,
+        peer: &Arc<Peer>,
+        request: Request<Incoming>,
+    ) -> Response<Outgoing> {
         let _working = peer.begin();
         let begun = Instant::now();
-        let is_from_browser = cors::is_from_browser(request.headers());
+        let mut is_from_browser = cors::is_from_browser(request.headers());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let request_id = self.shared.controller.ids().entity();
-        let mut answer = if cors::is_preflight(&request) {
-            cors::preflight(request.headers())
-                .unwrap_or_else(|failure| answer::refused(failure.into(), request_id.as_str()))
+        let id = request_id.as_str();
+        let mut answer = if let Some(files) = self.application(&path) {
+            // Pages of others have no business with its files.
+            is_from_browser = false;
+            let (head, body) = request.into_parts();
+            let answer = self.serve_file(files, peer, &head, id).await;
+            tokio::spawn(async move { body::discard(body, &head.headers).await });
+            answer
+        } else if cors::is_preflight(&request) {
+            let answer = cors::preflight(request.headers());
+            answer.unwrap_or_else(|failure| answer::refused(failure.into(), id)).map(Either::Left)
         } else {
-            self.answer(peer, request, request_id.as_str()).await
+            self.answer(peer, request, id).await.map(Either::Left)
         };
         self.shared.signature.sign(answer.headers_mut());
         if let Some(address) = &self.new_address {

@@ -11,6 +11,9 @@
 //!        -> answer               -> envelope, headers
 //! ```
 //!
+//! Single page applications are served from the disk beside them (`files`), and what clients take
+//! in a compressed form is compressed (`compress`).
+//!
 //! Routes, paths, access and media types come from the tables of `weft-contract`; nothing here
 //! knows a single resource. What a peer can cost before it has shown who it is is bounded by
 //! [`Limits`]: connections and requests in all and per source address, bytes of bodies, and time.
@@ -18,11 +21,15 @@
 mod accept;
 mod answer;
 mod body;
+mod compress;
 mod connection;
 mod cors;
 mod description;
+mod encodings;
 mod exchange;
+mod files;
 mod health;
+mod kept;
 mod lines;
 mod paths;
 mod places;

@@ -27,6 +27,12 @@ pub struct Limits {
     pub requests: usize,
     /// The same from one address.
     pub requests_per_source: usize,
+    /// Files that are sent; more are answered 429.
+    pub files: usize,
+    /// The same to one address.
+    pub files_per_source: usize,
+    /// Time that a client has to take a file; for a large one it has more. Then it is cut.
+    pub file_time: Duration,
     /// Bytes of request bodies that are held; more are answered 429.
     pub body_bytes: usize,
     /// The same from one address: a document of the largest size and some more.
@@ -48,6 +54,10 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(5),
             requests: 1024,
             requests_per_source: 256,
+            files: 1024,
+            files_per_source: 256,
+            // Others may be on the same connection.
+            file_time: Duration::from_secs(60),
             body_bytes: 64 * 1024 * 1024,
             body_bytes_per_source: 20 * 1024 * 1024,
             handler_timeout: Duration::from_secs(10),

@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use weft_channel::{Accepted, ConnectionHandler, Listeners, RegisterError, Registration};
 use weft_config::web::{TlsVersion, WebOptions};
-use weft_config::{BindPoint, HostPort, WebServer};
+use weft_config::{BindPoint, HostPort, WebApi, WebServer};
 use weft_contract::Api;
 use weft_controller::Controller;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_of_versions};
@@ -21,6 +21,8 @@ use weft_identity::{AltServerCert, IdentitySection, LiveIdentity};
 
 use crate::Limits;
 use crate::answer::Signature;
+use crate::compress::Compressor;
+use crate::files::{Mount, mounts};
 use crate::places::Places;
 use crate::routes::Routes;
 use crate::urls::{answered, served};
@@ -105,6 +107,8 @@ pub(crate) struct Shared {
     pub(crate) signature: Signature,
     pub(crate) connections: Arc<Places>,
     pub(crate) requests: Arc<Places>,
+    pub(crate) files: Arc<Places>,
+    pub(crate) compressor: Compressor,
     pub(crate) bodies: Arc<Places>,
     /// No more requests are taken.
     pub(crate) stopping: CancellationToken,
@@ -119,6 +123,8 @@ pub(crate) struct Site {
     pub(crate) shared: Arc<Shared>,
     /// The APIs that are served here, in the order in which they are asked.
     pub(crate) apis: Vec<Api>,
+    /// The applications that are served here.
+    pub(crate) mounts: Arc<[Mount]>,
     pub(crate) options: WebOptions,
     /// Where clients are told to go instead.
     pub(crate) new_address: Option<HeaderValue>,
@@ -134,6 +140,8 @@ impl ApiServer {
             signature: Signature::new(&controller),
             connections: Places::new(limits.connections, limits.connections_per_source),
             requests: Places::new(limits.requests, limits.requests_per_source),
+            files: Places::new(limits.files, limits.files_per_source),
+            compressor: Compressor::new(),
             bodies: Places::new(limits.body_bytes, limits.body_bytes_per_source),
             stopping: stopping.clone(),
             stopped: CancellationToken::new(),
@@ -189,11 +197,13 @@ impl ApiServer {
         listeners: &Listeners,
     ) -> Result<(), StartError> {
         let name = &config.name;
-        for api in config.apis.iter().filter(|api| served(api).is_none()) {
+        let is_missing = |api: &&WebApi| served(api).is_none() && !matches!(api, WebApi::Files(_));
+        for api in config.apis.iter().filter(is_missing) {
             let binding = api.binding();
             tracing::warn!(server = %name, binding, "this API is not served yet");
         }
         let apis = answered(&config.apis);
+        let mounts = mounts(&config.apis, &apis);
         let identity = self.identity(config, process)?;
         for point in &config.bind_points {
             let BindPoint::Underlay { interface, address, new_address } = point else {
@@ -204,6 +214,7 @@ impl ApiServer {
             let site = Arc::new(Site {
                 shared: Arc::clone(&self.shared),
                 apis: apis.clone(),
+                mounts: Arc::clone(&mounts),
                 options: config.options.clone(),
                 new_address: new_address
                     .as_ref()
@@ -218,7 +229,8 @@ impl ApiServer {
                 .await
                 .map_err(|source| StartError::Bind { server: name.clone(), source })?;
             let local = registration.local_addr();
-            tracing::info!(server = %name, %local, %address, ?apis, "web server listens");
+            let files: Vec<_> = mounts.iter().map(|mount| mount.files.root()).collect();
+            tracing::info!(server = %name, %local, %address, ?apis, ?files, "web server listens");
             self.registrations.push(registration);
         }
         Ok(())

@@ -59,7 +59,8 @@ impl Api {
     }
 
     /// Whether a request path is this API's to answer.
-    fn claims(self, path: &str) -> bool {
+    #[must_use]
+    pub fn claims(self, path: &str) -> bool {
         match self {
             Self::Client | Self::Management => {
                 below(self.base(), path).is_some()

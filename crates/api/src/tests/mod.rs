@@ -5,6 +5,7 @@ mod clients;
 mod contract;
 mod errors;
 mod fabric;
+mod files;
 mod flood;
 mod limits;
 mod resources;
@@ -55,6 +56,7 @@ pub(crate) struct Seen {
     pub(crate) status: u16,
     pub(crate) headers: reqwest::header::HeaderMap,
     pub(crate) text: String,
+    pub(crate) bytes: bytes::Bytes,
 }
 
 impl Seen {
@@ -150,13 +152,21 @@ impl Bed {
         };
         let server = ApiServer::start(&[section], setup).await.unwrap();
         let address = server.addresses().next().unwrap();
-        let http = client(&bundle, None);
+        let http = client(&bundle, None, |it| it);
         Self { controller, store, server, address, bundle, http }
     }
 
     /// A client that shows this certificate.
     pub(crate) fn client_of(&self, chain: &KeyedChain) -> reqwest::Client {
-        client(&self.bundle, Some(chain))
+        client(&self.bundle, Some(chain), |it| it)
+    }
+
+    /// A client with its own ways.
+    pub(crate) fn client(
+        &self,
+        ways: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+    ) -> reqwest::Client {
+        client(&self.bundle, None, ways)
     }
 
     pub(crate) fn bundle(&self) -> &TrustBundle {
@@ -201,7 +211,11 @@ impl Bed {
     }
 }
 
-fn client(bundle: &TrustBundle, chain: Option<&KeyedChain>) -> reqwest::Client {
+fn client(
+    bundle: &TrustBundle,
+    chain: Option<&KeyedChain>,
+    ways: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> reqwest::Client {
     let alpn: &[&[u8]] = &[b"h2", b"http/1.1"];
     let config = match chain {
         None => client_config(&ClientTls::anonymous(bundle.clone(), alpn)),
@@ -210,21 +224,18 @@ fn client(bundle: &TrustBundle, chain: Option<&KeyedChain>) -> reqwest::Client {
             client_config(&ClientTls::of_identity(&LiveIdentity::fixed(identity), alpn))
         }
     };
-    reqwest::Client::builder()
+    let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(config.unwrap())
         .no_proxy()
-        .timeout(LONG)
-        .build()
-        .unwrap()
+        .timeout(LONG);
+    ways(builder).build().unwrap()
 }
 
 pub(crate) async fn send(request: RequestBuilder) -> Seen {
     let answer = request.send().await.unwrap();
-    Seen {
-        status: answer.status().as_u16(),
-        headers: answer.headers().clone(),
-        text: String::from_utf8_lossy(&answer.bytes().await.unwrap()).into_owned(),
-    }
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let bytes = answer.bytes().await.unwrap();
+    Seen { status, headers, text: String::from_utf8_lossy(&bytes).into_owned(), bytes }
 }
 
 /// Somebody who is logged in.

@@ -95,6 +95,9 @@ web:
       - binding: edge-client
       - binding: fabric
       - binding: health-checks
+      # A console beside the APIs, at /zac: name the directory with its files.
+      #- binding: spa
+      #  options: {{path: zac, location: /opt/openziti/share/console}}
 "#,
             db = quoted(self.db),
             trust_domain = quoted(self.trust_domain),

@@ -1,0 +1,114 @@
+//! Which encodings a client takes (`Accept-Encoding`).
+
+use hyper::header::{ACCEPT_ENCODING, HeaderMap};
+
+use crate::accept::items;
+
+/// How the bytes of an answer can be written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Encoding {
+    /// Only from files that somebody compressed before.
+    Brotli,
+    Gzip,
+    /// In the zlib format, as the name means in HTTP.
+    Deflate,
+}
+
+impl Encoding {
+    /// All of them, the best one first.
+    const ALL: [Self; 3] = [Self::Brotli, Self::Gzip, Self::Deflate];
+
+    /// Its name in `Content-Encoding`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+        }
+    }
+}
+
+/// Which encodings a client takes, and how gladly.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Encodings {
+    /// By the order of [`Encoding::ALL`]; 0 = not at all.
+    weights: [f32; 3],
+    /// Of the bytes as they are, if the client has named them.
+    plain: f32,
+}
+
+impl Encodings {
+    /// Those of a request. Who names none takes none.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let mut named = [None; 3];
+        let (mut others, mut plain) = (0.0, 0.0);
+        for (name, weight) in items(headers, ACCEPT_ENCODING) {
+            let Some(weight) = weight else { continue };
+            match name.as_str() {
+                "br" => named[0] = Some(weight),
+                "gzip" | "x-gzip" => named[1] = Some(weight),
+                "deflate" => named[2] = Some(weight),
+                "*" => others = weight,
+                "identity" => plain = weight,
+                _ => {}
+            }
+        }
+        Self { weights: named.map(|weight| weight.unwrap_or(others)), plain }
+    }
+
+    /// The one that the client likes best among these; none when it takes none of them, or likes
+    /// the plain bytes better.
+    pub(crate) fn best(&self, among: &[Encoding]) -> Option<Encoding> {
+        let offered = Encoding::ALL.into_iter().zip(self.weights);
+        let taken = offered.filter(|(encoding, weight)| {
+            among.contains(encoding) && *weight > 0.0 && *weight >= self.plain
+        });
+        // The first of equals.
+        let best = taken.reduce(|best, next| if next.1 > best.1 { next } else { best });
+        best.map(|(encoding, _)| encoding)
+    }
+
+    /// Whether the client takes it at all.
+    pub(crate) fn takes(&self, encoding: Encoding) -> bool {
+        self.best(&[encoding]).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    fn with(name: &'static str, values: &[&'static str]) -> HeaderMap {
+        let mut own = HeaderMap::new();
+        for value in values {
+            own.append(name, HeaderValue::from_static(value));
+        }
+        own
+    }
+
+    #[test]
+    fn the_heaviest_encoding_is_chosen() {
+        use Encoding::{Brotli, Deflate, Gzip};
+        let best = |values: &[&'static str], among: &[Encoding]| {
+            Encodings::of(&with("accept-encoding", values)).best(among)
+        };
+        let made = [Gzip, Deflate];
+        assert_eq!(best(&[], &made), None);
+        assert_eq!(best(&[""], &made), None);
+        assert_eq!(best(&["gzip, deflate, br, zstd"], &made), Some(Gzip));
+        assert_eq!(best(&["gzip, deflate, br"], &Encoding::ALL), Some(Brotli));
+        assert_eq!(best(&["deflate, gzip;q=0.9"], &made), Some(Deflate));
+        assert_eq!(best(&["deflate;q=0.2", "gzip;q=0.3"], &made), Some(Gzip));
+        assert_eq!(best(&["GZIP;Q=1.0"], &made), Some(Gzip));
+        assert_eq!(best(&["x-gzip"], &made), Some(Gzip));
+        assert_eq!(best(&["gzip;q=0"], &made), None);
+        assert_eq!(best(&["gzip;q=0, *;q=0.1"], &made), Some(Deflate));
+        assert_eq!(best(&["*;q=0"], &made), None);
+        assert_eq!(best(&["gzip;q=2, deflate;q=x, br;q=-1"], &Encoding::ALL), None);
+        assert_eq!(best(&["identity, gzip;q=0.5"], &made), None);
+        assert_eq!(best(&["identity;q=0.5, gzip"], &made), Some(Gzip));
+        assert_eq!(best(&["zstd, br"], &made), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Single page applications, served from the disk (protocol: config 3.6; operations 9.2).
+//!
+//! What is not there is answered with the application's index, because the paths below it are its
+//! own. A file is never in memory whole: it is read while it is sent. What is kept is the compressed
+//! form of files that everybody loads.
+
+mod body;
+mod conditions;
+mod disk;
+mod place;
+mod reply;
+mod serve;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weft_config::{FileOptions, WebApi};
+use weft_contract::Api;
+
+pub(crate) use body::FileBody;
+
+use crate::paths::unescape;
+use crate::server::Site;
+use crate::urls::served;
+
+/// Where an application's files are asked for at the root, too.
+const ASSETS: &str = "assets";
+
+/// An application.
+#[derive(Debug)]
+pub(crate) struct Files {
+    root: String,
+    location: PathBuf,
+    index: PathBuf,
+    assets_at_root: bool,
+}
+
+/// An application among the APIs of a bind point.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    pub(crate) files: Files,
+    /// So many APIs are asked before it.
+    after: usize,
+    /// Whether it takes what nobody claims.
+    is_default: bool,
+}
+
+impl Files {
+    fn new(options: &FileOptions) -> Self {
+        Self {
+            root: options.path.clone(),
+            location: options.location.clone(),
+            index: options.index_file.clone().into(),
+            assets_at_root: options.assets_at_root,
+        }
+    }
+
+    /// The first segment of its paths.
+    pub(crate) fn root(&self) -> &str {
+        &self.root
+    }
+
+    fn is_root(&self, segment: &str) -> bool {
+        segment == self.root || unescape(segment).is_some_and(|name| name == self.root)
+    }
+
+    /// Whether a request path is this application's to answer.
+    fn claims(&self, path: &str) -> bool {
+        let first = segments(path).next();
+        first.is_some_and(|first| self.is_root(first) || self.assets_at_root && first == ASSETS)
+    }
+
+    /// The segments of a path below the root.
+    fn below<'p>(&self, path: &'p str) -> impl Iterator<Item = &'p str> {
+        let mut segments = segments(path).peekable();
+        segments.next_if(|first| self.is_root(first));
+        segments
+    }
+}
+
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|segment| !segment.is_empty())
+}
+
+/// The applications of a server, which answers these APIs.
+pub(crate) fn mounts(bindings: &[WebApi], apis: &[Api]) -> Arc<[Mount]> {
+    let bound = bindings.iter().filter_map(served).count();
+    // weft's own API comes first and is no binding.
+    let mut after = apis.len().saturating_sub(bound);
+    let mut mounts = Vec::new();
+    for (index, binding) in bindings.iter().enumerate() {
+        if let WebApi::Files(options) = binding {
+            let is_last = index + 1 == bindings.len();
+            let is_default = is_last && !apis.contains(&Api::Client);
+            mounts.push(Mount { files: Files::new(options), after, is_default });
+        } else if served(binding).is_some() {
+            after += 1;
+        }
+    }
+    mounts.into()
+}
+
+impl Site {
+    /// The application that answers a path, if it is one's: the first in the configuration that
+    /// claims it, unless an API before it does.
+    pub(crate) fn application(&self, path: &str) -> Option<&Files> {
+        let plain = crate::paths::normal(path);
+        let nobody = |apis: &[Api]| !apis.iter().any(|api| api.claims(&plain));
+        let claims = |mount: &&Mount| {
+            mount.files.claims(path) && nobody(self.apis.get(..mount.after).unwrap_or_default())
+        };
+        let default = || self.mounts.last().filter(|last| last.is_default && nobody(&self.apis));
+        self.mounts.iter().find(claims).or_else(default).map(|mount| &mount.files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(path: &str, assets_at_root: bool) -> Files {
+        Files::new(&FileOptions {
+            path: path.into(),
+            location: "/nowhere".into(),
+            index_file: "index.html".into(),
+            assets_at_root,
+        })
+    }
+
+    #[test]
+    fn paths_are_claimed_by_their_first_segment() {
+        let (console, other) = (files("zac", true), files("a b", false));
+        for path in ["/zac", "/zac/", "/zac/x/y", "//zac//x", "/%7aac/x", "/assets", "/assets/x"] {
+            assert!(console.claims(path), "{path}");
+        }
+        for path in ["/", "", "/zacx", "/zac..", "/x/zac", "/assetsx", "/%61ssets"] {
+            assert!(!console.claims(path), "{path}");
+        }
+        assert!(other.claims("/a%20b/x") && !other.claims("/assets/x"));
+        let below = |path| console.below(path).collect::<Vec<_>>().join("/");
+        assert_eq!(below("/zac/assets/x"), "assets/x");
+        assert_eq!(below("/assets/x"), "assets/x");
+        assert_eq!(below("/zac/zac"), "zac");
+    }
+
+    #[test]
+    fn applications_have_their_place_among_the_apis() {
+        let app = |path: &str| {
+            WebApi::Files(FileOptions {
+                path: path.into(),
+                location: "/nowhere".into(),
+                index_file: "index.html".into(),
+                assets_at_root: false,
+            })
+        };
+        let own = Api::Weft;
+        let bindings = [WebApi::EdgeManagement, app("a"), WebApi::Fabric, app("b")];
+        let apis = [own, Api::Management, Api::Fabric];
+        let seen = |mounts: Arc<[Mount]>| {
+            mounts.iter().map(|mount| (mount.after, mount.is_default)).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(mounts(&bindings, &apis)), [(2, false), (3, true)]);
+        let bindings = [WebApi::EdgeClient, app("a")];
+        assert_eq!(seen(mounts(&bindings, &[Api::Client])), [(1, false)]);
+        assert_eq!(seen(mounts(&[app("a")], &[])), [(0, true)]);
+    }
+}

@@ -1,0 +1,250 @@
+//! From a file to its answer: the form in which it goes out, and the headers.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED,
+    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use hyper::http::request::Parts;
+use weft_controller::Failure;
+
+use super::Files;
+use super::body::Source;
+use super::conditions::{NoSuchPart, Validators, Verdict};
+use super::disk::{Found, Opened};
+use crate::answer::Refused;
+use crate::compress::{Compressor, MADE, WORTH_IT, is_compressible};
+use crate::encodings::{Encoding, Encodings};
+use crate::kept::Key;
+
+/// Larger files are compressed while they are sent, and nothing of them is kept.
+const MOST_KEPT: u64 = 16 * 1024 * 1024;
+/// How long a client waits until its file is compressed.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Names of files say nothing of their version, so a browser asks each time whether what it has is
+/// still right. Only pages of the same origin may show the application in a frame.
+const ALWAYS: [(HeaderName, HeaderValue); 6] = [
+    (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    (VARY, HeaderValue::from_static("accept-encoding")),
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN")),
+    (CONTENT_SECURITY_POLICY, HeaderValue::from_static("frame-ancestors 'self'")),
+    (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
+];
+
+/// An answer without the places that it takes up.
+pub(super) struct Prepared {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) contents: Contents,
+}
+
+/// What goes out.
+pub(super) enum Contents {
+    None,
+    Bytes(Bytes),
+    Stream(Source),
+}
+
+/// A form in which a file can go out.
+enum Form {
+    Plain,
+    /// What lies beside it.
+    Beside(Encoding, Opened),
+    Made(Encoding),
+}
+
+impl Form {
+    /// The one that the client likes best.
+    fn choose(found: &mut Found, media: &HeaderValue, encodings: &Encodings) -> Self {
+        let is_smaller = media.to_str().is_ok_and(is_compressible);
+        let is_worth_it = found.plain.length >= WORTH_IT && is_smaller;
+        let made = if is_worth_it { MADE } else { &[] };
+        let beside = found.siblings.iter().map(|(encoding, _)| *encoding);
+        let offered: Vec<_> = beside.chain(made.iter().copied()).collect();
+        let Some(encoding) = encodings.best(&offered) else { return Self::Plain };
+        match found.siblings.iter().position(|(own, _)| *own == encoding) {
+            Some(at) => Self::Beside(encoding, found.siblings.swap_remove(at).1),
+            None => Self::Made(encoding),
+        }
+    }
+
+    fn encoding(&self) -> Option<Encoding> {
+        match self {
+            Self::Plain => None,
+            Self::Beside(encoding, _) | Self::Made(encoding) => Some(*encoding),
+        }
+    }
+
+    /// The tag of this form of a file.
+    fn tag(&self, plain: &Opened) -> String {
+        let version = match self {
+            Self::Beside(_, beside) => &beside.version,
+            Self::Plain | Self::Made(_) => &plain.version,
+        };
+        match self.encoding() {
+            Some(encoding) => format!("\"{version}-{}\"", encoding.name()),
+            None => format!("\"{version}\""),
+        }
+    }
+}
+
+/// Chooses the form, judges the conditions of the request, and prepares the answer.
+pub(super) async fn prepare(
+    mut found: Found,
+    files: &Files,
+    encodings: &Encodings,
+    compressor: &Compressor,
+    head: &Parts,
+) -> Result<Prepared, Refused> {
+    let media = media_type(&found.place);
+    let form = Form::choose(&mut found, &media, encodings);
+    let (tag, modified) = (form.tag(&found.plain), found.plain.last_modified());
+    let validators = Validators { tag, modified };
+    let whole = found.plain.length;
+    match validators.judge(&head.headers) {
+        Verdict::Send => {}
+        Verdict::Unchanged => {
+            let (status, headers) = (StatusCode::NOT_MODIFIED, common(&validators));
+            return Ok(Prepared { status, headers, contents: Contents::None });
+        }
+        Verdict::Failed => {
+            let failure = Failure::field("If-Match", "it is another version", validators.tag);
+            return Err(failure.with_status(412).into());
+        }
+    }
+    let part = validators.part(&head.headers, whole).map_err(|NoSuchPart| no_such_part(whole))?;
+    let name = files.location.join(&found.place).to_string_lossy().into_owned();
+    let sent = send(form, found.plain, part.as_ref(), (compressor, name)).await;
+    let Sent { contents, length, encoding, tag } = sent.map_err(|error| {
+        tracing::warn!(location = %files.location.display(), %error, "a file cannot be read");
+        Failure::unhandled("the file cannot be read; the controller's log says more")
+    })?;
+    // It may have become another form than the one that was chosen.
+    let mut headers = common(&Validators { tag, ..validators });
+    headers.insert(CONTENT_TYPE, media);
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+    if let Some(encoding) = encoding {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding.name()));
+    }
+    let Some(part) = part else {
+        return Ok(Prepared { status: StatusCode::OK, headers, contents });
+    };
+    headers.insert(CONTENT_RANGE, range(&format!("{}-{}", part.start(), part.end()), whole));
+    Ok(Prepared { status: StatusCode::PARTIAL_CONTENT, headers, contents })
+}
+
+/// What goes out, and what it is.
+struct Sent {
+    contents: Contents,
+    /// Not known while it is being compressed.
+    length: Option<u64>,
+    encoding: Option<Encoding>,
+    tag: String,
+}
+
+/// A file in the form that was chosen, or as it is when that form cannot be made now.
+async fn send(
+    form: Form,
+    mut plain: Opened,
+    part: Option<&RangeInclusive<u64>>,
+    (compressor, name): (&Compressor, String),
+) -> io::Result<Sent> {
+    let (encoding, tag) = (form.encoding(), form.tag(&plain));
+    let made = |contents, length| Sent { contents, length, encoding, tag };
+    match form {
+        Form::Plain => {}
+        Form::Beside(_, beside) => {
+            let length = beside.length;
+            let source = Source::Plain(beside.file.take(length));
+            return Ok(made(Contents::Stream(source), Some(length)));
+        }
+        Form::Made(encoding) if plain.length <= MOST_KEPT => {
+            let version = plain.version.clone();
+            let source = Steady { file: plain.file.try_clone()?, version: version.clone() };
+            let key = Key { name, version, encoding };
+            // It goes on when nobody waits any more; who comes next finds it.
+            let kept = tokio::time::timeout(PATIENCE, compressor.kept(key, source)).await;
+            if let Some(bytes) = kept.ok().flatten() {
+                let length = bytes.len() as u64;
+                return Ok(made(Contents::Bytes(bytes), Some(length)));
+            }
+        }
+        Form::Made(encoding) => {
+            let source = plain.file.try_clone()?.take(plain.length);
+            if let Some(stream) = compressor.stream(source, encoding) {
+                let source = Source::Compressed(Box::new(stream), plain.length);
+                return Ok(made(Contents::Stream(source), None));
+            }
+        }
+    }
+    let (first, length) = match part {
+        Some(part) => (*part.start(), part.end() - part.start() + 1),
+        None => (0, plain.length),
+    };
+    plain.file.seek(SeekFrom::Start(first))?;
+    let tag = Form::Plain.tag(&plain);
+    let contents = Contents::Stream(Source::Plain(plain.file.take(length)));
+    Ok(Sent { contents, length: Some(length), encoding: None, tag })
+}
+
+/// A file that must not change while it is read: what is made of it is kept.
+struct Steady {
+    file: File,
+    version: String,
+}
+
+impl Read for Steady {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(out)?;
+        if count == 0 && !Opened::is_unchanged(&self.file, &self.version) {
+            return Err(io::Error::other("the file has changed"));
+        }
+        Ok(count)
+    }
+}
+
+/// The headers that every answer about a version has, that there is nothing new included.
+fn common(validators: &Validators) -> HeaderMap {
+    let mut headers: HeaderMap = ALWAYS.into_iter().collect();
+    if let Ok(tag) = HeaderValue::from_str(&validators.tag) {
+        headers.insert(ETAG, tag);
+    }
+    let modified = validators.modified.map(httpdate::fmt_http_date);
+    if let Some(Ok(modified)) = modified.as_deref().map(HeaderValue::from_str) {
+        headers.insert(LAST_MODIFIED, modified);
+    }
+    headers
+}
+
+fn no_such_part(length: u64) -> Refused {
+    let failure = Failure::field("Range", format!("the file has {length} bytes"), "");
+    Refused::from(failure.with_status(416)).with(CONTENT_RANGE, range("*", length))
+}
+
+fn range(part: &str, length: u64) -> HeaderValue {
+    let text = format!("bytes {part}/{length}");
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("bytes */*"))
+}
+
+/// The media type of a file, by its name.
+fn media_type(place: &Path) -> HeaderValue {
+    const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
+    let Some(media) = mime_guess::from_path(place).first_raw() else { return UNKNOWN };
+    if media.starts_with("text/") {
+        return HeaderValue::from_str(&format!("{media}; charset=utf-8")).unwrap_or(UNKNOWN);
+    }
+    HeaderValue::from_static(media)
+}

@@ -1,0 +1,131 @@
+//! One request for a file: who may have it when, and for how long.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Either;
+use hyper::header::{ALLOW, HeaderValue, LOCATION, RANGE};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use tokio::task::spawn_blocking;
+use weft_contract::ErrorCode;
+use weft_controller::Failure;
+
+use super::reply::{self, Contents, Prepared};
+use super::{FileBody, Files, disk, place};
+use crate::answer::{self, Outgoing, Refused};
+use crate::connection::Peer;
+use crate::encodings::Encodings;
+use crate::server::Site;
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+/// Bytes a second that a client must take in the long run.
+const LEAST_RATE: u64 = 16 * 1024;
+
+impl Site {
+    /// Answers a request for a file.
+    pub(crate) async fn serve_file(
+        &self,
+        files: &Files,
+        peer: &Arc<Peer>,
+        head: &Parts,
+        request_id: &str,
+    ) -> Response<Outgoing> {
+        let answer = match head.method {
+            Method::GET | Method::HEAD => self.file(files, peer, head).await,
+            Method::OPTIONS => {
+                let mut answer = Response::new(FileBody::empty());
+                answer.headers_mut().insert(ALLOW, METHODS);
+                Ok(answer)
+            }
+            _ => Err(Refused::from(ErrorCode::MethodNotAllowed).with(ALLOW, METHODS)),
+        };
+        match answer {
+            Ok(answer) => answer.map(Either::Right),
+            Err(refused) => {
+                tracing::debug!(peer = %peer.remote, request_id, failure = %refused.failure, "file refused");
+                answer::refused(refused, request_id).map(Either::Left)
+            }
+        }
+    }
+
+    async fn file(
+        &self,
+        files: &Files,
+        peer: &Arc<Peer>,
+        head: &Parts,
+    ) -> Result<Response<FileBody>, Refused> {
+        let path = head.uri.path();
+        let place = place::of(files.below(path))?;
+        if path.ends_with("/index.html") {
+            return Ok(to_directory(head.uri.query()));
+        }
+        let taken = self.shared.files.take(peer.remote.ip());
+        let taken = taken.ok_or(ErrorCode::ServerTooManyRequests)?;
+        let work = async {
+            // Parts are parts of the file as it is.
+            let is_part = head.headers.contains_key(RANGE);
+            let encodings =
+                if is_part { Encodings::default() } else { Encodings::of(&head.headers) };
+            let (location, index) = (files.location.clone(), files.index.clone());
+            let find = move || disk::find(&location, place, &index, &encodings);
+            let found = spawn_blocking(find).await.map_err(io::Error::other);
+            let found = found.flatten().map_err(|error| unreadable(&error, files, path))?;
+            reply::prepare(found, files, &encodings, &self.shared.compressor, head).await
+        };
+        let prepared = tokio::time::timeout(self.shared.limits.handler_timeout, work).await;
+        let Prepared { status, headers, contents } =
+            prepared.map_err(|_| Refused::from(ErrorCode::Timeout))??;
+        let sending = |length: u64| {
+            let time = Duration::from_secs(length / LEAST_RATE);
+            peer.send(self.options.write_timeout + self.shared.limits.file_time + time)
+        };
+        let body = match contents {
+            Contents::None => FileBody::empty(),
+            _ if head.method == Method::HEAD => FileBody::empty(),
+            Contents::Bytes(bytes) => {
+                let sending = sending(bytes.len() as u64);
+                FileBody::bytes(bytes, taken, sending)
+            }
+            Contents::Stream(source) => {
+                let sending = sending(source.length());
+                FileBody::stream(source, taken, sending)
+            }
+        };
+        let mut answer = Response::new(body);
+        *answer.status_mut() = status;
+        *answer.headers_mut() = headers;
+        Ok(answer)
+    }
+}
+
+/// The index has one address: that of its directory. The address is relative, because the
+/// application may be behind a proxy that gives it another path.
+fn to_directory(query: Option<&str>) -> Response<FileBody> {
+    let mut answer = Response::new(FileBody::empty());
+    *answer.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    let to = HeaderValue::from_str(&format!("./{query}"));
+    answer.headers_mut().insert(LOCATION, to.unwrap_or(HeaderValue::from_static("./")));
+    answer
+}
+
+/// A file that cannot be had: what is wrong with it is the operator's business.
+fn unreadable(error: &io::Error, files: &Files, path: &str) -> Failure {
+    let location = files.location.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            tracing::warn!(%location, index = %files.index.display(), "the index is not there");
+            ErrorCode::NotFound.into()
+        }
+        io::ErrorKind::PermissionDenied => {
+            tracing::warn!(%location, path, %error, "the file may not be read, or lies elsewhere");
+            ErrorCode::NotFound.into()
+        }
+        _ => {
+            tracing::warn!(%location, path, %error, "the file cannot be read");
+            Failure::unhandled("the file cannot be read; the controller's log says more")
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Compressed forms that are kept: made once for all who ask, within a budget that also counts
+//! those which are still being sent.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+use weft_limits::{Budget, Grant};
+
+use crate::encodings::Encoding;
+
+/// What a form costs beside its bytes; bounds the number of them.
+const OVERHEAD: u64 = 4096;
+/// Largest share of the budget for one of them.
+const SHARE: u64 = 4;
+
+/// What is kept, and of which version of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) encoding: Encoding,
+}
+
+/// A form that is there or on its way.
+type Work = Shared<BoxFuture<'static, Option<Bytes>>>;
+
+#[derive(Debug)]
+pub(crate) struct Kept {
+    budget: Budget,
+    forms: Mutex<Forms>,
+}
+
+#[derive(Debug, Default)]
+struct Forms {
+    by_key: HashMap<Key, Form>,
+    /// Counts requests.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Form {
+    work: Work,
+    /// When somebody asked for it last.
+    asked: u64,
+}
+
+impl Kept {
+    pub(crate) fn new(bytes: u64) -> Arc<Self> {
+        Arc::new(Self { budget: Budget::new(bytes), forms: Mutex::default() })
+    }
+
+    /// The form of a key, which is made unless it is there. It is made to its end also when nobody
+    /// waits for it any more. None if it could not be made; whoever asks next tries again.
+    pub(crate) async fn get<F>(
+        self: &Arc<Self>,
+        key: Key,
+        make: impl FnOnce(Room) -> F,
+    ) -> Option<Bytes>
+    where
+        F: Future<Output = Option<Bytes>> + Send + 'static,
+    {
+        let work = {
+            let mut forms = self.forms.lock();
+            forms.clock += 1;
+            let asked = forms.clock;
+            match forms.by_key.entry(key.clone()) {
+                Entry::Occupied(mut form) => {
+                    form.get_mut().asked = asked;
+                    form.get().work.clone()
+                }
+                Entry::Vacant(place) => {
+                    let room = Room { kept: Arc::clone(self), grant: self.budget.empty() };
+                    let task = tokio::spawn(make(room));
+                    let work = async move { task.await.ok().flatten() }.boxed().shared();
+                    place.insert(Form { work: work.clone(), asked });
+                    work
+                }
+            }
+        };
+        let made = work.clone().await;
+        if made.is_none() {
+            let mut forms = self.forms.lock();
+            if forms.by_key.get(&key).is_some_and(|form| form.work.ptr_eq(&work)) {
+                forms.by_key.remove(&key);
+            }
+        }
+        made
+    }
+
+    /// Drops the form that nobody has asked for the longest, unless it is being made or sent.
+    fn drop_oldest(&self) -> bool {
+        let mut forms = self.forms.lock();
+        let is_idle =
+            |form: &Form| matches!(form.work.peek(), Some(Some(bytes)) if bytes.is_unique());
+        let idle = forms.by_key.iter().filter(|(_, form)| is_idle(form));
+        let Some((oldest, _)) = idle.min_by_key(|(_, form)| form.asked) else { return false };
+        let oldest = oldest.clone();
+        forms.by_key.remove(&oldest);
+        true
+    }
+}
+
+/// Room for a form that is being made.
+#[derive(Debug)]
+pub(crate) struct Room {
+    kept: Arc<Kept>,
+    grant: Grant,
+}
+
+impl Room {
+    /// Whether there is room for so many bytes; others make it if need be.
+    pub(crate) fn holds(&mut self, bytes: usize) -> bool {
+        let wanted = bytes as u64 + OVERHEAD;
+        if wanted > self.kept.budget.limit() / SHARE {
+            return false;
+        }
+        let more = wanted.saturating_sub(self.grant.bytes());
+        while !self.grant.try_grow(more) {
+            if !self.kept.drop_oldest() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The form, which holds its room until the last one who sends it is done.
+    pub(crate) fn fill(mut self, bytes: Vec<u8>) -> Option<Bytes> {
+        if !self.holds(bytes.capacity()) {
+            return None;
+        }
+        let spare = self.grant.bytes().saturating_sub(bytes.capacity() as u64 + OVERHEAD);
+        self.grant.shrink(spare);
+        Some(Bytes::from_owner(Held { bytes, _grant: self.grant }))
+    }
+}
+
+struct Held {
+    bytes: Vec<u8>,
+    _grant: Grant,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key { name: name.into(), version: "1".into(), encoding: Encoding::Gzip }
+    }
+
+    async fn put(kept: &Arc<Kept>, name: &str, length: usize) -> Option<Bytes> {
+        kept.get(key(name), |room| async move { room.fill(vec![0; length]) }).await
+    }
+
+    #[tokio::test]
+    async fn a_form_is_made_once_for_all_who_ask() {
+        let (kept, made) = (Kept::new(100_000), Arc::new(AtomicUsize::new(0)));
+        let ask = || {
+            let made = Arc::clone(&made);
+            kept.get(key("a"), move |room| async move {
+                tokio::task::yield_now().await;
+                made.fetch_add(1, Ordering::Relaxed);
+                room.fill(vec![7])
+            })
+        };
+        let all = futures::future::join_all((0..10).map(|_| ask())).await;
+        assert!(all.iter().all(|form| form.as_deref() == Some(&[7][..])));
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+        let other = Key { version: "2".into(), ..key("a") };
+        let form = kept.get(other, |room| async move { room.fill(vec![8]) }).await;
+        assert_eq!(form.as_deref(), Some(&[8][..]));
+    }
+
+    #[tokio::test]
+    async fn the_oldest_makes_room_unless_it_is_being_sent() {
+        const LENGTH: usize = 20_000;
+        let budget = 4 * (LENGTH as u64 + OVERHEAD);
+        let kept = Kept::new(budget);
+        for name in ["a", "b", "c", "d"] {
+            assert!(put(&kept, name, LENGTH).await.is_some());
+        }
+        let sent = put(&kept, "a", LENGTH).await.unwrap();
+        // `a` was asked for last, and `b` is the oldest now.
+        assert!(put(&kept, "e", LENGTH).await.is_some());
+        let is_there = |name| kept.forms.lock().by_key.contains_key(&key(name));
+        assert!(is_there("a") && !is_there("b") && is_there("c"));
+        assert!(kept.budget.used() <= budget);
+
+        let all: Vec<_> =
+            futures::future::join_all(["c", "d", "e"].map(|name| put(&kept, name, LENGTH))).await;
+        assert!(put(&kept, "f", LENGTH).await.is_none(), "everything is being sent");
+        drop((sent, all));
+        assert!(put(&kept, "f", LENGTH).await.is_some());
+        assert!(put(&kept, "g", LENGTH + 5000).await.is_none(), "more than its share");
+        assert!(kept.budget.used() <= budget);
+    }
+
+    #[tokio::test]
+    async fn what_failed_is_tried_again() {
+        let kept = Kept::new(100_000);
+        assert!(kept.get(key("a"), |_| async { None }).await.is_none());
+        let fault = kept.get(key("a"), |_| async { panic!("a fault") });
+        assert!(fault.await.is_none());
+        assert!(put(&kept, "a", 1).await.is_some());
+        let used = kept.budget.used();
+        drop(kept.forms.lock().by_key.drain());
+        assert!(used > 0 && kept.budget.used() == 0);
+    }
+}
