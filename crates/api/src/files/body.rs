@@ -13,6 +13,10 @@ use crate::compress::{CHUNK, Stream};
 use crate::connection::Sending;
 use crate::places::Place;
 
+/// Bytes given away at once. HTTP/2 keeps what it was given until the peer lets it through, and the
+/// body knows nothing of that any more.
+const FRAME: usize = 16 * 1024;
+
 /// Where the pieces come from.
 #[derive(Debug)]
 pub(super) enum Source {
@@ -49,14 +53,14 @@ impl Source {
 /// The body of a file. It counts as a request of its peer until it is sent.
 #[derive(Debug)]
 pub(crate) struct FileBody {
-    content: Content,
+    /// What is there and was not asked for yet.
+    ready: Bytes,
+    rest: Rest,
     _kept: Option<(Place, Sending)>,
 }
 
 #[derive(Debug)]
-enum Content {
-    /// All of it is there.
-    Bytes(Bytes),
+enum Rest {
     Waiting(Source),
     Reading(JoinHandle<Read>),
     Over,
@@ -67,15 +71,15 @@ type Read = (Source, io::Result<Option<Bytes>>);
 
 impl FileBody {
     pub(super) fn empty() -> Self {
-        Self { content: Content::Over, _kept: None }
+        Self { ready: Bytes::new(), rest: Rest::Over, _kept: None }
     }
 
     pub(super) fn bytes(bytes: Bytes, place: Place, sending: Sending) -> Self {
-        Self { content: Content::Bytes(bytes), _kept: Some((place, sending)) }
+        Self { ready: bytes, rest: Rest::Over, _kept: Some((place, sending)) }
     }
 
     pub(super) fn stream(source: Source, place: Place, sending: Sending) -> Self {
-        Self { content: Content::Waiting(source), _kept: Some((place, sending)) }
+        Self { ready: Bytes::new(), rest: Rest::Waiting(source), _kept: Some((place, sending)) }
     }
 }
 
@@ -88,47 +92,40 @@ impl Body for FileBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         loop {
-            match std::mem::replace(&mut self.content, Content::Over) {
-                Content::Over => return Poll::Ready(None),
-                // In pieces too, so that the place is held until the last one is asked for.
-                Content::Bytes(mut bytes) => {
-                    if bytes.is_empty() {
-                        return Poll::Ready(None);
-                    }
-                    let piece = bytes.split_to(bytes.len().min(CHUNK));
-                    self.content = Content::Bytes(bytes);
-                    return Poll::Ready(Some(Ok(Frame::data(piece))));
-                }
-                Content::Waiting(mut source) => {
+            if !self.ready.is_empty() {
+                let count = self.ready.len().min(FRAME);
+                return Poll::Ready(Some(Ok(Frame::data(self.ready.split_to(count)))));
+            }
+            match std::mem::replace(&mut self.rest, Rest::Over) {
+                Rest::Over => return Poll::Ready(None),
+                Rest::Waiting(mut source) => {
                     let read = move || {
                         let piece = source.next();
                         (source, piece)
                     };
-                    self.content = Content::Reading(spawn_blocking(read));
+                    self.rest = Rest::Reading(spawn_blocking(read));
                 }
-                Content::Reading(mut reading) => {
+                Rest::Reading(mut reading) => {
                     let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) else {
-                        self.content = Content::Reading(reading);
+                        self.rest = Rest::Reading(reading);
                         return Poll::Pending;
                     };
                     let (source, piece) = read.map_err(io::Error::other)?;
                     let Some(piece) = piece? else { return Poll::Ready(None) };
-                    self.content = Content::Waiting(source);
-                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                    (self.ready, self.rest) = (piece, Rest::Waiting(source));
                 }
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.content, Content::Over)
+        self.ready.is_empty() && matches!(self.rest, Rest::Over)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.content {
-            Content::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Content::Over => SizeHint::with_exact(0),
-            Content::Waiting(_) | Content::Reading(_) => SizeHint::default(),
+        match &self.rest {
+            Rest::Over => SizeHint::with_exact(self.ready.len() as u64),
+            Rest::Waiting(_) | Rest::Reading(_) => SizeHint::default(),
         }
     }
 }

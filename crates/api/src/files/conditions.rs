@@ -81,6 +81,9 @@ impl Validators {
         if ranges.ranges.len() != 1 || !self.is_part_of_this(headers) {
             return Ok(None);
         }
+        if length == 0 {
+            return Err(NoSuchPart);
+        }
         let ranges = ranges.validate(length).map_err(|_| NoSuchPart)?;
         Ok(ranges.into_iter().next())
     }

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_config::web::WebOptions;
 use weft_config::{FileOptions, WebApi, WebServer};
+use weft_identity::tls::{ClientTls, client_config};
 
 use super::{Bed, LONG, Seen, section, send};
 use crate::Limits;
@@ -463,9 +464,14 @@ async fn who_does_not_take_a_file_is_cut() {
     let served = Served::with(limits, options).await;
     fs::write(served.path("some.bin"), vec![7; 40_000]).unwrap();
     // The window of a stream stays shut, while the connection is in use.
-    let narrow = served
-        .bed
-        .client(|client| client.http2_prior_knowledge().http2_initial_stream_window_size(1000));
+    let tls = client_config(&ClientTls::anonymous(served.bed.bundle().clone(), &[b"h2"])).unwrap();
+    let narrow = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .no_proxy()
+        .http2_initial_stream_window_size(1000)
+        .timeout(LONG)
+        .build()
+        .unwrap();
     let answer = narrow.get(served.bed.url("/zac/some.bin")).send().await.unwrap();
     assert_eq!(answer.version(), reqwest::Version::HTTP_2);
     served.get("/zac/small.js", &[]).await.is_error(429, "SERVER_TOO_MANY_REQUESTS");
