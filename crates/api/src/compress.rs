@@ -4,18 +4,25 @@
 //! cores. When all of these are busy an answer goes out as it is: a flood costs bandwidth then, and
 //! not everybody's time.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Cursor, Read, Write};
 use std::num::NonZero;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
+use http_body_util::{BodyExt as _, Collected, Full};
+use hyper::Response;
+use hyper::body::Body as _;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
+use weft_contract::operation::SPEC_BODY;
+use weft_contract::{Operation, Response as Gives};
 
-use crate::encodings::Encoding;
-use crate::kept::{Kept, Key, Room};
+use crate::answer::Answer;
+use crate::encodings::{Encoding, Encodings};
+use crate::kept::{Held, Kept, Key, Room};
 
 /// The encodings that are made here.
 pub(crate) const MADE: &[Encoding] = &[Encoding::Gzip, Encoding::Deflate];
@@ -47,6 +54,44 @@ pub(crate) fn is_compressible(media: &str) -> bool {
     }
 }
 
+/// How an answer is to be compressed, if it is not like most others: what is read from the network
+/// for one caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Not at all.
+    Never,
+    /// Once: it is always the same for its name.
+    Kept(String),
+}
+
+/// Answers that hold what somebody could log in with, or do something in the name of another one.
+/// The length of a compressed answer says something of what is in it to whoever sees it pass by
+/// and has a say in it. Nobody has here (no cookies, and browsers send no session by themselves);
+/// these are short and gain little.
+const SECRETS: &[&str] = &[
+    "apiSessionDetail",
+    "currentApiSessionDetail",
+    "detailMfa",
+    "detailMfaRecoveryCodes",
+    "enrollmentDetail",
+    "sessionCreated",
+    "sessionDetail",
+    "sessionManagementDetail",
+    "totpToken",
+];
+
+impl Manner {
+    /// That of an operation's answer at a path.
+    pub(crate) fn of(row: &Operation, path: &str) -> Option<Self> {
+        match row.response {
+            Gives::List(of) | Gives::Detail(of) if SECRETS.contains(&of) => Some(Self::Never),
+            // The same for everybody, and long.
+            _ if row.id == SPEC_BODY => Some(Self::Kept(path.to_owned())),
+            _ => None,
+        }
+    }
+}
+
 /// Compresses for all connections.
 #[derive(Debug)]
 pub(crate) struct Compressor {
@@ -64,6 +109,33 @@ impl Compressor {
             streams: Arc::new(Semaphore::new(STREAMS)),
             kept: Kept::new(KEPT),
         }
+    }
+
+    /// An answer in the form that its client likes best.
+    pub(crate) async fn answer(&self, mut answer: Answer, encodings: &Encodings) -> Answer {
+        let manner = answer.extensions_mut().remove::<Manner>();
+        let media = answer.headers().get(CONTENT_TYPE).and_then(|media| media.to_str().ok());
+        let media = media.unwrap_or_default().to_owned();
+        let is_long = answer.body().size_hint().lower() >= WORTH_IT;
+        if manner == Some(Manner::Never) || !is_long || !is_compressible(&media) {
+            return answer;
+        }
+        answer.headers_mut().append(VARY, HeaderValue::from_static("accept-encoding"));
+        let Some(encoding) = encodings.best(MADE) else { return answer };
+        let (mut head, body) = answer.into_parts();
+        let Ok(body) = body.collect().await.map(Collected::to_bytes);
+        let made = match manner {
+            Some(Manner::Kept(name)) => {
+                let source = Cursor::new(body.clone());
+                self.kept(Key { name, version: media, encoding }, source).await
+            }
+            _ => self.once(&body, encoding).await,
+        };
+        if made.is_some() {
+            let name = HeaderValue::from_static(encoding.name());
+            head.headers.insert(CONTENT_ENCODING, name);
+        }
+        Response::from_parts(head, Full::new(made.unwrap_or(body)))
     }
 
     /// The compressed form of a body that is there once; none if it is not smaller, or if all
@@ -113,7 +185,7 @@ fn compressed(body: &[u8], encoding: Encoding) -> Option<Bytes> {
 }
 
 /// A source, compressed well, as far as there is room for it.
-fn squeezed(mut source: impl Read, encoding: Encoding, mut room: Room) -> Option<Bytes> {
+fn squeezed(mut source: impl Read, encoding: Encoding, mut room: Room) -> Option<Arc<Held>> {
     let mut encoder = Encoder::new(encoding, Compression::default());
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -195,5 +267,71 @@ impl Encoder {
             Self::Gzip(encoder) => encoder.finish(),
             Self::Deflate(encoder) => encoder.finish(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_contract::resource::operations;
+
+    use super::*;
+    use crate::routes::REST;
+
+    #[test]
+    fn what_is_compressed_already_is_left_alone() {
+        for media in [
+            "application/json",
+            "text/html; charset=utf-8",
+            "image/svg+xml",
+            "application/manifest+json",
+            "text/yaml",
+        ] {
+            assert!(is_compressible(media), "{media}");
+        }
+        for media in ["image/png", "font/woff2", "application/gzip", "application/pkcs7-mime", ""] {
+            assert!(!is_compressible(media), "{media}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_what_operations_answer() {
+        let answered =
+            |of: &&str| {
+                let mut rows = REST.into_iter().flat_map(operations);
+                rows.any(|row| Manner::of(row, "").is_some_and(|manner| manner == Manner::Never)
+                && matches!(row.response, Gives::List(own) | Gives::Detail(own) if own == *of))
+            };
+        assert_eq!(SECRETS.iter().find(|of| !answered(of)), None);
+    }
+
+    #[tokio::test]
+    async fn when_all_are_busy_long_answers_go_out_as_they_are() {
+        let compressor = Compressor::new();
+        let (short, long) = (vec![b'a'; AT_ONCE].into(), vec![b'a'; AT_ONCE + 1].into());
+        let cores = compressor.slots.available_permits() as u32;
+        let busy = Arc::clone(&compressor.slots).try_acquire_many_owned(cores).unwrap();
+        assert!(compressor.once(&short, Encoding::Gzip).await.is_some());
+        assert!(compressor.once(&long, Encoding::Gzip).await.is_none());
+        drop(busy);
+        assert!(compressor.once(&long, Encoding::Gzip).await.is_some());
+        let mut state = 1_u64;
+        let noise: Vec<u8> = (0..5000)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            })
+            .collect();
+        assert!(compressor.once(&noise.into(), Encoding::Deflate).await.is_none(), "not smaller");
+    }
+
+    #[test]
+    fn so_many_streams_are_compressed_at_once() {
+        let compressor = Compressor::new();
+        let begin = || compressor.stream(&b"text"[..], Encoding::Gzip);
+        let mut streams: Vec<_> = (0..STREAMS).map(|_| begin().unwrap()).collect();
+        assert!(begin().is_none());
+        let last = streams.pop().map(|mut stream| (stream.next().unwrap(), stream.next().unwrap()));
+        assert!(matches!(last, Some((Some(_), None))));
+        assert!(begin().is_some());
     }
 }

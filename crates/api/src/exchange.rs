@@ -21,7 +21,9 @@ use weft_controller::{Call, Caller, Failure, Origin, Query, Reply};
 
 use crate::answer::{self, Answer, Outgoing, Refused};
 use crate::body::Held;
+use crate::compress::Manner;
 use crate::connection::Peer;
+use crate::encodings::Encodings;
 use crate::places::Place;
 use crate::routes::Found;
 use crate::server::Site;
@@ -57,7 +59,9 @@ impl Site {
             let answer = cors::preflight(request.headers());
             answer.unwrap_or_else(|failure| answer::refused(failure.into(), id)).map(Either::Left)
         } else {
-            self.answer(peer, request, id).await.map(Either::Left)
+            let encodings = Encodings::of(request.headers());
+            let answer = self.answer(peer, request, id).await;
+            self.shared.compressor.answer(answer, &encodings).await.map(Either::Left)
         };
         self.shared.signature.sign(answer.headers_mut());
         if let Some(address) = &self.new_address {
@@ -100,7 +104,9 @@ impl Site {
             return Ok(health::answer(&self.shared.controller, &path, &query));
         }
         if let Some(reply) = description::find(api, &head.method, rest) {
-            return Ok(answer::done(reply)?);
+            let mut answer = answer::done(reply)?;
+            answer.extensions_mut().insert(Manner::Kept(path.into_owned()));
+            return Ok(answer);
         }
         let routes = &self.shared.routes;
         if head.method == Method::OPTIONS {
@@ -133,6 +139,9 @@ impl Site {
         let reply = self.call(caller.clone(), call, (place, held)).await?;
         let mut answer = answer::done(reply)?;
         answer::session_end(&mut answer, &self.shared.controller, &caller);
+        if let Some(manner) = Manner::of(row, &path) {
+            answer.extensions_mut().insert(manner);
+        }
         Ok(answer)
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct Key {
 }
 
 /// A form that is there or on its way.
-type Work = Shared<BoxFuture<'static, Option<Bytes>>>;
+type Work = Shared<BoxFuture<'static, Option<Arc<Held>>>>;
 
 #[derive(Debug)]
 pub(crate) struct Kept {
@@ -62,7 +62,7 @@ impl Kept {
         make: impl FnOnce(Room) -> F,
     ) -> Option<Bytes>
     where
-        F: Future<Output = Option<Bytes>> + Send + 'static,
+        F: Future<Output = Option<Arc<Held>>> + Send + 'static,
     {
         let work = {
             let mut forms = self.forms.lock();
@@ -89,14 +89,13 @@ impl Kept {
                 forms.by_key.remove(&key);
             }
         }
-        made
+        made.map(|held| Bytes::from_owner(Sent(held)))
     }
 
     /// Drops the form that nobody has asked for the longest, unless it is being made or sent.
     fn drop_oldest(&self) -> bool {
         let mut forms = self.forms.lock();
-        let is_idle =
-            |form: &Form| matches!(form.work.peek(), Some(Some(bytes)) if bytes.is_unique());
+        let is_idle = |form: &Form| matches!(form.work.peek(), Some(Some(held)) if Arc::strong_count(held) == 1);
         let idle = forms.by_key.iter().filter(|(_, form)| is_idle(form));
         let Some((oldest, _)) = idle.min_by_key(|(_, form)| form.asked) else { return false };
         let oldest = oldest.clone();
@@ -129,24 +128,29 @@ impl Room {
     }
 
     /// The form, which holds its room until the last one who sends it is done.
-    pub(crate) fn fill(mut self, bytes: Vec<u8>) -> Option<Bytes> {
+    pub(crate) fn fill(mut self, bytes: Vec<u8>) -> Option<Arc<Held>> {
         if !self.holds(bytes.capacity()) {
             return None;
         }
         let spare = self.grant.bytes().saturating_sub(bytes.capacity() as u64 + OVERHEAD);
         self.grant.shrink(spare);
-        Some(Bytes::from_owner(Held { bytes, _grant: self.grant }))
+        Some(Arc::new(Held { bytes, _grant: self.grant }))
     }
 }
 
-struct Held {
+/// A form and its room.
+#[derive(Debug)]
+pub(crate) struct Held {
     bytes: Vec<u8>,
     _grant: Grant,
 }
 
-impl AsRef<[u8]> for Held {
+/// A form that is being sent.
+struct Sent(Arc<Held>);
+
+impl AsRef<[u8]> for Sent {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        &self.0.bytes
     }
 }
 

@@ -5,7 +5,7 @@ use crate::headers;
 use crate::permission::{Action, Subject};
 
 /// The operation that answers YAML to those who accept it.
-pub(crate) const SPEC_BODY: &str = "detailSpecBody";
+pub const SPEC_BODY: &str = "detailSpecBody";
 
 /// HTTP methods in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

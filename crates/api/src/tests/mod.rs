@@ -2,6 +2,7 @@
 
 mod change;
 mod clients;
+mod compressed;
 mod contract;
 mod errors;
 mod fabric;
@@ -152,21 +153,13 @@ impl Bed {
         };
         let server = ApiServer::start(&[section], setup).await.unwrap();
         let address = server.addresses().next().unwrap();
-        let http = client(&bundle, None, |it| it);
+        let http = client(&bundle, None);
         Self { controller, store, server, address, bundle, http }
     }
 
     /// A client that shows this certificate.
     pub(crate) fn client_of(&self, chain: &KeyedChain) -> reqwest::Client {
-        client(&self.bundle, Some(chain), |it| it)
-    }
-
-    /// A client with its own ways.
-    pub(crate) fn client(
-        &self,
-        ways: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
-    ) -> reqwest::Client {
-        client(&self.bundle, None, ways)
+        client(&self.bundle, Some(chain))
     }
 
     pub(crate) fn bundle(&self) -> &TrustBundle {
@@ -211,11 +204,7 @@ impl Bed {
     }
 }
 
-fn client(
-    bundle: &TrustBundle,
-    chain: Option<&KeyedChain>,
-    ways: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
-) -> reqwest::Client {
+fn client(bundle: &TrustBundle, chain: Option<&KeyedChain>) -> reqwest::Client {
     let alpn: &[&[u8]] = &[b"h2", b"http/1.1"];
     let config = match chain {
         None => client_config(&ClientTls::anonymous(bundle.clone(), alpn)),
@@ -224,11 +213,12 @@ fn client(
             client_config(&ClientTls::of_identity(&LiveIdentity::fixed(identity), alpn))
         }
     };
-    let builder = reqwest::Client::builder()
+    reqwest::Client::builder()
         .tls_backend_preconfigured(config.unwrap())
         .no_proxy()
-        .timeout(LONG);
-    ways(builder).build().unwrap()
+        .timeout(LONG)
+        .build()
+        .unwrap()
 }
 
 pub(crate) async fn send(request: RequestBuilder) -> Seen {
