@@ -116,6 +116,10 @@ async fn with_code(
         Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong codes")
             .with_retry_after(wait)
     })?;
+    if let Err(ended) = session_of(controller, caller) {
+        turn.neither();
+        return Err(ended);
+    }
     let (spent, now) = (controller.spent(), controller.now());
     let serves_again = match purpose {
         Purpose::ReadRecoveryCodes => spent.reads(&identity, &session, &code, now),

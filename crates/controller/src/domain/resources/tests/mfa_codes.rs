@@ -193,6 +193,24 @@ async fn guesses_that_come_together_are_refused_and_the_owner_gets_in() {
 }
 
 #[tokio::test]
+async fn a_session_that_ends_while_its_code_waits_is_over() {
+    let bed = Bed::new().await;
+    let (_, url) = enrolled(&bed).await;
+    let ((half, session), (other, _)) = (login(&bed).await, login(&bed).await);
+    tokio::time::pause();
+    for _ in 0..8 {
+        refused(send(&bed, &half, "authenticateMfa", wrong(&bed, &url)).await);
+    }
+    let code = app(&bed, &url);
+    let (answer, ()) = tokio::join!(send(&bed, &half, "authenticateMfa", &code), async {
+        let id = weft_model::Id::new(session["id"].as_str().unwrap());
+        bed.controller.sessions().end(&[id]);
+    });
+    assert_eq!(answer.unwrap_err().code(), ErrorCode::Unauthorized);
+    send(&bed, &other, "authenticateMfa", &code).await.unwrap();
+}
+
+#[tokio::test]
 async fn after_many_wrong_codes_a_second_right_one_is_needed() {
     let bed = Bed::new().await;
     let (_, url) = enrolled(&bed).await;
