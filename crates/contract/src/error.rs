@@ -177,7 +177,7 @@ codes! {
     InvalidBackingTokenType = "INVALID_BACKING_TOKEN_TYPE" 400 "The session is not backed by a token of the right type",
     /// Posture checks fail.
     InvalidPosture = "INVALID_POSTURE" 409 "The posture checks of the service are not passed",
-    /// No router that both the caller and the service may use is online.
+    /// No router is assigned to both the caller and the service.
     NoEdgeRoutersAvailable = "NO_EDGE_ROUTERS_AVAILABLE" 400
         "No edge routers are assigned and online to handle the requested connection",
     /// A document would change something else than what was looked at.
