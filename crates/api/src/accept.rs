@@ -16,7 +16,7 @@ pub(crate) fn check(headers: &HeaderMap, offered: &[&str]) -> Result<(), Failure
             .filter_map(|(range, weight)| Some((narrowness(range, media)?, weight.unwrap_or(1.0))));
         fitting.max_by_key(|(narrowness, _)| *narrowness).is_some_and(|(_, weight)| weight > 0.0)
     };
-    if ranges.is_empty() || offered.iter().any(|media| is_taken(media)) {
+    if ranges.is_empty() || offered.iter().any(is_taken) {
         return Ok(());
     }
     let value = ranges.iter().map(|(range, _)| range.as_str()).take(SHOWN).collect::<Vec<_>>();

@@ -31,7 +31,7 @@ pub(crate) fn settle(program: &Command, words: impl IntoIterator<Item = OsString
     let first: Vec<OsString> = words.pop_front().into_iter().collect();
     let place = first.len();
     let settled = Settled { words: first, lone: Vec::new() };
-    Walk { command: program, words, settled, carried: Vec::new(), place }.to_the_end()
+    Walk { command: program, words, settled, carried: Vec::new(), place }.into_settled()
 }
 
 /// On the way from word to word.
@@ -47,7 +47,7 @@ struct Walk<'c> {
 }
 
 impl Walk<'_> {
-    fn to_the_end(mut self) -> Settled {
+    fn into_settled(mut self) -> Settled {
         while let Some(word) = self.words.pop_front() {
             match word.to_str().map(str::to_owned) {
                 Some(text) if text == "--" => {
