@@ -97,7 +97,10 @@ impl Repository {
 }
 
 fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
-    let done = Command::new("git").arg("-C").arg(folder).args(arguments).output().ok()?;
+    let mut command = Command::new("git");
+    // A hook of another repository may be what builds this.
+    command.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE");
+    let done = command.arg("-C").arg(folder).args(arguments).output().ok()?;
     let said = String::from_utf8(done.stdout).ok()?.trim().to_owned();
     (done.status.success() && !said.is_empty()).then_some(said)
 }
