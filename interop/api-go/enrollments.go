@@ -105,7 +105,7 @@ func tryEnrollments(r *report, n *network) {
 	} {
 		r.check("create with a wrong "+wrong.field, func() error {
 			_, err := create(wrong.body)
-			return refused(err, 400, "COULD_NOT_VALIDATE", wrong.field)
+			return refused(err, 400, "INVALID_FIELD", wrong.field)
 		})
 	}
 	for _, id := range ids {

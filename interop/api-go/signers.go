@@ -95,6 +95,6 @@ func tryExternalJWTSigners(r *report, n *network) {
 		both := body()
 		both.Name, both.JwksEndpoint = ptr(n.name("signer-by-both")), ptr(strfmt.URI("https://127.0.0.1:1/keys"))
 		_, err := externalJWTSigners(n.admin).create(both)
-		return refused(err, 400, "COULD_NOT_VALIDATE", "")
+		return refused(err, 400, "INVALID_FIELD", "jwksEndpoint")
 	})
 }
