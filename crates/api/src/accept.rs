@@ -6,7 +6,11 @@ use weft_controller::Failure;
 /// Media ranges of a request that its refusal repeats.
 const SHOWN: usize = 10;
 
-/// Refuses with 406 a request that takes none of these media types.
+/// What API clients say they take by habit, whatever the operation answers with.
+const HABIT: &str = "application/json";
+
+/// Refuses with 406 a request that takes none of these media types, nor JSON: a client that asks
+/// for JSON where the answer is something else (certificates, PKCS #7) is served all the same.
 pub(crate) fn check(headers: &HeaderMap, offered: &[&str]) -> Result<(), Failure> {
     let ranges: Vec<_> = items(headers, ACCEPT).collect();
     let is_taken = |media: &&str| {
@@ -16,7 +20,7 @@ pub(crate) fn check(headers: &HeaderMap, offered: &[&str]) -> Result<(), Failure
             .filter_map(|(range, weight)| Some((narrowness(range, media)?, weight.unwrap_or(1.0))));
         fitting.max_by_key(|(narrowness, _)| *narrowness).is_some_and(|(_, weight)| weight > 0.0)
     };
-    if ranges.is_empty() || offered.iter().any(is_taken) {
+    if ranges.is_empty() || offered.iter().chain([&HABIT]).any(is_taken) {
         return Ok(());
     }
     let value = ranges.iter().map(|(range, _)| range.as_str()).take(SHOWN).collect::<Vec<_>>();
@@ -102,6 +106,7 @@ mod tests {
             assert!(!met(values, &[JSON]), "{values:?}");
         }
         assert!(met(&["text/yaml"], &["text/yaml", JSON]));
+        assert!(met(&[JSON], &["application/pkcs7-mime"]));
         let failure = check(&with("accept", &["text/html", "image/*"]), &[JSON]).unwrap_err();
         assert_eq!((failure.status(), failure.field_name()), (406, Some("Accept")));
         assert_eq!(failure.cause().unwrap().value.as_ref().unwrap(), "text/html, image/*");

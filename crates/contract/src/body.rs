@@ -266,6 +266,11 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, BodyError> {
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(head, _)| head);
+    if let Some((_, words)) =
+        text.strip_prefix("unknown variant ").and_then(|rest| rest.rsplit_once("`, expected "))
+    {
+        return format!("must be {}", words.replace('`', ""));
+    }
     match text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: ")) {
         Some(rest) => match rest.rsplit_once(", expected ") {
             Some((_, "u16")) => format!("must be a whole number from 0 to {}", u16::MAX),

@@ -92,7 +92,7 @@ async fn media_types_that_do_not_fit_are_refused() {
     for (path, accept) in [
         ("/version", "text/html"),
         ("/edge/management/v1/version", "application/json;q=0"),
-        ("/.well-known/est/cacerts", "application/json"),
+        ("/.well-known/est/cacerts", "text/html"),
         ("/edge/client/v1/specs/edge-client/spec", "application/xml"),
     ] {
         let error = get(path, accept).await.is_error(406, "COULD_NOT_VALIDATE");
@@ -103,6 +103,7 @@ async fn media_types_that_do_not_fit_are_refused() {
         ("/version", "text/html, */*;q=0.1", "application/json"),
         ("/version", "application/*", "application/json"),
         ("/.well-known/est/cacerts", "application/pkcs7-mime", "application/pkcs7-mime"),
+        ("/.well-known/est/cacerts", "application/json", "application/pkcs7-mime"),
         ("/edge/client/v1/specs/edge-client/spec", "text/yaml", "text/yaml"),
     ] {
         let seen = get(path, accept).await;

@@ -3,6 +3,7 @@
 mod change;
 mod clients;
 mod compressed;
+mod console;
 mod contract;
 mod errors;
 mod fabric;

@@ -47,10 +47,13 @@ impl ServiceChanges {
 
     /// Writes down whom a batch concerns.
     pub(crate) fn follow(&self, published: &Published, now: Timestamp) {
+        let (before, after) = (&published.before, &published.after);
         let mut concerned = RoaringBitmap::new();
         for change in published.changes.iter().flat_map(|set| &set.changes) {
-            concerned |= of_change(&published.before, change);
-            concerned |= of_change(&published.after, change);
+            concerned |= match change {
+                Change::Put(Entity::Identity(identity)) => of_identity(before, after, identity),
+                _ => of_change(before, change) | of_change(after, change),
+            };
         }
         self.put(now, &concerned);
     }
@@ -81,22 +84,40 @@ fn of_change(snapshot: &Snapshot, change: &Change) -> RoaringBitmap {
             let policies = snapshot.holding::<ServicePolicy>(side, id);
             snapshot.union_of::<ServicePolicy>(&policies, ServicePolicy::IDENTITIES)
         }
-        Kind::Identity => match change {
-            Change::Put(Entity::Identity(_)) => {
-                snapshot.ordinal_of::<Identity>(id).into_iter().collect()
-            }
-            _ => RoaringBitmap::new(),
-        },
         _ => RoaringBitmap::new(),
     }
 }
 
-fn of_policy(snapshot: &Snapshot, policy: &Id) -> RoaringBitmap {
-    let ordinal = snapshot.ordinal_of::<ServicePolicy>(policy);
-    let members = |ordinal| {
-        (*snapshot.members(Kind::ServicePolicy, ordinal, ServicePolicy::IDENTITIES)).clone()
+/// The identity, if other services are its own than before, or it sees them otherwise.
+fn of_identity(before: &Snapshot, after: &Snapshot, identity: &Identity) -> RoaringBitmap {
+    let id = &identity.base.id;
+    let former = before.get::<Identity>(id);
+    let services = |snapshot: &Snapshot| {
+        [PolicyType::Dial, PolicyType::Bind].map(|to| snapshot.services_of(id, to))
     };
-    ordinal.map(members).unwrap_or_default()
+    let is_seen_alike = former.is_none_or(|former| {
+        former.service_configs == identity.service_configs
+            && former.service_hosting_costs == identity.service_hosting_costs
+            && former.service_hosting_precedences == identity.service_hosting_precedences
+            && former.default_hosting_cost == identity.default_hosting_cost
+            && former.default_hosting_precedence == identity.default_hosting_precedence
+    });
+    if is_seen_alike && services(before) == services(after) {
+        return RoaringBitmap::new();
+    }
+    after.ordinal_of::<Identity>(id).into_iter().collect()
+}
+
+/// The identities of a policy; none while the policy has no service.
+fn of_policy(snapshot: &Snapshot, policy: &Id) -> RoaringBitmap {
+    let Some(ordinal) = snapshot.ordinal_of::<ServicePolicy>(policy) else {
+        return RoaringBitmap::new();
+    };
+    let members = |side| snapshot.members(Kind::ServicePolicy, ordinal, side);
+    match members(ServicePolicy::SERVICES).is_empty() {
+        true => RoaringBitmap::new(),
+        false => (*members(ServicePolicy::IDENTITIES)).clone(),
+    }
 }
 
 fn of_service(snapshot: &Snapshot, service: &Id) -> RoaringBitmap {

@@ -5,14 +5,14 @@ use weft_contract::{Api, ErrorCode};
 use weft_identity::Certificate;
 use weft_identity::token::{Expect, verify_with_certificate};
 use weft_model::Id;
-use weft_model::entity::{PolicyType, Precedence};
+use weft_model::entity::{Identity, PolicyType, Precedence};
 
 use super::service_session::RefusalCode;
 use super::sessions::SessionNotice;
 use crate::clock::system_time;
 use crate::domain::terminators::{Refused, Reported, Update};
 use crate::online::RouterFacts;
-use crate::testing::{Bed, NOW, PASSWORD, USERNAME, csr, to};
+use crate::testing::{Bed, NOW, PASSWORD, USERNAME, csr, to, until};
 use crate::{Caller, Challenge, Origin, Who};
 
 #[tokio::test]
@@ -422,6 +422,39 @@ async fn service_updates_move_when_the_services_of_the_caller_change() {
         assert!(tokio::time::Instant::now() < deadline, "the change was not noticed");
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn service_updates_stand_still_when_no_service_of_the_caller_changes() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (id, chain) = bed.enroll(&admin, "laptop").await;
+    bed.clock.advance(Duration::from_secs(60));
+    let reply = bed.login_with(&chain).await.unwrap();
+    let client = bed.with_token(reply.data()["token"].as_str().unwrap());
+    let last = || async {
+        let said = bed.client(&client, "listServiceUpdates", &[], Value::Null).await.unwrap();
+        said["lastChangeAt"].clone()
+    };
+    let at_login = last().await;
+    assert_eq!(at_login, reply.data()["createdAt"], "nothing has changed since the login");
+    bed.clock.advance(Duration::from_secs(60));
+    let body = json!({"name": "empty", "type": "Dial", "semantic": "AnyOf",
+        "identityRoles": ["#all"], "serviceRoles": ["#nothing"]});
+    bed.create(&admin, "createServicePolicy", body).await;
+    let body = json!({"name": "notebook", "roleAttributes": ["staff"]});
+    bed.manage(&admin, "patchIdentity", &[&id], body).await.unwrap();
+    // Changes are followed in their order: when the last is noticed, the others were.
+    let other = bed.enroll(&admin, "other").await.0;
+    let body = json!({"name": "theirs", "type": "Dial", "semantic": "AnyOf",
+        "identityRoles": [format!("@{other}")], "serviceRoles": ["#all"]});
+    bed.create(&admin, "createServicePolicy", body).await;
+    let body = json!({"name": "echo", "encryptionRequired": true});
+    bed.create(&admin, "createService", body).await;
+    let ordinal = |id: &str| bed.controller.snapshot().ordinal_of::<Identity>(&Id::new(id));
+    let changed = |id: &str| bed.controller.service_changes().last(ordinal(id).unwrap());
+    until("the service is noticed", || changed(&other).is_some()).await;
+    assert_eq!((changed(&id), last().await), (None, at_login));
 }
 
 #[tokio::test]

@@ -192,7 +192,11 @@ impl From<DeletionError> for Failure {
                 let first = by.first();
                 let field = first.map_or("id", |by| by.field);
                 let referrer = first.map_or("", |by| by.kind.name());
-                let ids: Vec<_> = by.iter().take(100).map(|by| by.id.to_string()).collect();
+                // A referrer that refers twice is named once.
+                let mut ids: Vec<_> = by.iter().map(|by| by.id.to_string()).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                ids.truncate(100);
                 Failure::referenced(kind.name(), field, referrer, &ids)
             }
         }

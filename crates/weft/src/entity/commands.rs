@@ -8,7 +8,7 @@ use weft_contract::{
     resource::{self, KINDS},
 };
 
-use super::{complete, examples, flags, list_below, on_one, token};
+use super::{clear, complete, examples, flags, list_below, on_one, token};
 use crate::{output::Format, session::Session};
 
 /// One command for each thing that can be done, with one command for each kind below it.
@@ -182,6 +182,7 @@ fn update(kind: &'static Kind) -> Option<Command> {
     let mut command = one_of(kind)
         .arg(which(kind))
         .args(flags::args(kind, Verb::Patch))
+        .args(clear::args(kind))
         .after_help("Only what is given changes. Lists are replaced as a whole.");
     command = command.arg(
         Arg::new("replace")

@@ -108,6 +108,12 @@ pub(super) fn required(
         .map(move |leaf| ((!leaf.is_name(verb)).then(|| leaf.flag()), leaf.field.shape))
 }
 
+/// The ids of the arguments of a member and of the members in it.
+pub(super) fn ids_of(kind: &'static Kind, member: &'static str) -> Vec<String> {
+    let of = leaves(kind.fields).into_iter().filter(|leaf| leaf.path.first() == Some(&member));
+    of.map(|leaf| leaf.id()).collect()
+}
+
 /// What the flags say of an entity, as a body.
 pub(super) fn read(kind: &'static Kind, verb: Verb, matches: &ArgMatches) -> Map<String, Value> {
     let mut body = given(kind.fields, matches);

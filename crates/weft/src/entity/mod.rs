@@ -7,6 +7,7 @@
 //! taken too.
 
 pub(crate) mod action;
+mod clear;
 mod commands;
 pub(crate) mod complete;
 mod examples;
@@ -116,7 +117,8 @@ impl Request {
             "update" => {
                 let replace = matches.get_flag("replace");
                 let verb = if replace { Verb::Replace } else { Verb::Patch };
-                let body = flags::read(kind, verb, matches);
+                let mut body = flags::read(kind, verb, matches);
+                clear::read(kind, matches, &mut body);
                 Action::Update { which: text(matches, "which")?, body, replace }
             }
             "delete" => Action::Delete {

@@ -7,7 +7,7 @@ use weft_client::ManagementClient;
 use weft_contract::{Method, Operation, body::Verb, kind::Kind};
 
 use super::{
-    Action, ListRequest, Request, api_of, list_below,
+    Action, ListRequest, Request, api_of, clear, list_below,
     listing::{Listing, Order},
     name, on_one, token,
 };
@@ -212,6 +212,7 @@ impl Entities<'_> {
         let id = name::resolve(self.client, self.kind, which).await?;
         name::resolve_body(self.client, self.kind, self.kind.fields, &mut body).await?;
         self.complete(&id, &mut body, verb).await?;
+        clear::settle(self.kind, verb, &mut body);
         self.call(operation, &[&id], Some(&Value::Object(body))).await?;
         output::value(self.format, &json!({"id": id}), || {
             format!("updated {} {id}", self.kind.name)

@@ -431,8 +431,15 @@ impl Controller {
         let now = self.now();
         let ended = self.postures().take_ended(now);
         if !ended.is_empty() {
+            let snapshot = self.snapshot();
             let sessions = ended.iter().filter_map(|id| self.sessions().service(id.as_str()));
-            self.end_ungranted(&self.snapshot(), &sessions.collect::<Vec<_>>());
+            let sessions: Vec<Arc<Session>> = sessions.collect();
+            for session in &sessions {
+                if let Some(ordinal) = snapshot.ordinal_of::<Identity>(&session.identity_id) {
+                    self.service_changes().one(ordinal, now);
+                }
+            }
+            self.end_ungranted(&snapshot, &sessions);
         }
         let sessions = self.sessions();
         self.postures().retain(

@@ -174,8 +174,9 @@ impl Resource for Cas {
         }
         match &body.external_id_claim {
             Some(claim) => set_claim(record, claim, verb)?,
-            None if verb == Verb::Replace => record.external_id_claim = None,
-            None => {}
+            // A patch that does not name the claim clears it, too: clients name it, empty, to
+            // keep it.
+            None => record.external_id_claim = None,
         }
         if let Some(tags) = &body.tags {
             record.base.tags = convert::from_tags(tags);
