@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use weft_model::entity::{Config, Identity, PolicyType, Service, ServicePolicy};
+use weft_model::policy::access_changes;
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use crate::Published;
@@ -52,6 +53,7 @@ impl ServiceChanges {
         for change in published.changes.iter().flat_map(|set| &set.changes) {
             concerned |= match change {
                 Change::Put(Entity::Identity(identity)) => of_identity(before, after, identity),
+                _ if change.kind() == Kind::ServicePolicy => of_policy(before, after, change.id()),
                 _ => of_change(before, change) | of_change(after, change),
             };
         }
@@ -76,7 +78,6 @@ impl ServiceChanges {
 fn of_change(snapshot: &Snapshot, change: &Change) -> RoaringBitmap {
     let id = change.id();
     match change.kind() {
-        Kind::ServicePolicy => of_policy(snapshot, id),
         Kind::Service => of_service(snapshot, id),
         Kind::Config => of_config(snapshot, id),
         Kind::PostureCheck => {
@@ -108,8 +109,26 @@ fn of_identity(before: &Snapshot, after: &Snapshot, identity: &Identity) -> Roar
     after.ordinal_of::<Identity>(id).into_iter().collect()
 }
 
+/// The identities that a change of a policy gives a service or takes one from, and those whose
+/// access it judges by other posture checks. A policy beside others that give the same changes
+/// nothing.
+fn of_policy(before: &Snapshot, after: &Snapshot, policy: &Id) -> RoaringBitmap {
+    let changes = access_changes(before, after, [(Kind::ServicePolicy, policy)]);
+    let of_access = changes.iter().map(|change| &*change.gained | &*change.lost);
+    let concerned = of_access.fold(RoaringBitmap::new(), |all, these| all | these);
+    let checks = |snapshot: &Snapshot| {
+        snapshot.get::<ServicePolicy>(policy).map(|it| it.posture_check_roles.clone())
+    };
+    match (checks(before), checks(after)) {
+        (Some(was), Some(is)) if was != is => {
+            concerned | members(before, policy) | members(after, policy)
+        }
+        _ => concerned,
+    }
+}
+
 /// The identities of a policy; none while the policy has no service.
-fn of_policy(snapshot: &Snapshot, policy: &Id) -> RoaringBitmap {
+fn members(snapshot: &Snapshot, policy: &Id) -> RoaringBitmap {
     let Some(ordinal) = snapshot.ordinal_of::<ServicePolicy>(policy) else {
         return RoaringBitmap::new();
     };
