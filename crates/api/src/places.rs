@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use weft_channel::ListenerLimits;
 use weft_contract::resource::change::MAX_TIME;
+use weft_limits::source_of;
 
 /// What peers may take up. The defaults suit a network of some ten thousand clients.
 #[derive(Debug, Clone)]
@@ -17,10 +18,15 @@ pub struct Limits {
     pub connections: usize,
     /// Connections from one address (one /64 network of IPv6).
     pub connections_per_source: usize,
-    /// Connections that have not sent a whole request head yet; more wait in the kernel.
+    /// Connections that have not sent a whole request head yet; as many more wait in a line.
     pub pending: usize,
     /// The same from one address; more are closed.
     pub pending_per_source: usize,
+    /// How long such a connection keeps its place, and a request whose body does not come, when
+    /// others want it.
+    pub grace: Duration,
+    /// Time for the first whole request head.
+    pub first_request: Duration,
     /// Time for the TLS handshake.
     pub handshake_timeout: Duration,
     /// Requests that are worked on; more are answered 429.
@@ -51,6 +57,8 @@ impl Default for Limits {
             connections_per_source: 1024,
             pending: 1024,
             pending_per_source: 256,
+            grace: Duration::from_secs(1),
+            first_request: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(5),
             requests: 1024,
             requests_per_source: 256,
@@ -72,6 +80,7 @@ impl Limits {
         ListenerLimits {
             pending: self.pending,
             pending_per_source: self.pending_per_source,
+            grace: self.grace,
             handshake_timeout: self.handshake_timeout,
             connections: self.connections,
         }
@@ -152,17 +161,6 @@ impl Drop for Place {
     }
 }
 
-/// Whom an address stands for: one host, or in IPv6 the network one site can draw from freely.
-fn source_of(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(network.into())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,15 +193,5 @@ mod tests {
         drop((two, other));
         let held = places.held.lock();
         assert!(held.all == 0 && held.by_source.is_empty());
-    }
-
-    #[test]
-    fn a_site_is_one_source() {
-        let [a, b, c] = ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"]
-            .map(|text| source_of(text.parse().unwrap()));
-        assert_eq!(a, b);
-        assert_ne!(a, c);
-        let mapped = source_of("::ffff:192.0.2.1".parse().unwrap());
-        assert_eq!(mapped, "192.0.2.1".parse::<IpAddr>().unwrap());
     }
 }

@@ -100,11 +100,18 @@ pub struct AcceptOptions {
     pub hello_timeout: Duration,
     /// Largest hello.
     pub hello_limits: FrameLimits,
+    /// Whether whom the gate admits is known for good, so that its source has places of its own
+    /// from then on that strangers cannot take.
+    pub vouches: bool,
 }
 
 impl Default for AcceptOptions {
     fn default() -> Self {
-        Self { hello_timeout: Duration::from_secs(5), hello_limits: FrameLimits::HELLO }
+        Self {
+            hello_timeout: Duration::from_secs(5),
+            hello_limits: FrameLimits::HELLO,
+            vouches: false,
+        }
     }
 }
 
@@ -184,6 +191,9 @@ impl<G: HelloGate> Inner<G> {
             Ok(admission) => admission,
             Err(refusal) => return self.refuse(&mut stream, &peer.hello, refusal).await,
         };
+        if self.options.vouches {
+            pending.vouch();
+        }
         let connection = |stream: TlsStream<TcpStream>, hello: &Hello| {
             let (socket, tls) = handshake::into_parts(stream);
             let kind = hello.underlay_type().unwrap_or_default().to_owned();

@@ -21,6 +21,7 @@
 mod accept;
 mod batch;
 mod dial;
+mod door;
 mod error;
 mod group;
 mod handle;
@@ -43,6 +44,7 @@ mod wake;
 pub use accept::{AcceptOptions, Admission, ChannelAcceptor, HelloGate, PeerHello, Refusal};
 pub use batch::{BATCH_BYTES, BATCH_FRAMES, Batch, Outbox};
 pub use dial::{DialOptions, dial};
+pub use door::PendingSlot;
 pub use error::{CloseReason, DialError, RequestError, SendError};
 pub use group::{GroupPolicy, RedialPolicy, TypePolicy};
 pub use handle::{ChannelHandle, Established};
@@ -51,8 +53,8 @@ pub use heartbeat::{HeartbeatOptions, Liveness};
 pub use inbox::{Inbox, InboxLimits, inbox};
 pub use lanes::Lane;
 pub use listener::{
-    Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, PendingSlot,
-    RegisterError, Registration, SharedListener, TlsSource,
+    Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, RegisterError,
+    Registration, SharedListener, TlsSource,
 };
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};

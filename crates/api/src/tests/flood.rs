@@ -43,8 +43,12 @@ fn from(bed: &Bed, last: u8) -> reqwest::Client {
 
 /// A connection from such an address, with nothing on it.
 async fn connect(bed: &Bed, last: u8) -> TlsStream<TcpStream> {
-    let config =
-        client_config(&ClientTls::anonymous(bed.bundle().clone(), &[b"http/1.1"])).unwrap();
+    connect_as(bed, last, b"http/1.1").await
+}
+
+/// The same for a protocol.
+async fn connect_as(bed: &Bed, last: u8, alpn: &[u8]) -> TlsStream<TcpStream> {
+    let config = client_config(&ClientTls::anonymous(bed.bundle().clone(), &[alpn])).unwrap();
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
     let socket = socket.connect(bed.address).await.unwrap();
@@ -206,4 +210,46 @@ async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
     drop(stalled);
     let free = async { while login(&same).await != 200 {} };
     tokio::time::timeout(LONG, free).await.expect("the bytes are given back");
+}
+
+#[tokio::test]
+async fn idle_http2_connections_from_everywhere_lock_nobody_out() {
+    let mut section = patient();
+    section.options.idle_timeout = 2 * LONG;
+    section.options.write_timeout = 2 * LONG;
+    let limits =
+        Limits { pending: 8, pending_per_source: 4, first_request: 2 * LONG, ..Limits::default() };
+    let bed = Bed::with(section, limits).await;
+    let mut idle = Vec::new();
+    for last in [2, 2, 2, 2, 3, 3, 3, 3] {
+        idle.push(connect_as(&bed, last, b"h2").await);
+    }
+    for last in 4..8 {
+        let client = from(&bed, last);
+        assert_eq!(client.get(bed.url("/version")).send().await.unwrap().status(), 200);
+    }
+    // Somebody else behind an address that holds all that it may.
+    assert_eq!(from(&bed, 2).get(bed.url("/version")).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn an_idle_http2_connection_gives_its_place_back_and_is_cut() {
+    let mut section = patient();
+    section.options.idle_timeout = 2 * LONG;
+    section.options.write_timeout = 2 * LONG;
+    // It is not cut because somebody else wants its place.
+    let limits = Limits {
+        pending: 1,
+        pending_per_source: 1,
+        grace: 2 * LONG,
+        first_request: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let bed = Bed::with(section, limits).await;
+    let mut idle = connect_as(&bed, 2, b"h2").await;
+    // Farewells are not answered.
+    let mut seen = Vec::new();
+    let cut = tokio::time::timeout(LONG, idle.read_to_end(&mut seen)).await;
+    assert!(cut.is_ok());
+    assert_eq!(from(&bed, 3).get(bed.url("/version")).send().await.unwrap().status(), 200);
 }

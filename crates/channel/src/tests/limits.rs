@@ -103,7 +103,8 @@ async fn frames_over_the_limit_close_the_connection_and_are_not_sent() {
 
 #[tokio::test]
 async fn pending_handshakes_are_bounded_per_source() {
-    let limits = ListenerLimits { pending_per_source: 2, ..ListenerLimits::default() };
+    let limits =
+        ListenerLimits { pending_per_source: 2, grace: 2 * LONG, ..ListenerLimits::default() };
     let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("server") };
     let mut server = Server::with(channel, None, AcceptOptions::default(), limits).await;
     let _first = TcpStream::connect(server.addr()).await.unwrap();
@@ -119,6 +120,101 @@ async fn pending_handshakes_are_bounded_per_source() {
     })
     .await;
     server.next().await;
+}
+
+/// A connection from an address of the loopback network.
+async fn knock(to: std::net::SocketAddr, last: u8) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((std::net::Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
+    soon(socket.connect(to)).await.unwrap()
+}
+
+#[tokio::test]
+async fn silent_connections_from_everywhere_lock_nobody_out() {
+    // Nobody is cut by the time for handshakes here.
+    let limits = ListenerLimits {
+        pending: 4,
+        pending_per_source: 2,
+        grace: QUICK,
+        handshake_timeout: 2 * LONG,
+        ..ListenerLimits::default()
+    };
+    let mut server = server(AcceptOptions::default(), limits).await;
+    let mut silent = Vec::new();
+    // Places and line are full of them.
+    for last in 2..12 {
+        silent.push(knock(server.addr(), last).await);
+    }
+    let (_dialer, _inbox, ..) = server.pair().await;
+    for socket in &mut silent[..4] {
+        assert!(closed_by_peer(socket).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn silent_clients_of_one_protocol_take_no_place_of_another() {
+    let limits = ListenerLimits {
+        pending: 8,
+        pending_per_source: 8,
+        // Nobody makes room and nobody is cut.
+        grace: 2 * LONG,
+        handshake_timeout: 2 * LONG,
+        connections: 6,
+    };
+    struct Silence;
+    impl ConnectionHandler for Silence {
+        fn handle(&self, connection: Accepted) -> futures::future::BoxFuture<'static, ()> {
+            Box::pin(async move {
+                let _connection = connection;
+                std::future::pending().await
+            })
+        }
+    }
+    let (listeners, authority) = (Listeners::new(), Authority::new());
+    let bind = "127.0.0.1:0";
+    let web = listeners.listen(bind, limits, &["h2"], authority.source(), Arc::new(Silence));
+    let web = web.await.unwrap();
+    let (channels, mut admitted) = tokio::sync::mpsc::unbounded_channel();
+    let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("server") };
+    let control =
+        ChannelAcceptor::new(Gate { channel, group: None, channels }, AcceptOptions::default());
+    let control =
+        listeners.listen(bind, limits, &["weft-test"], authority.source(), Arc::new(control));
+    let control = control.await.unwrap();
+    assert_eq!(web.local_addr(), control.local_addr());
+    let mut silent = Vec::new();
+    for _ in 0..6 {
+        silent.push(authority.raw(web.local_addr(), &["h2"]).await.unwrap());
+    }
+    let mut more = authority.raw(web.local_addr(), &["h2"]).await;
+    if let Ok(more) = &mut more {
+        assert!(closed_by_peer(more).await.is_empty());
+    }
+    for _ in 0..4 {
+        soon(dial(authority.dial_options(control.local_addr(), "router"))).await.unwrap();
+        assert!(soon(admitted.recv()).await.is_some());
+    }
+}
+
+#[tokio::test]
+async fn sources_of_known_peers_come_before_strangers() {
+    let limits = ListenerLimits {
+        pending: 4,
+        pending_per_source: 4,
+        grace: 2 * LONG,
+        handshake_timeout: 2 * LONG,
+        ..ListenerLimits::default()
+    };
+    let accept = AcceptOptions { vouches: true, ..AcceptOptions::default() };
+    let mut server = server(accept, limits).await;
+    let (known, ..) = server.pair().await;
+    // No place is left, and nobody makes room; some stand in the line.
+    let mut silent = Vec::new();
+    for last in 2..9 {
+        silent.push(knock(server.addr(), last).await);
+    }
+    let (_again, ..) = server.pair().await;
+    known.close("done");
 }
 
 #[tokio::test]
