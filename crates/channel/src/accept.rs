@@ -84,6 +84,13 @@ impl Refusal {
 
 /// Decides on hellos and takes the channels they make.
 pub trait HelloGate: Send + Sync + 'static {
+    /// Looks at the certificates before anything is read: whom none of the network's can be is cut
+    /// at once.
+    fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {
+        let _ = certificates;
+        Ok(())
+    }
+
     /// Decides before anything is answered. Called for every connection, further ones of a group
     /// included: nothing in a hello exempts it.
     fn check(&self, peer: &PeerHello) -> impl Future<Output = Result<Admission, Refusal>> + Send;
@@ -179,13 +186,16 @@ enum Place {
 impl<G: HelloGate> Inner<G> {
     async fn accept(&self, connection: Accepted) -> Result<(), AcceptError> {
         let Accepted { mut stream, remote, local, protocol, pending, slot } = connection;
+        let certificates = peer_certificates(&stream);
+        if let Err(refusal) = self.gate.screen(&certificates) {
+            return Err(AcceptError::Refused(refusal.reason));
+        }
         let hello = self.in_time(self.read_hello(&mut stream)).await?;
         let place = self.place(&hello).await?;
         let joining = match &place {
             Place::Joins(channel) => Some(channel.clone()),
             _ => None,
         };
-        let certificates = peer_certificates(&stream);
         let peer = PeerHello { hello, certificates, remote, local, protocol, joining };
         let admission = match self.in_time(async { Ok(self.gate.check(&peer).await) }).await? {
             Ok(admission) => admission,

@@ -362,3 +362,119 @@ async fn what_waits_ends_with_a_channel_that_has_no_connection() {
     drop(established);
     assert!(matches!(soon(asking).await, Err(RequestError::Closed(_))));
 }
+
+/// Lets in whom it has not judged yet, but nobody before whose certificate it was warned.
+struct Screen(Option<tokio::sync::mpsc::UnboundedSender<Established>>);
+
+impl HelloGate for Screen {
+    fn screen(
+        &self,
+        certificates: &[rustls_pki_types::CertificateDer<'static>],
+    ) -> Result<(), Refusal> {
+        assert_eq!(certificates.len(), 1);
+        self.0.as_ref().map(|_| ()).ok_or_else(|| Refusal::close("nobody has this certificate"))
+    }
+
+    async fn check(&self, _: &PeerHello) -> Result<Admission, Refusal> {
+        let channel = ChannelOptions {
+            heartbeat: None,
+            unjudged: Some(FrameLimits::UNJUDGED),
+            ..ChannelOptions::control("server")
+        };
+        let (identity, headers) = (Vec::new(), weft_wire::Headers::new());
+        Ok(Admission { listener_id: "x".into(), identity, headers, channel, group: None })
+    }
+
+    async fn established(&self, channel: Established) {
+        let _ = self.0.as_ref().unwrap().send(channel);
+    }
+}
+
+async fn screened(
+    channels: Option<tokio::sync::mpsc::UnboundedSender<Established>>,
+) -> (Authority, Registration) {
+    let authority = Authority::new();
+    let listener = SharedListener::bind("127.0.0.1:0", ListenerLimits::default()).await.unwrap();
+    // Whoever waits for a hello waits for long.
+    let accept = AcceptOptions { hello_timeout: 2 * LONG, ..AcceptOptions::default() };
+    let acceptor = Arc::new(ChannelAcceptor::new(Screen(channels), accept));
+    let registration = listener.register(&["weft-test"], authority.source(), acceptor).unwrap();
+    (authority, registration)
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_has_is_cut_before_any_hello() {
+    let (authority, registration) = screened(None).await;
+    let mut stream = authority.raw(registration.local_addr(), &[]).await.unwrap();
+    assert!(closed_by_peer(&mut stream).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_peer_sends_small_messages_until_it_is_judged() {
+    let (channels, mut admitted) = tokio::sync::mpsc::unbounded_channel();
+    let (authority, registration) = screened(Some(channels)).await;
+    let at = registration.local_addr();
+    let (small, large) = ("x".repeat(32 * 1024), "x".repeat(1024 * 1024));
+    for is_judged in [false, true] {
+        let (ours, _our_inbox) = inbox(InboxLimits::default());
+        let dialer = soon(dial(authority.dial_options(at, "dialer"))).await.unwrap().start(ours);
+        let (theirs, mut their_inbox) = inbox(InboxLimits::default());
+        let listener = soon(admitted.recv()).await.unwrap().start(theirs);
+        dialer.send(message(1, &small)).await.unwrap();
+        assert_eq!(soon(their_inbox.recv()).await.unwrap().body.len(), small.len());
+        if is_judged {
+            listener.judged();
+        }
+        dialer.send(message(2, &large)).await.unwrap();
+        let got = soon(their_inbox.recv()).await;
+        assert_eq!(got.map(|message| message.body.len()), is_judged.then_some(large.len()));
+        let reason = listener.closed_because();
+        let is_refused = matches!(reason, Some(CloseReason::Frame(FrameError::BodyTooLong { .. })));
+        assert_eq!(is_refused, !is_judged);
+    }
+}
+
+#[tokio::test]
+async fn messages_that_never_end_share_one_budget_and_make_room() {
+    const PART: usize = 3 << 20;
+    let memory = FrameMemory::new(8 << 20);
+    let channel = ChannelOptions {
+        heartbeat: None,
+        frame_memory: Some(memory.clone()),
+        ..ChannelOptions::control("server")
+    };
+    let (accept, limits) = (AcceptOptions::default(), ListenerLimits::default());
+    let mut server = Server::with(channel, None, accept, limits).await;
+    // Each says that a message of 60 MiB comes, and sends the beginning of it.
+    let mut begun = frame::encode(&Hello::new("raw").to_message());
+    let head_at = begun.len();
+    begun.extend_from_slice(&frame::encode(&message(1, "")));
+    begun[head_at + 16..head_at + 20].copy_from_slice(&(60_u32 << 20).to_le_bytes());
+    begun.resize(begun.len() + PART, b'x');
+    let mut raw = Vec::new();
+    for _ in 0..6 {
+        let mut stream = server.authority.raw(server.addr(), &[]).await.unwrap();
+        stream.write_all(&begun[..head_at]).await.unwrap();
+        let (behaviour, inbox) = crate::inbox(InboxLimits::default());
+        let channel = server.next().await.start(behaviour);
+        // Whoever has made room is cut.
+        let _ = soon(stream.write_all(&begun[head_at..])).await;
+        let _ = stream.flush().await;
+        raw.push((stream, channel, inbox));
+    }
+    soon(async {
+        while !raw.iter().any(|(_, channel, _)| {
+            matches!(channel.closed_because(), Some(CloseReason::FrameMemory))
+        }) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    until(|| memory.used() <= 8 << 20).await;
+    // Somebody else's large message comes through, whole.
+    let (dialer, _, _, mut inbox) = server.pair().await;
+    dialer.send(message(7, &"y".repeat(PART))).await.unwrap();
+    assert_eq!(soon(inbox.recv()).await.unwrap().body.len(), PART);
+    drop(raw);
+    until(|| memory.used() == 0).await;
+}
