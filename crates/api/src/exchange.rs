@@ -122,7 +122,7 @@ impl Site {
         let allowance = Allowance::of(known.as_ref(), self.options.read_timeout);
         body::check_length(&head.headers, allowance.bytes)?;
         let bytes = self.shared.bodies.none(peer.remote.ip());
-        let held = body::read(body, allowance.bytes, allowance.time, bytes).await?;
+        let held = body::read(body, allowance.bytes, allowance.time, &place, bytes).await?;
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
         let caller = known.unwrap_or_else(caller);
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn bodies_must_be_of_a_type_that_is_taken() {
-        let places = Places::new(0, 0);
+        let places = Places::new(0, 0, Duration::ZERO);
         let none = || places.none(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
         let held = |text: &'static str| Held { bytes: text.into(), _taken: none() };
         let check = |api, id, media, text| {

@@ -142,7 +142,8 @@ async fn a_flood_from_one_address_drowns_nobody_else() {
 
 #[tokio::test]
 async fn there_is_room_for_so_many_requests_in_all() {
-    let limits = Limits { requests: 2, requests_per_source: 1, ..Limits::default() };
+    let limits =
+        Limits { requests: 2, requests_per_source: 1, grace: 2 * LONG, ..Limits::default() };
     let bed = Bed::with(patient(), limits).await;
     // Two requests whose bodies do not come, from two addresses, hold the only places.
     let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
@@ -176,8 +177,12 @@ async fn there_is_room_for_so_many_requests_in_all() {
 #[tokio::test]
 async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
     const PART: usize = 60_000;
-    let limits =
-        Limits { body_bytes: 6 * PART, body_bytes_per_source: 3 * PART, ..Limits::default() };
+    let limits = Limits {
+        body_bytes: 6 * PART,
+        body_bytes_per_source: 3 * PART,
+        grace: 2 * LONG,
+        ..Limits::default()
+    };
     let bed = Bed::with(patient(), limits).await;
     // Together more than there is in all; each one lacks its last byte.
     let path = "/authenticate?method=password";
@@ -252,4 +257,76 @@ async fn an_idle_http2_connection_gives_its_place_back_and_is_cut() {
     let cut = tokio::time::timeout(LONG, idle.read_to_end(&mut seen)).await;
     assert!(cut.is_ok());
     assert_eq!(from(&bed, 3).get(bed.url("/version")).send().await.unwrap().status(), 200);
+}
+
+/// Requests whose bodies do not end: some say nothing more, some a byte now and then.
+async fn open_bodies(bed: &Bed, last: u8, count: usize, begun: usize) -> Vec<TlsStream<TcpStream>> {
+    let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
+                content-type: application/json\r\ncontent-length: 1000000\r\n\r\n";
+    let mut open = Vec::new();
+    for _ in 0..count {
+        let mut stream = connect(bed, last).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Whoever has made room may be cut.
+        let _ = stream.write_all(&vec![b' '; begun]).await;
+        open.push(stream);
+    }
+    open
+}
+
+/// Whether one of the requests was told to make room.
+async fn has_made_room(open: &mut [TlsStream<TcpStream>]) -> bool {
+    for stream in open {
+        let mut part = [0; 12];
+        let read = tokio::time::timeout(Duration::from_millis(50), stream.read_exact(&mut part));
+        if read.await.is_ok_and(|read| read.is_ok()) && part.ends_with(b"408") {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test]
+async fn open_bodies_do_not_keep_others_behind_their_address_out() {
+    let limits =
+        Limits { requests_per_source: 4, grace: Duration::from_millis(300), ..Limits::default() };
+    let bed = Bed::with(patient(), limits).await;
+    let mut open = open_bodies(&bed, 2, 4, 10).await;
+    let same = from(&bed, 2);
+    let served = async {
+        loop {
+            let body = json!({"username": USERNAME, "password": PASSWORD});
+            let login = same.post(bed.url("/authenticate?method=password")).json(&body);
+            let status = login.send().await.unwrap().status();
+            if status == 200 && has_made_room(&mut open).await {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, served).await.expect("open bodies hold the places of an address");
+}
+
+#[tokio::test]
+async fn bytes_of_bodies_that_do_not_end_make_room_for_others_behind_their_address() {
+    const PART: usize = 60_000;
+    let limits = Limits {
+        body_bytes_per_source: 3 * PART,
+        grace: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let bed = Bed::with(patient(), limits).await;
+    let mut open = open_bodies(&bed, 2, 4, PART).await;
+    let same = from(&bed, 2);
+    let served = async {
+        loop {
+            let configs = json!(["x".repeat(PART / 2)]);
+            let body = json!({"username": USERNAME, "password": PASSWORD, "configTypes": configs});
+            let login = same.post(bed.url("/authenticate?method=password")).json(&body);
+            let status = login.send().await.unwrap().status();
+            if status == 200 && has_made_room(&mut open).await {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, served).await.expect("open bodies hold the bytes of an address");
 }
