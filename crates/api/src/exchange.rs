@@ -44,18 +44,18 @@ impl Site {
     ) -> Response<Outgoing> {
         let _working = peer.begin();
         let begun = Instant::now();
-        let mut is_from_browser = cors::is_from_browser(request.headers());
+        let mut leave = cors::leave(&self.options.allowed_origins, request.headers());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let request_id = self.shared.controller.ids().entity();
         let id = request_id.as_str();
         let mut answer = if let Some(files) = self.application(&path) {
             // Pages of others have no business with its files.
-            is_from_browser = false;
+            leave = cors::Leave::Same;
             let (head, body) = request.into_parts();
             let answer = self.serve_file(files, peer, &head, id).await;
             tokio::spawn(async move { body::discard(body, &head.headers).await });
             answer
-        } else if cors::is_preflight(&request) {
+        } else if cors::is_preflight(&request, &leave) {
             let answer = cors::preflight(request.headers());
             answer.unwrap_or_else(|failure| answer::refused(failure.into(), id)).map(Either::Left)
         } else {
@@ -67,9 +67,7 @@ impl Site {
         if let Some(address) = &self.new_address {
             answer.headers_mut().insert("ziti-ctrl-address", address.clone());
         }
-        if is_from_browser {
-            cors::allow(answer.headers_mut());
-        }
+        cors::allow(answer.headers_mut(), leave);
         let (status, took) = (answer.status().as_u16(), begun.elapsed());
         // The query may hold tokens, so it is not logged.
         tracing::debug!(peer = %peer.remote, %method, path, status, ?took, "answered");
