@@ -37,13 +37,40 @@ pub(crate) fn check_length(headers: &HeaderMap, most: usize) -> Result<(), Failu
     }
 }
 
-/// Reads a body whole, into the bytes that its sender may take up.
+/// Reads a body whole, into the bytes that its sender may take up. Meanwhile the request waits for
+/// its peer: its place, and its bytes, may be taken back.
 pub(crate) async fn read(
     body: &mut Incoming,
     most: usize,
     within: Duration,
-    mut taken: Place,
+    place: &Place,
+    taken: Place,
 ) -> Result<Held, Failure> {
+    if body.is_end_stream() {
+        return Ok(Held { bytes: Bytes::new(), _taken: taken });
+    }
+    let bytes = {
+        let ((of_request, place_gone), (of_bytes, bytes_gone)) = (place.waits(), taken.waits());
+        let reading = read_frames(body, most, within, |length| {
+            of_request.came(length);
+            of_bytes.came(length);
+            taken.try_grow(length)
+        });
+        tokio::select! {
+            bytes = reading => bytes?,
+            _ = place_gone => return Err(made_room()),
+            _ = bytes_gone => return Err(made_room()),
+        }
+    };
+    Ok(Held { bytes, _taken: taken })
+}
+
+async fn read_frames(
+    body: &mut Incoming,
+    most: usize,
+    within: Duration,
+    has_room: impl Fn(usize) -> bool,
+) -> Result<Bytes, Failure> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let deadline = Instant::now() + within;
@@ -56,7 +83,7 @@ pub(crate) async fn read(
         if first.len() + all.len() + data.len() > most {
             return Err(too_large(most));
         }
-        if !taken.try_grow(data.len()) {
+        if !has_room(data.len()) {
             return Err(ErrorCode::ServerTooManyRequests.into());
         }
         // Most bodies come in one piece, which is then kept as it is.
@@ -69,8 +96,7 @@ pub(crate) async fn read(
         }
         all.extend_from_slice(&data);
     }
-    let bytes = if all.is_empty() { first } else { all.freeze() };
-    Ok(Held { bytes, _taken: taken })
+    Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
 /// Reads on for a while what nobody wants any more. A client that waits for leave to send its
@@ -103,8 +129,16 @@ fn too_slow() -> Failure {
         .with_status(408)
 }
 
+fn made_room() -> Failure {
+    let text = "the body did not arrive in time, and others waited for its place";
+    Failure::because(ErrorCode::CouldNotReadBody, text).with_status(408)
+}
+
+/// Whoever sends a body that cannot be read is to blame for that.
 fn broken(error: &hyper::Error) -> Failure {
-    Failure::because(ErrorCode::CouldNotReadBody, error.to_string())
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    let text = format!("{error}{}", cause.unwrap_or_default());
+    Failure::because(ErrorCode::CouldNotReadBody, text).with_status(400)
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const SEND_BUFFER: usize = 256 * 1024;
 /// Rounds of the question whether a silent HTTP/2 peer is there.
 const PING: Duration = Duration::from_secs(20);
+/// How long a peer that asked for nothing may take to end a connection that it was told to end.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Who is at the other end.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ impl Peer {
 
     /// A request has come.
     pub(crate) fn begin(self: &Arc<Self>) -> Working {
-        drop(self.pending.lock().take());
+        self.leave_door();
         self.working.send_modify(|count| *count += 1);
         Working(Arc::clone(self))
     }
@@ -95,6 +97,35 @@ impl Peer {
             }
         });
         Sending { _working: self.begin(), _done: done.drop_guard() }
+    }
+
+    /// Gives back the place among those who have not asked for anything yet.
+    fn leave_door(&self) {
+        drop(self.pending.lock().take());
+    }
+
+    /// Returns when nothing at all was asked within the limit.
+    async fn silent(&self, limit: Duration) {
+        let mut working = self.working.subscribe();
+        let asks = async {
+            while self.pending.lock().is_some() {
+                if working.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(limit, asks).await.is_ok() {
+            std::future::pending().await
+        }
+    }
+
+    /// Returns when the peer has had its time to take its leave, and what it asked at the last
+    /// moment its own.
+    async fn farewell(&self, working: Duration) {
+        tokio::time::sleep(FAREWELL).await;
+        if *self.working.borrow() > 0 {
+            tokio::time::sleep(working).await;
+        }
     }
 
     /// Returns when nothing was asked for so long.
@@ -197,20 +228,27 @@ impl Site {
         finish: impl FnOnce(Pin<&mut C>),
     ) -> hyper::Result<()> {
         let shared = &self.shared;
-        let bound = tokio::select! {
+        let working = shared.limits.handler_timeout + self.options.write_timeout;
+        let is_idle = tokio::select! {
             ended = connection.as_mut() => return ended,
             () = peer.cut.cancelled() => return Ok(()),
-            () = idle => self.options.write_timeout,
-            () = shared.stopping.cancelled() => {
-                shared.limits.handler_timeout + self.options.write_timeout
+            () = idle => true,
+            () = peer.silent(shared.limits.first_request) => true,
+            () = shared.stopping.cancelled() => false,
+        };
+        peer.leave_door();
+        finish(connection.as_mut());
+        let bound = async {
+            match is_idle {
+                true => peer.farewell(working).await,
+                false => tokio::time::sleep(working).await,
             }
         };
-        finish(connection.as_mut());
         tokio::select! {
             ended = connection => ended,
             () = peer.cut.cancelled() => Ok(()),
             () = shared.stopped.cancelled() => Ok(()),
-            () = tokio::time::sleep(bound) => Ok(()),
+            () = bound => Ok(()),
         }
     }
 }

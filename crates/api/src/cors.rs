@@ -1,16 +1,18 @@
 //! What browsers ask before scripts of one origin may call another (protocol: auth 1.2).
 //!
-//! The origin is answered with `*` and never repeated: a page of anybody must not be able to log
-//! in with the certificate of the browser it runs in.
+//! Only origins that the configuration names get leave. Where it names all of them the answer is
+//! `*`, and the origin is not repeated: a page of anybody must not be able to log in with the
+//! certificate of the browser it runs in.
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+    ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
 };
 use hyper::{Method, Request, Response};
+use weft_config::web::AllowedOrigins;
 use weft_contract::ErrorCode;
 use weft_controller::Failure;
 
@@ -23,17 +25,38 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 /// Characters of a header that its refusal repeats.
 const SHOWN: usize = 200;
 
-/// Whether a browser asks for leave and nothing else.
-pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
-    request.method() == Method::OPTIONS && is_from_browser(request.headers())
+/// What a page is told of its origin.
+#[derive(Debug, Clone)]
+pub(crate) enum Leave {
+    /// Nothing, and nothing depends on the origin.
+    Same,
+    /// Nothing, because it is not among those that are named.
+    No,
+    /// That it may call.
+    Yes(HeaderValue),
 }
 
-/// Whether a request comes from a page of some origin.
-pub(crate) fn is_from_browser(headers: &HeaderMap) -> bool {
-    headers.contains_key(ORIGIN)
+/// What the page is told that a request comes from.
+pub(crate) fn leave(allowed: &AllowedOrigins, headers: &HeaderMap) -> Leave {
+    let origin = headers.get(ORIGIN);
+    match (allowed, origin) {
+        (AllowedOrigins::Any, Some(_)) => Leave::Yes(HeaderValue::from_static("*")),
+        (AllowedOrigins::Any, None) => Leave::Same,
+        (AllowedOrigins::Named(named), _) if named.is_empty() => Leave::Same,
+        (AllowedOrigins::Named(named), Some(origin)) => {
+            let is_own = |own: &String| own.as_bytes().eq_ignore_ascii_case(origin.as_bytes());
+            if named.iter().any(is_own) { Leave::Yes(origin.clone()) } else { Leave::No }
+        }
+        (AllowedOrigins::Named(_), None) => Leave::No,
+    }
 }
 
-/// The leave, if what it is asked for is allowed to anybody.
+/// Whether a page that has leave asks how far it goes, and nothing else.
+pub(crate) fn is_preflight<B>(request: &Request<B>, leave: &Leave) -> bool {
+    request.method() == Method::OPTIONS && matches!(leave, Leave::Yes(_))
+}
+
+/// The leave, if what it is asked for is allowed to pages at all.
 pub(crate) fn preflight(asked: &HeaderMap) -> Result<Response<Full<Bytes>>, Failure> {
     let refused = |name: HeaderName, reason: &str, value: &str| {
         let value: String = value.chars().take(SHOWN).collect();
@@ -65,8 +88,19 @@ pub(crate) fn preflight(asked: &HeaderMap) -> Result<Response<Full<Bytes>>, Fail
     Ok(response)
 }
 
-/// Lets any page read an answer.
-pub(crate) fn allow(headers: &mut HeaderMap) {
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+/// Lets a page read an answer, if it has leave.
+pub(crate) fn allow(headers: &mut HeaderMap, leave: Leave) {
+    let depends = match leave {
+        Leave::Same => false,
+        Leave::No => true,
+        Leave::Yes(origin) => {
+            let depends = origin != "*";
+            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+            depends
+        }
+    };
+    if depends {
+        headers.append(VARY, HeaderValue::from_static("origin"));
+    }
 }

@@ -44,18 +44,18 @@ impl Site {
     ) -> Response<Outgoing> {
         let _working = peer.begin();
         let begun = Instant::now();
-        let mut is_from_browser = cors::is_from_browser(request.headers());
+        let mut leave = cors::leave(&self.options.allowed_origins, request.headers());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let request_id = self.shared.controller.ids().entity();
         let id = request_id.as_str();
         let mut answer = if let Some(files) = self.application(&path) {
             // Pages of others have no business with its files.
-            is_from_browser = false;
+            leave = cors::Leave::Same;
             let (head, body) = request.into_parts();
             let answer = self.serve_file(files, peer, &head, id).await;
             tokio::spawn(async move { body::discard(body, &head.headers).await });
             answer
-        } else if cors::is_preflight(&request) {
+        } else if cors::is_preflight(&request, &leave) {
             let answer = cors::preflight(request.headers());
             answer.unwrap_or_else(|failure| answer::refused(failure.into(), id)).map(Either::Left)
         } else {
@@ -67,9 +67,7 @@ impl Site {
         if let Some(address) = &self.new_address {
             answer.headers_mut().insert("ziti-ctrl-address", address.clone());
         }
-        if is_from_browser {
-            cors::allow(answer.headers_mut());
-        }
+        cors::allow(answer.headers_mut(), leave);
         let (status, took) = (answer.status().as_u16(), begun.elapsed());
         // The query may hold tokens, so it is not logged.
         tracing::debug!(peer = %peer.remote, %method, path, status, ?took, "answered");
@@ -122,7 +120,7 @@ impl Site {
         let allowance = Allowance::of(known.as_ref(), self.options.read_timeout);
         body::check_length(&head.headers, allowance.bytes)?;
         let bytes = self.shared.bodies.none(peer.remote.ip());
-        let held = body::read(body, allowance.bytes, allowance.time, bytes).await?;
+        let held = body::read(body, allowance.bytes, allowance.time, &place, bytes).await?;
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
         let caller = known.unwrap_or_else(caller);
@@ -310,7 +308,7 @@ mod tests {
 
     #[test]
     fn bodies_must_be_of_a_type_that_is_taken() {
-        let places = Places::new(0, 0);
+        let places = Places::new(0, 0, Duration::ZERO);
         let none = || places.none(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
         let held = |text: &'static str| Held { bytes: text.into(), _taken: none() };
         let check = |api, id, media, text| {

@@ -1,14 +1,17 @@
 //! Limits of the server, and places that peers take up: connections, requests in flight, bytes of
 //! bodies.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 use weft_channel::ListenerLimits;
 use weft_contract::resource::change::MAX_TIME;
+use weft_limits::source_of;
 
 /// What peers may take up. The defaults suit a network of some ten thousand clients.
 #[derive(Debug, Clone)]
@@ -17,10 +20,15 @@ pub struct Limits {
     pub connections: usize,
     /// Connections from one address (one /64 network of IPv6).
     pub connections_per_source: usize,
-    /// Connections that have not sent a whole request head yet; more wait in the kernel.
+    /// Connections that have not sent a whole request head yet; as many more wait in a line.
     pub pending: usize,
     /// The same from one address; more are closed.
     pub pending_per_source: usize,
+    /// How long such a connection keeps its place, and a request whose body does not come, when
+    /// others want it.
+    pub grace: Duration,
+    /// Time for the first whole request head.
+    pub first_request: Duration,
     /// Time for the TLS handshake.
     pub handshake_timeout: Duration,
     /// Requests that are worked on; more are answered 429.
@@ -51,6 +59,8 @@ impl Default for Limits {
             connections_per_source: 1024,
             pending: 1024,
             pending_per_source: 256,
+            grace: Duration::from_secs(2),
+            first_request: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(5),
             requests: 1024,
             requests_per_source: 256,
@@ -72,6 +82,7 @@ impl Limits {
         ListenerLimits {
             pending: self.pending,
             pending_per_source: self.pending_per_source,
+            grace: self.grace,
             handshake_timeout: self.handshake_timeout,
             connections: self.connections,
         }
@@ -79,10 +90,15 @@ impl Limits {
 }
 
 /// Places of which every source may hold a share.
+///
+/// A holder that waits for its peer says so; then its places may be taken back when somebody else
+/// wants them: first those of whoever gets on slowest.
 #[derive(Debug)]
 pub(crate) struct Places {
     limit: usize,
     per_source: usize,
+    /// How long a holder may wait for its peer before that.
+    grace: Duration,
     held: Mutex<Held>,
 }
 
@@ -90,6 +106,23 @@ pub(crate) struct Places {
 struct Held {
     all: usize,
     by_source: HashMap<IpAddr, usize>,
+    holders: HashMap<u64, Holder>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Holder {
+    source: IpAddr,
+    count: usize,
+    waits: Option<Wait>,
+}
+
+/// A holder waits for its peer.
+#[derive(Debug)]
+struct Wait {
+    since: Instant,
+    bytes: u64,
+    taken_back: oneshot::Sender<()>,
 }
 
 /// Places of one source; free again when dropped.
@@ -97,69 +130,150 @@ struct Held {
 pub(crate) struct Place {
     places: Arc<Places>,
     source: IpAddr,
-    count: usize,
+    key: u64,
 }
+
+/// A place whose holder waits for its peer, until dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting<'p>(&'p Place);
+
+/// Becomes ready when the places of a holder that waits are taken back.
+pub(crate) type TakenBack = oneshot::Receiver<()>;
 
 impl Places {
     /// So many places, so many of them for one source.
-    pub(crate) fn new(limit: usize, per_source: usize) -> Arc<Self> {
-        Arc::new(Self { limit, per_source, held: Mutex::default() })
+    pub(crate) fn new(limit: usize, per_source: usize, grace: Duration) -> Arc<Self> {
+        Arc::new(Self { limit, per_source, grace, held: Mutex::default() })
     }
 
     /// A place for a peer; none when all, or those of its source, are taken.
     pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
-        let mut place = self.none(peer);
+        let place = self.none(peer);
         place.try_grow(1).then_some(place)
     }
 
     /// No place yet, to become some for a peer.
     pub(crate) fn none(self: &Arc<Self>, peer: IpAddr) -> Place {
-        Place { places: Arc::clone(self), source: source_of(peer), count: 0 }
+        let source = source_of(peer);
+        let mut held = self.held.lock();
+        held.next += 1;
+        let key = held.next;
+        held.holders.insert(key, Holder { source, count: 0, waits: None });
+        drop(held);
+        Place { places: Arc::clone(self), source, key }
+    }
+
+    /// Whether so many more fit; if not, for whom somebody has to make room.
+    fn lacks(&self, held: &Held, source: IpAddr, more: usize) -> Option<Scope> {
+        let own = held.by_source.get(&source).copied().unwrap_or_default();
+        let fits = |used: usize, limit: usize| limit.saturating_sub(used) >= more;
+        match (fits(own, self.per_source), fits(held.all, self.limit)) {
+            (false, _) => Some(Scope::Source(source)),
+            (true, false) => Some(Scope::All),
+            (true, true) => None,
+        }
+    }
+}
+
+/// Among whom room is looked for.
+#[derive(Clone, Copy)]
+enum Scope {
+    Source(IpAddr),
+    All,
+}
+
+impl Held {
+    /// Takes the places of one holder back that waits for its peer for long: of the source that
+    /// holds the most, whose peer sends slowest. False if there is none.
+    fn take_back(&mut self, scope: Scope, but: u64, grace: Duration) -> bool {
+        let now = Instant::now();
+        let candidates = self.holders.iter().filter_map(|(key, holder)| {
+            let wait = holder.waits.as_ref().filter(|_| *key != but && holder.count > 0)?;
+            let waited = now.saturating_duration_since(wait.since);
+            let is_in = match scope {
+                Scope::Source(source) => holder.source == source,
+                Scope::All => true,
+            };
+            if waited < grace || !is_in {
+                return None;
+            }
+            let held = self.by_source.get(&holder.source).copied().unwrap_or_default();
+            let rate = u128::from(wait.bytes) * 1_000_000 / waited.as_micros().max(1);
+            Some((Reverse(held), rate, *key))
+        });
+        let Some((_, _, key)) = candidates.min() else { return false };
+        if let Some(wait) = self.remove(key).and_then(|holder| holder.waits) {
+            // Whoever waits may be gone at this moment.
+            let _ = wait.taken_back.send(());
+        }
+        true
+    }
+
+    fn remove(&mut self, key: u64) -> Option<Holder> {
+        let holder = self.holders.remove(&key)?;
+        self.all -= holder.count;
+        if let Some(own) = self.by_source.get_mut(&holder.source) {
+            *own -= holder.count;
+            if *own == 0 {
+                self.by_source.remove(&holder.source);
+            }
+        }
+        Some(holder)
     }
 }
 
 impl Place {
-    /// So many more; or none and no, when too few are left.
-    pub(crate) fn try_grow(&mut self, more: usize) -> bool {
+    /// So many more; or none and no, when too few are left, or those it had were taken back.
+    pub(crate) fn try_grow(&self, more: usize) -> bool {
         let mut held = self.places.held.lock();
-        let own = held.by_source.get(&self.source).copied().unwrap_or_default();
-        let fits = |used: usize, limit: usize| limit.saturating_sub(used) >= more;
-        if !fits(held.all, self.places.limit) || !fits(own, self.places.per_source) {
-            return false;
+        if more == 0 || !held.holders.contains_key(&self.key) {
+            return more == 0;
         }
-        if more > 0 {
-            held.all += more;
-            held.by_source.insert(self.source, own + more);
-            self.count += more;
+        while let Some(scope) = self.places.lacks(&held, self.source, more) {
+            if !held.take_back(scope, self.key, self.places.grace) {
+                return false;
+            }
         }
+        let Some(holder) = held.holders.get_mut(&self.key) else { return false };
+        holder.count += more;
+        held.all += more;
+        *held.by_source.entry(self.source).or_default() += more;
         true
+    }
+
+    /// Its holder waits for its peer from now on.
+    pub(crate) fn waits(&self) -> (Waiting<'_>, TakenBack) {
+        let (sender, taken_back) = oneshot::channel();
+        let wait = Wait { since: Instant::now(), bytes: 0, taken_back: sender };
+        if let Some(holder) = self.places.held.lock().holders.get_mut(&self.key) {
+            holder.waits = Some(wait);
+        }
+        (Waiting(self), taken_back)
+    }
+}
+
+impl Waiting<'_> {
+    /// So much has come from the peer.
+    pub(crate) fn came(&self, bytes: usize) {
+        let mut held = self.0.places.held.lock();
+        let holder = held.holders.get_mut(&self.0.key);
+        if let Some(wait) = holder.and_then(|holder| holder.waits.as_mut()) {
+            wait.bytes += bytes as u64;
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(holder) = self.0.places.held.lock().holders.get_mut(&self.0.key) {
+            holder.waits = None;
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.count == 0 {
-            return;
-        }
-        let mut held = self.places.held.lock();
-        held.all -= self.count;
-        if let Some(own) = held.by_source.get_mut(&self.source) {
-            *own -= self.count;
-            if *own == 0 {
-                held.by_source.remove(&self.source);
-            }
-        }
-    }
-}
-
-/// Whom an address stands for: one host, or in IPv6 the network one site can draw from freely.
-fn source_of(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(network.into())
-        }
+        self.places.held.lock().remove(self.key);
     }
 }
 
@@ -167,10 +281,16 @@ fn source_of(peer: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
     #[test]
     fn places_are_shared_and_given_back() {
-        let places = Places::new(3, 2);
-        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        let places = Places::new(3, 2, LONG);
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(ip);
         let first = places.take(a).unwrap();
         let second = places.take(a).unwrap();
         assert!(places.take(a).is_none(), "the share of one source");
@@ -179,14 +299,15 @@ mod tests {
         drop((first, third));
         assert!(places.take(b).is_some());
         drop(second);
-        assert!(places.held.lock().by_source.is_empty());
+        let held = places.held.lock();
+        assert!(held.by_source.is_empty() && held.holders.is_empty());
     }
 
     #[test]
     fn places_may_be_many_at_once() {
-        let places = Places::new(100, 60);
-        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
-        let (mut one, mut two, mut other) = (places.none(a), places.none(a), places.none(b));
+        let places = Places::new(100, 60, LONG);
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(ip);
+        let (one, two, other) = (places.none(a), places.none(a), places.none(b));
         assert!(one.try_grow(50) && !two.try_grow(11) && two.try_grow(10));
         assert!(!two.try_grow(1) && two.try_grow(0));
         assert!(!other.try_grow(41) && other.try_grow(40));
@@ -194,16 +315,37 @@ mod tests {
         assert!(two.try_grow(50) && !other.try_grow(1));
         drop((two, other));
         let held = places.held.lock();
-        assert!(held.all == 0 && held.by_source.is_empty());
+        assert!(held.all == 0 && held.by_source.is_empty() && held.holders.is_empty());
     }
 
     #[test]
-    fn a_site_is_one_source() {
-        let [a, b, c] = ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"]
-            .map(|text| source_of(text.parse().unwrap()));
-        assert_eq!(a, b);
-        assert_ne!(a, c);
-        let mapped = source_of("::ffff:192.0.2.1".parse().unwrap());
-        assert_eq!(mapped, "192.0.2.1".parse::<IpAddr>().unwrap());
+    fn whoever_gets_on_slowest_makes_room() {
+        let places = Places::new(3, 2, Duration::ZERO);
+        let [a, b, c] = ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(ip);
+        let (quick, slow, other) =
+            (places.take(a).unwrap(), places.take(b).unwrap(), places.take(c).unwrap());
+        let ((quick_waits, mut quick_back), (slow_waits, mut slow_back)) =
+            (quick.waits(), slow.waits());
+        quick_waits.came(1 << 30);
+        slow_waits.came(1);
+        let third = places.take(a).unwrap();
+        assert_eq!(slow_back.try_recv(), Ok(()));
+        assert!(!slow.try_grow(1), "it has lost its place");
+        // Who works is not disturbed: of all only one waits.
+        let fourth = places.take(ip("192.0.2.2")).unwrap();
+        assert_eq!(quick_back.try_recv(), Ok(()));
+        assert!(places.take(ip("192.0.2.3")).is_none());
+        drop((quick_waits, slow_waits));
+        drop((quick, slow, other, third, fourth));
+        let held = places.held.lock();
+        assert!(held.all == 0 && held.by_source.is_empty() && held.holders.is_empty());
+    }
+
+    #[test]
+    fn nobody_makes_room_at_once() {
+        let places = Places::new(1, 1, LONG);
+        let held = places.take(ip("192.0.2.1")).unwrap();
+        let _waits = held.waits();
+        assert!(places.take(ip("192.0.2.2")).is_none());
     }
 }

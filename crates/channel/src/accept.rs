@@ -84,6 +84,13 @@ impl Refusal {
 
 /// Decides on hellos and takes the channels they make.
 pub trait HelloGate: Send + Sync + 'static {
+    /// Looks at the certificates before anything is read: whom none of the network's can be is cut
+    /// at once.
+    fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {
+        let _ = certificates;
+        Ok(())
+    }
+
     /// Decides before anything is answered. Called for every connection, further ones of a group
     /// included: nothing in a hello exempts it.
     fn check(&self, peer: &PeerHello) -> impl Future<Output = Result<Admission, Refusal>> + Send;
@@ -100,11 +107,18 @@ pub struct AcceptOptions {
     pub hello_timeout: Duration,
     /// Largest hello.
     pub hello_limits: FrameLimits,
+    /// Whether whom the gate admits is known for good, so that its source has places of its own
+    /// from then on that strangers cannot take.
+    pub vouches: bool,
 }
 
 impl Default for AcceptOptions {
     fn default() -> Self {
-        Self { hello_timeout: Duration::from_secs(5), hello_limits: FrameLimits::HELLO }
+        Self {
+            hello_timeout: Duration::from_secs(5),
+            hello_limits: FrameLimits::HELLO,
+            vouches: false,
+        }
     }
 }
 
@@ -172,18 +186,24 @@ enum Place {
 impl<G: HelloGate> Inner<G> {
     async fn accept(&self, connection: Accepted) -> Result<(), AcceptError> {
         let Accepted { mut stream, remote, local, protocol, pending, slot } = connection;
+        let certificates = peer_certificates(&stream);
+        if let Err(refusal) = self.gate.screen(&certificates) {
+            return Err(AcceptError::Refused(refusal.reason));
+        }
         let hello = self.in_time(self.read_hello(&mut stream)).await?;
         let place = self.place(&hello).await?;
         let joining = match &place {
             Place::Joins(channel) => Some(channel.clone()),
             _ => None,
         };
-        let certificates = peer_certificates(&stream);
         let peer = PeerHello { hello, certificates, remote, local, protocol, joining };
         let admission = match self.in_time(async { Ok(self.gate.check(&peer).await) }).await? {
             Ok(admission) => admission,
             Err(refusal) => return self.refuse(&mut stream, &peer.hello, refusal).await,
         };
+        if self.options.vouches {
+            pending.vouch();
+        }
         let connection = |stream: TlsStream<TcpStream>, hello: &Hello| {
             let (socket, tls) = handshake::into_parts(stream);
             let kind = hello.underlay_type().unwrap_or_default().to_owned();

@@ -28,6 +28,9 @@ pub enum CloseReason {
     /// The peer took nothing for longer than the write timeout.
     #[error("the peer took no data for longer than the write timeout")]
     WriteTimeout,
+    /// The peer did not send the rest of a large message, and the memory for such was needed.
+    #[error("a message that was not whole had to make room for others")]
+    FrameMemory,
     /// A group lost a connection that it cannot do without.
     #[error("too few connections left: {0}")]
     TooFew(Arc<str>),
@@ -49,7 +52,14 @@ impl CloseReason {
 
     /// True if the peer is to blame and an operator should hear of it.
     pub fn is_fault(&self) -> bool {
-        matches!(self, Self::Frame(_) | Self::Tls(_) | Self::Unresponsive | Self::WriteTimeout)
+        matches!(
+            self,
+            Self::Frame(_)
+                | Self::Tls(_)
+                | Self::Unresponsive
+                | Self::WriteTimeout
+                | Self::FrameMemory
+        )
     }
 }
 

@@ -52,6 +52,7 @@ pub(crate) struct Shared {
     high: LaneQueue,
     low: LaneQueue,
     state: Mutex<State>,
+    is_judged: AtomicBool,
     is_closed: AtomicBool,
     closed: watch::Sender<Option<CloseReason>>,
     changes: watch::Sender<u32>,
@@ -96,6 +97,7 @@ impl Shared {
             high: LaneQueue::new(options.lanes),
             low: LaneQueue::new(options.lanes),
             state: Mutex::default(),
+            is_judged: AtomicBool::new(options.unjudged.is_none()),
             is_closed: AtomicBool::new(false),
             closed: watch::Sender::new(None),
             changes: watch::Sender::new(0),
@@ -254,6 +256,10 @@ impl Shared {
         }
         drop(state);
         call();
+    }
+
+    pub(crate) fn is_judged(&self) -> bool {
+        self.is_judged.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -430,6 +436,12 @@ impl ChannelHandle {
     /// Sends `reply` as the reply to `request` on the default lane.
     pub async fn reply_to(&self, request: &Message, reply: Message) -> Result<(), SendError> {
         self.send(reply.in_reply_to(request)).await
+    }
+
+    /// The peer was found to be good: from now on it may send what the options allow. To be called
+    /// before the peer is told anything that makes it send more.
+    pub fn judged(&self) {
+        self.0.is_judged.store(true, Ordering::Release);
     }
 
     /// Closes the channel. What is queued is still written, for a moment.

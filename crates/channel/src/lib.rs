@@ -21,7 +21,9 @@
 mod accept;
 mod batch;
 mod dial;
+mod door;
 mod error;
+mod frame_memory;
 mod group;
 mod handle;
 mod handler;
@@ -43,7 +45,9 @@ mod wake;
 pub use accept::{AcceptOptions, Admission, ChannelAcceptor, HelloGate, PeerHello, Refusal};
 pub use batch::{BATCH_BYTES, BATCH_FRAMES, Batch, Outbox};
 pub use dial::{DialOptions, dial};
+pub use door::PendingSlot;
 pub use error::{CloseReason, DialError, RequestError, SendError};
+pub use frame_memory::FrameMemory;
 pub use group::{GroupPolicy, RedialPolicy, TypePolicy};
 pub use handle::{ChannelHandle, Established};
 pub use handler::{Behaviour, Flow, Handler, Parts};
@@ -51,8 +55,8 @@ pub use heartbeat::{HeartbeatOptions, Liveness};
 pub use inbox::{Inbox, InboxLimits, inbox};
 pub use lanes::Lane;
 pub use listener::{
-    Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, PendingSlot,
-    RegisterError, Registration, SharedListener, TlsSource,
+    Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, RegisterError,
+    Registration, SharedListener, TlsSource,
 };
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};

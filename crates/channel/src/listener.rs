@@ -3,7 +3,18 @@
 //! Several protocols may listen on one `host:port`; the ALPN of the TLS handshake decides which one
 //! a connection is for (protocol: channel 3.1). The socket belongs to the registrations: it closes
 //! with the last one.
+//!
+//! ```text
+//! accept -> door of the socket: until the peer has said which protocol it is for
+//!        -> door of the protocol: until the peer has shown who it is
+//!        -> connections of the protocol
+//! ```
+//!
+//! What clients of one protocol take up is therefore never taken from those of another, but for the
+//! first words. Whoever comes while the door of the socket is full waits in a line, or, if his
+//! source is known, has a place of his own (see [`crate::door`]).
 
+use crate::door::{Door, DoorLimits, KnownSources, PACE, PendingSlot, TakenBack};
 use crate::socket;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -15,22 +26,35 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_rustls::{LazyConfigAcceptor, TlsStream};
+use tokio::time::Instant;
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsStream};
+use weft_limits::{BoundedTable, Caps, TableFull, WhenFull, source_of};
 
 /// Gives the TLS settings for the next handshake; `None` refuses it, while there are none.
 pub type TlsSource = Arc<dyn Fn() -> Option<Arc<rustls::ServerConfig>> + Send + Sync>;
 
-/// What a listening socket takes upon itself before anybody has proved who he is.
+/// What a listening socket, or a protocol on it, takes upon itself before anybody has proved who he
+/// is.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerLimits {
-    /// Most connections whose handshake or hello is not done. More wait in the kernel.
+    /// Most connections whose handshake or hello is not done. As many more wait in a line.
     pub pending: usize,
-    /// Most of them from one address. More are closed at once.
+    /// Most of them from one source: one address of IPv4, one /64 network of IPv6.
     pub pending_per_source: usize,
+    /// How long such a connection keeps its place although others want it. Who has not got in by
+    /// then is closed when somebody needs the place.
+    pub grace: Duration,
     /// Time for the TLS handshake.
     pub handshake_timeout: Duration,
     /// Most connections in all. More are closed at once.
     pub connections: usize,
+}
+
+impl ListenerLimits {
+    fn door(&self, known: &Arc<KnownSources>) -> Arc<Door> {
+        let (places, per_source, grace) = (self.pending, self.pending_per_source, self.grace);
+        Door::new(DoorLimits { places, per_source, grace }, Arc::clone(known))
+    }
 }
 
 impl Default for ListenerLimits {
@@ -38,6 +62,7 @@ impl Default for ListenerLimits {
         Self {
             pending: 512,
             pending_per_source: 64,
+            grace: Duration::from_secs(2),
             handshake_timeout: Duration::from_secs(5),
             connections: 65536,
         }
@@ -61,30 +86,10 @@ pub struct Accepted {
     pub slot: ConnectionSlot,
 }
 
-/// Room among the pending connections.
-#[derive(Debug)]
-pub struct PendingSlot {
-    source: IpAddr,
-    sources: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    _permit: OwnedSemaphorePermit,
-}
-
 /// Room among the connections.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
-}
-
-impl Drop for PendingSlot {
-    fn drop(&mut self) {
-        let mut sources = self.sources.lock();
-        if let Some(count) = sources.get_mut(&self.source) {
-            *count -= 1;
-            if *count == 0 {
-                sources.remove(&self.source);
-            }
-        }
-    }
 }
 
 /// Takes the connections of a protocol.
@@ -127,7 +132,7 @@ impl Listeners {
     }
 
     /// Registers protocols on `bind` (`host:port`), opening the socket if it is not open yet. The
-    /// limits are those of whoever opened it.
+    /// limits are those of the protocols; those of the socket are of whoever opened it.
     pub async fn listen(
         &self,
         bind: &str,
@@ -146,7 +151,7 @@ impl Listeners {
                 listener
             }
         };
-        listener.register(protocols, tls, handler)
+        listener.register_with(limits, protocols, tls, handler)
     }
 }
 
@@ -156,9 +161,8 @@ pub struct SharedListener {
     local: SocketAddr,
     limits: ListenerLimits,
     protocols: Mutex<HashMap<String, Protocol>>,
-    pending: Arc<Semaphore>,
-    sources: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    connections: Arc<Semaphore>,
+    known: Arc<KnownSources>,
+    door: Arc<Door>,
     accepting: Mutex<Option<tokio::task::AbortHandle>>,
 }
 
@@ -166,6 +170,9 @@ pub struct SharedListener {
 struct Protocol {
     tls: TlsSource,
     handler: Arc<dyn ConnectionHandler>,
+    handshake_timeout: Duration,
+    door: Arc<Door>,
+    connections: Arc<Semaphore>,
 }
 
 /// Protocols registered on a socket; taken away when dropped.
@@ -204,17 +211,19 @@ impl SharedListener {
         let failed = |source| RegisterError::Bind { bind: bind.to_owned(), source };
         let socket = TcpListener::bind(bind).await.map_err(failed)?;
         let local = socket.local_addr().map_err(failed)?;
+        let known = KnownSources::new();
         let listener = Arc::new(Self {
             bind: bind.to_owned(),
             local,
             limits,
             protocols: Mutex::default(),
-            pending: Arc::new(Semaphore::new(limits.pending.max(1))),
-            sources: Arc::default(),
-            connections: Arc::new(Semaphore::new(limits.connections.max(1))),
+            door: limits.door(&known),
+            known,
             accepting: Mutex::default(),
         });
-        let task = tokio::spawn(accept_loop(socket, Arc::downgrade(&listener)));
+        let line = Line::new(&limits);
+        let door = Arc::clone(&listener.door);
+        let task = tokio::spawn(accept(socket, Arc::downgrade(&listener), door, line));
         *listener.accepting.lock() = Some(task.abort_handle());
         Ok(listener)
     }
@@ -224,9 +233,21 @@ impl SharedListener {
         self.local
     }
 
-    /// Registers protocols; the empty one is for connections without ALPN. All or none.
+    /// Registers protocols with the limits of the socket; the empty one is for connections without
+    /// ALPN. All or none.
     pub fn register(
         self: &Arc<Self>,
+        protocols: &[&str],
+        tls: TlsSource,
+        handler: Arc<dyn ConnectionHandler>,
+    ) -> Result<Registration, RegisterError> {
+        self.register_with(self.limits, protocols, tls, handler)
+    }
+
+    /// Registers protocols that share limits of their own.
+    fn register_with(
+        self: &Arc<Self>,
+        limits: ListenerLimits,
         protocols: &[&str],
         tls: TlsSource,
         handler: Arc<dyn ConnectionHandler>,
@@ -238,9 +259,15 @@ impl SharedListener {
                 bind: self.bind.clone(),
             });
         }
+        let entry = Protocol {
+            tls,
+            handler,
+            handshake_timeout: limits.handshake_timeout,
+            door: limits.door(&self.known),
+            connections: Arc::new(Semaphore::new(limits.connections.max(1))),
+        };
         for protocol in protocols {
-            let entry = Protocol { tls: tls.clone(), handler: handler.clone() };
-            known.insert((*protocol).to_owned(), entry);
+            known.insert((*protocol).to_owned(), entry.clone());
         }
         let protocols = protocols.iter().map(|protocol| (*protocol).to_owned()).collect();
         Ok(Registration { listener: self.clone(), protocols })
@@ -262,62 +289,76 @@ impl SharedListener {
         found.map(|(name, protocol)| (name.clone(), protocol.clone()))
     }
 
-    fn pending_slot(&self, permit: OwnedSemaphorePermit, source: IpAddr) -> Option<PendingSlot> {
-        let mut sources = self.sources.lock();
-        let count = sources.entry(source).or_default();
-        if *count >= self.limits.pending_per_source.max(1) {
-            return None;
-        }
-        *count += 1;
-        Some(PendingSlot { source, sources: self.sources.clone(), _permit: permit })
-    }
-
-    async fn serve(self: Arc<Self>, socket: TcpStream, remote: SocketAddr, pending: PendingSlot) {
-        let Ok(permit) = self.connections.clone().try_acquire_owned() else {
-            tracing::warn!(peer = %remote, bind = %self.bind, "connection closed: too many connections");
-            return;
-        };
-        let slot = ConnectionSlot { _permit: permit };
-        let shake = tokio::time::timeout(self.limits.handshake_timeout, self.handshake(socket));
-        let (stream, protocol, handler, local) = match shake.await {
-            Ok(Ok(done)) => done,
-            Ok(Err(error)) => {
-                tracing::debug!(peer = %remote, bind = %self.bind, %error, "TLS handshake failed");
-                return;
-            }
-            Err(_) => {
-                tracing::debug!(peer = %remote, bind = %self.bind, "TLS handshake not done in time");
-                return;
-            }
-        };
+    /// Gives a connection to its handler, once it has said which protocol it is for.
+    async fn serve(self: Arc<Self>, waiting: Waiting, entered: (PendingSlot, TakenBack)) {
+        let (remote, bind) = (waiting.remote, self.bind.clone());
+        let shaken = self.shake(waiting, entered).await;
         drop(self);
-        handler.handle(Accepted { stream, remote, local, protocol, pending, slot }).await;
+        let (handler, accepted, mut back) = match shaken {
+            Ok(done) => done,
+            Err(problem @ NotServed::TooMany) => {
+                tracing::warn!(peer = %remote, bind, "connection closed: {problem}");
+                return;
+            }
+            Err(problem) => {
+                tracing::debug!(peer = %remote, bind, "connection closed: {problem}");
+                return;
+            }
+        };
+        tokio::select! {
+            () = handler.handle(accepted) => {}
+            () = taken_back(&mut back) => {
+                let problem = NotServed::TakenBack;
+                tracing::debug!(peer = %remote, bind, "connection closed: {problem}");
+            }
+        }
     }
 
-    async fn handshake(
+    async fn shake(
+        &self,
+        waiting: Waiting,
+        (first, mut back): (PendingSlot, TakenBack),
+    ) -> Result<(Arc<dyn ConnectionHandler>, Accepted, TakenBack), NotServed> {
+        let Waiting { socket, remote } = waiting;
+        let (since, local) = (Instant::now(), socket.local_addr()?);
+        let deadline = since + self.limits.handshake_timeout;
+        let words = within(deadline, &mut back, self.first_words(socket));
+        let (start, name, protocol) = words.await?;
+        let entering = protocol.door.enter_in_turn(remote.ip(), &first);
+        let entering = async { Ok(entering.await) };
+        let (pending, mut back) = within(deadline, &mut back, entering).await??;
+        // The next one may say for which protocol it is.
+        drop(first);
+        let permit = protocol.connections.clone().try_acquire_owned();
+        let slot = ConnectionSlot { _permit: permit.map_err(|_| NotServed::TooMany)? };
+        let config = (protocol.tls)().ok_or(NotServed::NoTls)?;
+        let stream = async { start.into_stream(with_alpn(&config, name.as_bytes())).await };
+        let stream = within(since + protocol.handshake_timeout, &mut back, stream).await?;
+        let stream = TlsStream::from(stream);
+        let accepted = Accepted { stream, remote, local, protocol: name, pending, slot };
+        Ok((protocol.handler, accepted, back))
+    }
+
+    /// Reads what TLS says first, which tells the protocol.
+    async fn first_words(
         &self,
         socket: TcpStream,
-    ) -> io::Result<(TlsStream<TcpStream>, String, Arc<dyn ConnectionHandler>, SocketAddr)> {
-        let local = socket.local_addr()?;
-        let refused = |text: String| io::Error::new(io::ErrorKind::ConnectionRefused, text);
+    ) -> io::Result<(StartHandshake<TcpStream>, String, Protocol)> {
         let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), socket).await?;
         let offered: Option<Vec<Vec<u8>>> =
             start.client_hello().alpn().map(|names| names.map(<[u8]>::to_vec).collect());
         let names = offered.as_ref().map(|names| names.iter().map(Vec::as_slice).collect());
-        let selected = self.select(names);
-        let Some((name, protocol)) = selected else {
-            self.refuse_alpn(start).await;
-            let names: Vec<_> =
-                offered.iter().flatten().map(|n| String::from_utf8_lossy(n)).collect();
-            return Err(refused(format!("no handler for requested protocols {names:?}")));
-        };
-        let config = (protocol.tls)().ok_or_else(|| refused("TLS is not configured yet".into()))?;
-        let stream = start.into_stream(with_alpn(&config, name.as_bytes())).await?;
-        Ok((TlsStream::from(stream), name, protocol.handler, local))
+        if let Some((name, protocol)) = self.select(names) {
+            return Ok((start, name, protocol));
+        }
+        self.refuse_alpn(start).await;
+        let names: Vec<_> = offered.iter().flatten().map(|n| String::from_utf8_lossy(n)).collect();
+        let text = format!("no handler for requested protocols {names:?}");
+        Err(io::Error::new(io::ErrorKind::ConnectionRefused, text))
     }
 
     /// Lets TLS tell the peer that none of its protocols is served here.
-    async fn refuse_alpn(&self, start: tokio_rustls::StartHandshake<TcpStream>) {
+    async fn refuse_alpn(&self, start: StartHandshake<TcpStream>) {
         let any = self
             .protocols
             .lock()
@@ -339,30 +380,143 @@ fn with_alpn(config: &Arc<rustls::ServerConfig>, name: &[u8]) -> Arc<rustls::Ser
     Arc::new(config)
 }
 
+/// Why a connection does not get to its handler.
+#[derive(Debug, thiserror::Error)]
+enum NotServed {
+    #[error("TLS handshake failed: {0}")]
+    Io(#[from] io::Error),
+    #[error("TLS handshake not done in time")]
+    Timeout,
+    #[error("it has not shown who it is, and others wait for its place")]
+    TakenBack,
+    #[error("too many handshakes: {0}")]
+    Full(#[from] TableFull),
+    #[error("too many connections")]
+    TooMany,
+    #[error("TLS is not configured yet")]
+    NoTls,
+}
+
+/// Does what has to be done by then, and while the peer has its place.
+async fn within<T>(
+    deadline: Instant,
+    back: &mut TakenBack,
+    work: impl Future<Output = io::Result<T>>,
+) -> Result<T, NotServed> {
+    tokio::select! {
+        done = tokio::time::timeout_at(deadline, work) => {
+            Ok(done.map_err(|_| NotServed::Timeout)??)
+        }
+        () = taken_back(back) => Err(NotServed::TakenBack),
+    }
+}
+
+/// Returns when the place is taken back; never once it was given back.
+async fn taken_back(back: &mut TakenBack) {
+    if back.await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// A connection that has no place yet.
+struct Waiting {
+    socket: TcpStream,
+    remote: SocketAddr,
+}
+
+/// Connections that have no place yet, in the order they came.
+struct Line {
+    waiting: BoundedTable<u64, Waiting, IpAddr>,
+    next: u64,
+}
+
+impl Line {
+    fn new(limits: &ListenerLimits) -> Self {
+        let waiting = BoundedTable::new(Caps {
+            total: limits.pending.max(1),
+            per_source: limits.pending_per_source.max(1),
+            max_age: None,
+            when_full: WhenFull::Refuse,
+        });
+        Self { waiting, next: 0 }
+    }
+
+    fn push(&mut self, waiting: Waiting) -> Result<(), TableFull> {
+        let source = source_of(waiting.remote.ip());
+        self.next += 1;
+        self.waiting.insert(self.next, waiting, source, std::time::Instant::now()).map(drop)
+    }
+}
+
 /// Accepts until the listener is dropped.
-async fn accept_loop(socket: TcpListener, listener: Weak<SharedListener>) {
-    let Some(pending) = listener.upgrade().map(|listener| listener.pending.clone()) else { return };
+async fn accept(
+    socket: TcpListener,
+    listener: Weak<SharedListener>,
+    door: Arc<Door>,
+    mut line: Line,
+) {
     loop {
-        let Ok(permit) = pending.clone().acquire_owned().await else { return };
-        let (stream, remote) = match socket.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of descriptors, or the peer is gone already: go on, but not in a hot loop.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
+        let is_line = !line.waiting.is_empty();
+        let accepted = tokio::select! {
+            accepted = socket.accept() => Some(accepted),
+            () = door.freed(), if is_line => None,
+            () = tokio::time::sleep(PACE), if is_line => None,
         };
         let Some(listener) = listener.upgrade() else { return };
-        let Some(slot) = listener.pending_slot(permit, remote.ip()) else {
-            tracing::debug!(peer = %remote, "connection closed: too many handshakes from this address");
-            continue;
-        };
-        if let Err(error) = socket::prepare(&stream) {
-            tracing::debug!(peer = %remote, %error, "connection closed: socket options");
-            continue;
+        listener.advance(&mut line);
+        match accepted {
+            None => {}
+            Some(Ok((socket, remote))) => listener.take(Waiting { socket, remote }, &mut line),
+            Some(Err(error)) => {
+                // Out of descriptors, or the peer is gone already: go on, but not in a hot loop.
+                tracing::warn!(%error, "cannot accept a connection");
+                drop(listener);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         }
-        tokio::spawn(listener.serve(stream, remote, slot));
+    }
+}
+
+impl SharedListener {
+    /// Takes a new connection: to a place, or behind those that wait for one. Known sources do not
+    /// wait behind strangers.
+    fn take(self: &Arc<Self>, waiting: Waiting, line: &mut Line) {
+        let remote = waiting.remote;
+        if let Err(error) = socket::prepare(&waiting.socket) {
+            tracing::debug!(peer = %remote, %error, "connection closed: socket options");
+            return;
+        }
+        let waits = !line.waiting.is_empty() && !self.door.knows(remote.ip());
+        let entered = match waits {
+            true => Err(TableFull::Total(self.limits.pending)),
+            false => self.door.enter(remote.ip()),
+        };
+        let full = match entered {
+            Ok(entered) => {
+                tokio::spawn(Arc::clone(self).serve(waiting, entered));
+                return;
+            }
+            Err(TableFull::Total(_)) => line.push(waiting),
+            Err(full) => Err(full),
+        };
+        if let Err(full) = full {
+            let problem = NotServed::Full(full);
+            tracing::debug!(peer = %remote, bind = %self.bind, "connection closed: {problem}");
+        }
+    }
+
+    /// Gives places to those who wait in the line, as far as there are some.
+    fn advance(self: &Arc<Self>, line: &mut Line) {
+        while let Some((_, first)) = line.waiting.oldest() {
+            let entered = self.door.enter(first.remote.ip());
+            if matches!(entered, Err(TableFull::Total(_))) {
+                return;
+            }
+            // Whose source has taken all that it may meanwhile is closed.
+            if let (Some((_, waiting)), Ok(entered)) = (line.waiting.pop_oldest(), entered) {
+                tokio::spawn(Arc::clone(self).serve(waiting, entered));
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a channel is allowed to do.
 
+use crate::frame_memory::FrameMemory;
 use crate::heartbeat::HeartbeatOptions;
 use std::time::Duration;
 use tokio::runtime;
@@ -27,6 +28,12 @@ pub struct ChannelOptions {
     pub label: String,
     /// How large a received message may be.
     pub frames: FrameLimits,
+    /// How large it may be until [`ChannelHandle::judged`](crate::ChannelHandle::judged) is called;
+    /// `None` for a peer that the gate has judged.
+    pub unjudged: Option<FrameLimits>,
+    /// What received messages that are not whole draw on; `None` for a peer that is trusted with
+    /// the memory of this process.
+    pub frame_memory: Option<FrameMemory>,
     /// How large a sent message may be.
     pub sends: FrameLimits,
     /// Bounds of each send lane.
@@ -55,6 +62,8 @@ impl ChannelOptions {
         Self {
             label: label.into(),
             frames: FrameLimits::MESSAGES,
+            unjudged: None,
+            frame_memory: Some(FrameMemory::of_process()),
             sends: FrameLimits::MESSAGES,
             lanes: LaneLimits::default(),
             send_timeout: Duration::from_secs(10),

@@ -2,6 +2,7 @@
 
 use crate::batch::{BATCH_BYTES, Batch, Outbox};
 use crate::error::CloseReason;
+use crate::frame_memory::Partial;
 use crate::handle::{ChannelHandle, Shared};
 use crate::handler::{Flow, Handler, Parts};
 use crate::heartbeat::now_ns;
@@ -37,6 +38,9 @@ pub(crate) struct Connection {
 pub(crate) struct Underlay {
     pump: TlsPump,
     decoder: frame::Decoder,
+    is_judged: bool,
+    /// Counts what the decoder holds.
+    partial: Option<Partial>,
     batch: Batch,
     /// The channel's lanes, then the outbox of the user.
     outboxes: Vec<Box<dyn Outbox>>,
@@ -84,9 +88,13 @@ impl Underlay {
         let lanes = LaneOutbox::new(shared.clone(), part);
         let mut outboxes: Vec<Box<dyn Outbox>> = vec![Box::new(lanes)];
         outboxes.extend(parts.outbox);
+        let options = &shared.options;
+        let memory = options.frame_memory.clone();
         Self {
             pump: connection.pump,
-            decoder: frame::Decoder::new(shared.options.frames),
+            decoder: frame::Decoder::new(options.unjudged.unwrap_or(options.frames)),
+            is_judged: options.unjudged.is_none(),
+            partial: memory.map(|memory| Partial::new(memory, info.remote.ip(), waker.clone())),
             batch: Batch::new(shared.clone()),
             outboxes,
             origins: Vec::new(),
@@ -122,12 +130,16 @@ impl Underlay {
             }
             let now = Instant::now();
             self.check_time(now)?;
+            self.partial.as_ref().map_or(Ok(()), Partial::check)?;
             if self.waker.take_resume() && self.paused {
                 self.paused = self.handler.on_resume(&self.channel) == Flow::Pause;
             }
             let mut more = false;
             if !self.paused {
                 let turn = self.read_turn()?;
+                if let Some(partial) = &mut self.partial {
+                    partial.hold(self.decoder.held(), self.is_judged)?;
+                }
                 self.handler.on_turn_end(&self.channel);
                 match turn {
                     Turn::Empty => {}
@@ -152,11 +164,19 @@ impl Underlay {
                 if chunk.is_empty() {
                     break;
                 }
+                if !self.is_judged && self.channel.shared().is_judged() {
+                    self.is_judged = true;
+                    self.decoder.set_limits(self.channel.shared().options.frames);
+                }
                 let mut rest = chunk;
                 let message = self.decoder.decode(&mut rest);
                 let used = chunk.len() - rest.len();
                 self.pump.consume(used);
-                if let Some(message) = message?
+                let message = message?;
+                if message.is_some() {
+                    self.partial.iter_mut().for_each(Partial::whole);
+                }
+                if let Some(message) = message
                     && self.dispatch(message) == Flow::Pause
                 {
                     self.paused = true;

@@ -73,6 +73,23 @@ pub struct WebOptions {
     pub min_tls: TlsVersion,
     /// Highest version.
     pub max_tls: TlsVersion,
+    /// Pages of which other origins may call the APIs. Default none.
+    pub allowed_origins: AllowedOrigins,
+}
+
+/// Origins whose pages may call the APIs of a server that is not their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AllowedOrigins {
+    /// These, as browsers write them: `scheme://host[:port]` in lower case.
+    Named(Vec<String>),
+    /// Every one.
+    Any,
+}
+
+impl Default for AllowedOrigins {
+    fn default() -> Self {
+        Self::Named(Vec::new())
+    }
 }
 
 impl Default for WebOptions {
@@ -83,6 +100,7 @@ impl Default for WebOptions {
             idle_timeout: Duration::from_secs(5),
             min_tls: TlsVersion::V1_2,
             max_tls: TlsVersion::V1_3,
+            allowed_origins: AllowedOrigins::default(),
         }
     }
 }
@@ -283,6 +301,7 @@ fn options(section: &Section<'_>) -> WebOptions {
         idle_timeout: timeout("idleTimeout", default.idle_timeout),
         min_tls: section.choice("minTLSVersion", &VERSIONS, default.min_tls),
         max_tls: section.choice("maxTLSVersion", &VERSIONS, default.max_tls),
+        allowed_origins: allowed_origins(section),
     };
     if options.min_tls > options.max_tls {
         section
@@ -291,6 +310,36 @@ fn options(section: &Section<'_>) -> WebOptions {
         section.problem("maxTLSVersion", "versions below TLS1.2 are not spoken");
     }
     options
+}
+
+/// weft's own key: the original lets the pages of any origin call.
+fn allowed_origins(section: &Section<'_>) -> AllowedOrigins {
+    const KEY: &str = "allowedOrigins";
+    let origins = section.texts(KEY);
+    if origins.iter().any(|origin| origin == "*") {
+        if origins.len() > 1 {
+            section.problem(KEY, "`*` is every origin; name it alone");
+        }
+        return AllowedOrigins::Any;
+    }
+    let origins: Vec<_> = origins.iter().map(|origin| origin.to_ascii_lowercase()).collect();
+    for origin in origins.iter().filter(|origin| !is_origin(origin)) {
+        let text = format!(
+            "`{origin}` is no origin; write it as browsers do, such as \
+             https://console.example:8443, without a path and without the usual port"
+        );
+        section.problem(KEY, text);
+    }
+    AllowedOrigins::Named(origins)
+}
+
+fn is_origin(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").map(|rest| (rest, ":443"));
+    let rest = rest.or_else(|| text.strip_prefix("http://").map(|rest| (rest, ":80")));
+    rest.is_some_and(|(host, usual)| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+        !host.is_empty() && host.bytes().all(is_part) && !host.ends_with(usual)
+    })
 }
 
 fn api(item: &Item<'_>, side: Side) -> Option<WebApi> {

@@ -37,6 +37,7 @@ pub(crate) mod revocations;
 pub(crate) mod service_changes;
 pub mod service_session;
 pub mod sessions;
+pub(crate) mod signing;
 pub(crate) mod spent;
 pub mod tickets;
 pub mod tokens;

@@ -24,6 +24,7 @@ mod start;
 #[cfg(test)]
 mod testing;
 pub(crate) mod traces;
+mod turns;
 
 use std::sync::Arc;
 
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     online: Online,
     sessions: Sessions,
     hasher: Hasher,
+    scans: turns::Turns,
+    signing: turns::Turns,
     admission: auth::admission::Admission,
     lockouts: auth::lockout::Lockouts,
     attempts: auth::attempts::Attempts,
@@ -210,6 +213,16 @@ impl Controller {
 
     pub(crate) fn hasher(&self) -> &Hasher {
         &self.0.hasher
+    }
+
+    /// Turns of those whose lists have to look at much.
+    pub(crate) fn scans(&self) -> &turns::Turns {
+        &self.0.scans
+    }
+
+    /// Turns of those for whom something is signed.
+    pub(crate) fn signing(&self) -> &turns::Turns {
+        &self.0.signing
     }
 
     pub(crate) fn attempts(&self) -> &auth::attempts::Attempts {

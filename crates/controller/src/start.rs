@@ -20,11 +20,15 @@ use crate::domain::upgrade;
 use crate::domain::writer::{Deadlines, Writer};
 use crate::online::Online;
 use crate::random::Ids;
+use crate::turns::Turns;
 use crate::{Caller, Controller, Core, Failure, Settings};
 
 /// Rows that go from the reading thread to the other together, and how many such batches may wait.
 const LOAD_BATCH: usize = 1024;
 const LOAD_AHEAD: usize = 16;
+/// Lists that look at much, and slow signatures, at a time for each processor.
+const SCANS: usize = 2;
+const SIGNINGS: usize = 1;
 /// How often sessions are looked at for their end (protocol: auth 10.3).
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -68,6 +72,8 @@ impl Controller {
             online: Online::default(),
             sessions,
             hasher: Hasher::default(),
+            scans: Turns::per_processor(SCANS),
+            signing: Turns::per_processor(SIGNINGS),
             admission: crate::auth::admission::Admission::new(&settings.login_limiter),
             lockouts: crate::auth::lockout::Lockouts::default(),
             attempts: crate::auth::attempts::Attempts::default(),

@@ -18,6 +18,9 @@ pub enum WhenFull {
     /// The oldest entry makes room: of the same source if the source is at its cap, of the source
     /// that holds the most if the table is full. A source that floods thus displaces itself.
     EvictOldest,
+    /// The same, but no entry younger than this makes room: the new one is refused then. For work
+    /// that needs some time to show that it gets on, so that a rush does not displace all of it.
+    EvictOlderThan(Duration),
 }
 
 /// The limits of a [`BoundedTable`].
@@ -109,8 +112,8 @@ where
         let table_full = self.entries.len() >= self.caps.total && known.is_none();
         let evicted = match (source_full, table_full) {
             (false, false) => None,
-            (true, _) => Some(self.make_room(Some(&source))?),
-            (false, true) => Some(self.make_room(None)?),
+            (true, _) => Some(self.make_room(Some(&source), now)?),
+            (false, true) => Some(self.make_room(None, now)?),
         };
         let replaced = self.remove(&key);
         self.put(key, value, source, now);
@@ -219,14 +222,16 @@ where
     }
 
     /// Evicts the oldest entry of the source given, or of the one that holds the most.
-    fn make_room(&mut self, source: Option<&S>) -> Result<(K, V), TableFull> {
+    fn make_room(&mut self, source: Option<&S>, now: Instant) -> Result<(K, V), TableFull> {
         let refusal = match source {
             Some(_) => TableFull::Source(self.caps.per_source),
             None => TableFull::Total(self.caps.total),
         };
-        if self.caps.when_full == WhenFull::Refuse {
-            return Err(refusal);
-        }
+        let min_age = match self.caps.when_full {
+            WhenFull::Refuse => return Err(refusal),
+            WhenFull::EvictOldest => Duration::ZERO,
+            WhenFull::EvictOlderThan(age) => age,
+        };
         let own = match source {
             Some(source) => self.by_source.get(source),
             // Of those with equally many, the one with the oldest entry.
@@ -235,9 +240,34 @@ where
                 .values()
                 .max_by_key(|own| (own.len(), std::cmp::Reverse(own.keys().next().copied()))),
         };
-        let key = own.and_then(|own| own.values().next()).cloned().ok_or(refusal)?;
-        let value = self.remove(&key).ok_or(refusal)?;
-        Ok((key, value))
+        let of_source = own.and_then(|own| own.keys().next()).copied();
+        // Where the greediest source has nothing old enough, somebody else may.
+        let oldest = self.by_age.keys().next().copied().filter(|_| source.is_none());
+        let is_old = |order: &u64| {
+            let since = self.by_age.get(order).map(|(_, since)| *since);
+            since.is_some_and(|since| now.saturating_duration_since(since) >= min_age)
+        };
+        let order = of_source.into_iter().chain(oldest).find(is_old).ok_or(refusal)?;
+        self.take(order).ok_or(refusal)
+    }
+
+    /// The oldest entry.
+    #[must_use]
+    pub fn oldest(&self) -> Option<(&K, &V)> {
+        let (key, _) = self.by_age.values().next()?;
+        self.entries.get(key).map(|entry| (key, &entry.value))
+    }
+
+    /// Takes out the oldest entry.
+    pub fn pop_oldest(&mut self) -> Option<(K, V)> {
+        let order = *self.by_age.keys().next()?;
+        self.take(order)
+    }
+
+    fn take(&mut self, order: u64) -> Option<(K, V)> {
+        let (key, _) = self.by_age.get(&order)?.clone();
+        let value = self.remove(&key)?;
+        Some((key, value))
     }
 
     fn put(&mut self, key: K, value: V, source: S, now: Instant) {
@@ -287,6 +317,28 @@ mod tests {
         assert_eq!(table.insert(11, (), "calm", now), Ok(Inserted::Evicted(0, ())));
         assert_eq!(table.insert(12, (), "other", now), Ok(Inserted::Evicted(1, ())));
         assert_eq!((table.len(), table.held_by(&"calm")), (4, 2));
+    }
+
+    #[test]
+    fn a_rush_does_not_displace_what_is_young() {
+        let start = Instant::now();
+        let when_full = WhenFull::EvictOlderThan(Duration::from_secs(1));
+        let mut table = BoundedTable::new(Caps { per_source: 3, ..caps(when_full) });
+        for key in 0..3 {
+            table.insert(key, (), "flood", start).unwrap();
+        }
+        let soon = start + Duration::from_millis(900);
+        table.insert(3, (), "calm", soon).unwrap();
+        assert_eq!(table.insert(4, (), "flood", soon), Err(TableFull::Source(3)));
+        assert_eq!(table.insert(4, (), "other", soon), Err(TableFull::Total(4)));
+        let later = start + Duration::from_secs(1);
+        assert_eq!(table.insert(4, (), "other", later), Ok(Inserted::Evicted(0, ())));
+        // Keys 1 and 2 of the flood, then 3 and 4. The flood gets younger than the others.
+        table.insert(1, (), "flood", later + Duration::from_millis(600)).unwrap();
+        table.insert(2, (), "flood", later + Duration::from_millis(600)).unwrap();
+        let at = later + Duration::from_millis(1000);
+        assert_eq!(table.insert(6, (), "late", at), Ok(Inserted::Evicted(3, ())));
+        assert_eq!(table.pop_oldest(), Some((4, ())));
     }
 
     #[test]

@@ -10,10 +10,10 @@
 //! head and headers into the caller's buffer and leaves the body where it is, so that writers can
 //! gather.
 
-use crate::edge_ctrl::content_type;
 use crate::error::FrameError;
 use crate::headers::Headers;
 use crate::message::Message;
+use crate::{ctrl, edge, edge_ctrl::content_type, payload};
 use bytes::Bytes;
 
 /// What every frame starts with.
@@ -56,6 +56,38 @@ impl FrameLimits {
         ],
         ..Self::MESSAGES
     };
+
+    /// Limits of a peer that nobody has judged yet: 64 KiB in all.
+    pub const UNJUDGED: Self = Self::new(32 * 1024, 32 * 1024);
+    /// Limits of what SDKs send to their routers: what applications write may be long, for SDKs
+    /// send it as it was written.
+    pub const FROM_SDK: Self = Self {
+        longer: &[
+            (edge::content_type::DATA, Self::MESSAGES.body),
+            (payload::content_type::PAYLOAD, Self::MESSAGES.body),
+            (edge::content_type::INSPECT_RESPONSE, Self::REPORT_BODY),
+            (edge::content_type::CONN_INSPECT_RESPONSE, Self::REPORT_BODY),
+        ],
+        ..Self::new(256 * 1024, 256 * 1024)
+    };
+    /// Limits of what routers send to their controllers: reports on all that a router has may be
+    /// long.
+    pub const FROM_ROUTER: Self = Self {
+        longer: &[
+            (ctrl::content_type::METRICS, Self::REPORT_BODY),
+            (ctrl::content_type::ROUTER_LINKS, Self::REPORT_BODY),
+            (ctrl::content_type::CIRCUIT_CONFIRMATION, Self::REPORT_BODY),
+            (ctrl::content_type::CARRIED_CIRCUITS, Self::REPORT_BODY),
+            (ctrl::content_type::REMOVE_TERMINATORS, Self::REPORT_BODY),
+            (content_type::CONNECT_EVENTS, Self::REPORT_BODY),
+            (ctrl::content_type::VALIDATE_TERMINATORS_V2_RESPONSE, Self::MESSAGES.body),
+            (ctrl::content_type::INSPECT_RESPONSE, Self::MESSAGES.body),
+            (content_type::VALIDATE_DATA_STATE_RESPONSE, Self::MESSAGES.body),
+        ],
+        ..Self::new(256 * 1024, 1024 * 1024)
+    };
+    /// Most bytes of a report on all that a peer has.
+    const REPORT_BODY: u32 = 16 * 1024 * 1024;
 
     /// The same limits for every content type.
     pub const fn new(headers: u32, body: u32) -> Self {
@@ -117,6 +149,14 @@ impl Decoder {
     /// True if no frame has been begun: the stream may end here.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Head { filled: 0, .. })
+    }
+
+    /// Bytes of memory that the frame at hand takes up so far.
+    pub fn held(&self) -> usize {
+        match &self.state {
+            State::Content { headers, body, .. } => headers.capacity() + body.capacity(),
+            State::Head { .. } | State::Broken(_) => 0,
+        }
     }
 
     /// Bytes still missing for the frame at hand, as far as known.

@@ -3,7 +3,11 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Bed, CLIENT, MANAGEMENT, USERNAME, send};
+use weft_config::WebServer;
+use weft_config::web::{AllowedOrigins, WebOptions};
+
+use super::{Bed, CLIENT, MANAGEMENT, USERNAME, section, send};
+use crate::Limits;
 
 #[tokio::test]
 async fn unknown_paths_and_methods() {
@@ -134,16 +138,62 @@ async fn refusals_of_the_model_keep_their_code() {
     seen.is_error(409, "CAN_NOT_DELETE_REFERENCED_ENTITY");
 }
 
+/// A network whose APIs pages of these origins may call.
+async fn open_to(allowed_origins: AllowedOrigins) -> Bed {
+    let options = WebOptions { allowed_origins, ..WebOptions::default() };
+    Bed::with(WebServer { options, ..section() }, Limits::default()).await
+}
+
+const CONSOLE: &str = "https://console.example";
+
+fn preflight(bed: &Bed, origin: &str) -> reqwest::RequestBuilder {
+    bed.request(Method::OPTIONS, &format!("{MANAGEMENT}/identities"))
+        .header("origin", origin)
+        .header("access-control-request-method", "PATCH")
+        .header("access-control-request-headers", "zt-session")
+}
+
 #[tokio::test]
-async fn browsers_get_leave_without_their_origin_repeated() {
+async fn pages_of_other_origins_get_no_leave_unless_it_is_configured() {
     let bed = Bed::new().await;
     let path = format!("{MANAGEMENT}/identities");
-    let preflight = bed
-        .request(Method::OPTIONS, &path)
-        .header("origin", "https://console.example")
-        .header("access-control-request-method", "PATCH")
-        .header("access-control-request-headers", "zt-session");
-    let seen = send(preflight).await;
+    let page = bed.request(Method::GET, &path).header("origin", CONSOLE);
+    for seen in [send(preflight(&bed, CONSOLE)).await, send(page).await] {
+        let told = |name: &str| seen.header(name).map(str::to_owned);
+        assert_eq!(told("access-control-allow-origin"), None);
+        assert_eq!(told("access-control-allow-methods"), None);
+        assert_eq!(told("access-control-allow-credentials"), None);
+    }
+}
+
+#[tokio::test]
+async fn pages_of_the_origins_that_are_named_get_leave_and_no_others() {
+    let bed = open_to(AllowedOrigins::Named(vec![CONSOLE.to_owned()])).await;
+    let seen = send(preflight(&bed, CONSOLE)).await;
+    assert_eq!(seen.status, 200);
+    assert_eq!(seen.header("access-control-allow-origin"), Some(CONSOLE));
+    assert!(seen.header("access-control-allow-methods").unwrap().contains("PATCH"));
+    assert_eq!(seen.header("vary"), Some("origin"));
+    let path = format!("{MANAGEMENT}/identities");
+    for (origin, told) in [
+        (CONSOLE, Some(CONSOLE)),
+        ("https://console.example.evil", None),
+        ("http://console.example", None),
+        ("https://console.example:8443", None),
+        ("null", None),
+    ] {
+        let seen = send(bed.request(Method::GET, &path).header("origin", origin)).await;
+        assert_eq!(seen.header("access-control-allow-origin"), told, "{origin}");
+        let seen = send(preflight(&bed, origin)).await;
+        assert_eq!(seen.header("access-control-allow-origin"), told, "{origin}");
+    }
+}
+
+#[tokio::test]
+async fn browsers_get_leave_without_their_origin_repeated() {
+    let bed = open_to(AllowedOrigins::Any).await;
+    let path = format!("{MANAGEMENT}/identities");
+    let seen = send(preflight(&bed, CONSOLE)).await;
     assert_eq!(seen.status, 200);
     assert_eq!(seen.header("access-control-allow-origin"), Some("*"));
     assert!(seen.header("access-control-allow-methods").unwrap().contains("PATCH"));
@@ -157,7 +207,7 @@ async fn browsers_get_leave_without_their_origin_repeated() {
 
 #[tokio::test]
 async fn pages_are_told_what_they_may_not_ask() {
-    let bed = Bed::new().await;
+    let bed = open_to(AllowedOrigins::Any).await;
     let path = format!("{MANAGEMENT}/identities");
     let ask = async |pairs: &[(&'static str, &'static str)]| {
         let mut request =

@@ -43,8 +43,12 @@ fn from(bed: &Bed, last: u8) -> reqwest::Client {
 
 /// A connection from such an address, with nothing on it.
 async fn connect(bed: &Bed, last: u8) -> TlsStream<TcpStream> {
-    let config =
-        client_config(&ClientTls::anonymous(bed.bundle().clone(), &[b"http/1.1"])).unwrap();
+    connect_as(bed, last, b"http/1.1").await
+}
+
+/// The same for a protocol.
+async fn connect_as(bed: &Bed, last: u8, alpn: &[u8]) -> TlsStream<TcpStream> {
+    let config = client_config(&ClientTls::anonymous(bed.bundle().clone(), &[alpn])).unwrap();
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
     let socket = socket.connect(bed.address).await.unwrap();
@@ -138,7 +142,8 @@ async fn a_flood_from_one_address_drowns_nobody_else() {
 
 #[tokio::test]
 async fn there_is_room_for_so_many_requests_in_all() {
-    let limits = Limits { requests: 2, requests_per_source: 1, ..Limits::default() };
+    let limits =
+        Limits { requests: 2, requests_per_source: 1, grace: 2 * LONG, ..Limits::default() };
     let bed = Bed::with(patient(), limits).await;
     // Two requests whose bodies do not come, from two addresses, hold the only places.
     let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
@@ -172,8 +177,12 @@ async fn there_is_room_for_so_many_requests_in_all() {
 #[tokio::test]
 async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
     const PART: usize = 60_000;
-    let limits =
-        Limits { body_bytes: 6 * PART, body_bytes_per_source: 3 * PART, ..Limits::default() };
+    let limits = Limits {
+        body_bytes: 6 * PART,
+        body_bytes_per_source: 3 * PART,
+        grace: 2 * LONG,
+        ..Limits::default()
+    };
     let bed = Bed::with(patient(), limits).await;
     // Together more than there is in all; each one lacks its last byte.
     let path = "/authenticate?method=password";
@@ -206,4 +215,118 @@ async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
     drop(stalled);
     let free = async { while login(&same).await != 200 {} };
     tokio::time::timeout(LONG, free).await.expect("the bytes are given back");
+}
+
+#[tokio::test]
+async fn idle_http2_connections_from_everywhere_lock_nobody_out() {
+    let mut section = patient();
+    section.options.idle_timeout = 2 * LONG;
+    section.options.write_timeout = 2 * LONG;
+    let limits =
+        Limits { pending: 8, pending_per_source: 4, first_request: 2 * LONG, ..Limits::default() };
+    let bed = Bed::with(section, limits).await;
+    let mut idle = Vec::new();
+    for last in [2, 2, 2, 2, 3, 3, 3, 3] {
+        idle.push(connect_as(&bed, last, b"h2").await);
+    }
+    for last in 4..8 {
+        let client = from(&bed, last);
+        assert_eq!(client.get(bed.url("/version")).send().await.unwrap().status(), 200);
+    }
+    // Somebody else behind an address that holds all that it may.
+    assert_eq!(from(&bed, 2).get(bed.url("/version")).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn an_idle_http2_connection_gives_its_place_back_and_is_cut() {
+    let mut section = patient();
+    section.options.idle_timeout = 2 * LONG;
+    section.options.write_timeout = 2 * LONG;
+    // It is not cut because somebody else wants its place.
+    let limits = Limits {
+        pending: 1,
+        pending_per_source: 1,
+        grace: 2 * LONG,
+        first_request: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let bed = Bed::with(section, limits).await;
+    let mut idle = connect_as(&bed, 2, b"h2").await;
+    // Farewells are not answered.
+    let mut seen = Vec::new();
+    let cut = tokio::time::timeout(LONG, idle.read_to_end(&mut seen)).await;
+    assert!(cut.is_ok());
+    assert_eq!(from(&bed, 3).get(bed.url("/version")).send().await.unwrap().status(), 200);
+}
+
+/// Requests whose bodies do not end: some say nothing more, some a byte now and then.
+async fn open_bodies(bed: &Bed, last: u8, count: usize, begun: usize) -> Vec<TlsStream<TcpStream>> {
+    let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
+                content-type: application/json\r\ncontent-length: 1000000\r\n\r\n";
+    let mut open = Vec::new();
+    for _ in 0..count {
+        let mut stream = connect(bed, last).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Whoever has made room may be cut.
+        let _ = stream.write_all(&vec![b' '; begun]).await;
+        open.push(stream);
+    }
+    open
+}
+
+/// Whether one of the requests was told to make room.
+async fn has_made_room(open: &mut [TlsStream<TcpStream>]) -> bool {
+    for stream in open {
+        let mut part = [0; 12];
+        let read = tokio::time::timeout(Duration::from_millis(50), stream.read_exact(&mut part));
+        if read.await.is_ok_and(|read| read.is_ok()) && part.ends_with(b"408") {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test]
+async fn open_bodies_do_not_keep_others_behind_their_address_out() {
+    let limits =
+        Limits { requests_per_source: 4, grace: Duration::from_millis(300), ..Limits::default() };
+    let bed = Bed::with(patient(), limits).await;
+    let mut open = open_bodies(&bed, 2, 4, 10).await;
+    let same = from(&bed, 2);
+    let served = async {
+        loop {
+            let body = json!({"username": USERNAME, "password": PASSWORD});
+            let login = same.post(bed.url("/authenticate?method=password")).json(&body);
+            let status = login.send().await.unwrap().status();
+            if status == 200 && has_made_room(&mut open).await {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, served).await.expect("open bodies hold the places of an address");
+}
+
+#[tokio::test]
+async fn bytes_of_bodies_that_do_not_end_make_room_for_others_behind_their_address() {
+    const PART: usize = 60_000;
+    let limits = Limits {
+        body_bytes_per_source: 3 * PART,
+        grace: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let bed = Bed::with(patient(), limits).await;
+    let mut open = open_bodies(&bed, 2, 4, PART).await;
+    let same = from(&bed, 2);
+    let served = async {
+        loop {
+            let configs = json!(["x".repeat(PART / 2)]);
+            let body = json!({"username": USERNAME, "password": PASSWORD, "configTypes": configs});
+            let login = same.post(bed.url("/authenticate?method=password")).json(&body);
+            let status = login.send().await.unwrap().status();
+            if status == 200 && has_made_room(&mut open).await {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, served).await.expect("open bodies hold the bytes of an address");
 }

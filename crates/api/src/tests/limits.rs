@@ -73,6 +73,22 @@ async fn large_bodies_are_refused_before_they_are_read_or_anybody_is_asked() {
 }
 
 #[tokio::test]
+async fn malformed_chunks_are_the_fault_of_whoever_sends_them() {
+    let bed = Bed::new().await;
+    for chunks in ["zz\r\n", "5\r\n12345678\r\n", "ffffffffffffffffff\r\n", "-1\r\n\r\n"] {
+        let mut stream = bed.connect(&[b"http/1.1"]).await;
+        let head = "POST /authenticate?method=password HTTP/1.1\r\nhost: x\r\n\
+                    content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+        stream.write_all(format!("{head}{chunks}").as_bytes()).await.unwrap();
+        let mut part = vec![0; 4096];
+        let count = tokio::time::timeout(LONG, stream.read(&mut part)).await.unwrap().unwrap();
+        let text = String::from_utf8_lossy(&part[..count]);
+        assert!(text.starts_with("HTTP/1.1 400"), "{chunks:?}: {text}");
+        assert!(text.contains("COULD_NOT_READ_BODY"), "{chunks:?}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn slow_heads_bodies_and_handshakes_are_cut() {
     let limits = Limits { handshake_timeout: Duration::from_millis(300), ..Limits::default() };
     let bed = Bed::with(section(), limits).await;
@@ -100,7 +116,7 @@ async fn slow_heads_bodies_and_handshakes_are_cut() {
 
 #[tokio::test]
 async fn too_many_requests_are_asked_to_come_back() {
-    let limits = Limits { requests_per_source: 1, ..Limits::default() };
+    let limits = Limits { requests_per_source: 1, grace: 2 * LONG, ..Limits::default() };
     let bed = Arc::new(Bed::with(patient(), limits).await);
     // A request whose body does not come holds the only place.
     let mut stream = bed.connect(&[b"http/1.1"]).await;

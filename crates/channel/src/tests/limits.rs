@@ -103,7 +103,8 @@ async fn frames_over_the_limit_close_the_connection_and_are_not_sent() {
 
 #[tokio::test]
 async fn pending_handshakes_are_bounded_per_source() {
-    let limits = ListenerLimits { pending_per_source: 2, ..ListenerLimits::default() };
+    let limits =
+        ListenerLimits { pending_per_source: 2, grace: 2 * LONG, ..ListenerLimits::default() };
     let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("server") };
     let mut server = Server::with(channel, None, AcceptOptions::default(), limits).await;
     let _first = TcpStream::connect(server.addr()).await.unwrap();
@@ -119,6 +120,101 @@ async fn pending_handshakes_are_bounded_per_source() {
     })
     .await;
     server.next().await;
+}
+
+/// A connection from an address of the loopback network.
+async fn knock(to: std::net::SocketAddr, last: u8) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((std::net::Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
+    soon(socket.connect(to)).await.unwrap()
+}
+
+#[tokio::test]
+async fn silent_connections_from_everywhere_lock_nobody_out() {
+    // Nobody is cut by the time for handshakes here.
+    let limits = ListenerLimits {
+        pending: 4,
+        pending_per_source: 2,
+        grace: QUICK,
+        handshake_timeout: 2 * LONG,
+        ..ListenerLimits::default()
+    };
+    let mut server = server(AcceptOptions::default(), limits).await;
+    let mut silent = Vec::new();
+    // Places and line are full of them.
+    for last in 2..12 {
+        silent.push(knock(server.addr(), last).await);
+    }
+    let (_dialer, _inbox, ..) = server.pair().await;
+    for socket in &mut silent[..4] {
+        assert!(closed_by_peer(socket).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn silent_clients_of_one_protocol_take_no_place_of_another() {
+    let limits = ListenerLimits {
+        pending: 8,
+        pending_per_source: 8,
+        // Nobody makes room and nobody is cut.
+        grace: 2 * LONG,
+        handshake_timeout: 2 * LONG,
+        connections: 6,
+    };
+    struct Silence;
+    impl ConnectionHandler for Silence {
+        fn handle(&self, connection: Accepted) -> futures::future::BoxFuture<'static, ()> {
+            Box::pin(async move {
+                let _connection = connection;
+                std::future::pending().await
+            })
+        }
+    }
+    let (listeners, authority) = (Listeners::new(), Authority::new());
+    let bind = "127.0.0.1:0";
+    let web = listeners.listen(bind, limits, &["h2"], authority.source(), Arc::new(Silence));
+    let web = web.await.unwrap();
+    let (channels, mut admitted) = tokio::sync::mpsc::unbounded_channel();
+    let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("server") };
+    let control =
+        ChannelAcceptor::new(Gate { channel, group: None, channels }, AcceptOptions::default());
+    let control =
+        listeners.listen(bind, limits, &["weft-test"], authority.source(), Arc::new(control));
+    let control = control.await.unwrap();
+    assert_eq!(web.local_addr(), control.local_addr());
+    let mut silent = Vec::new();
+    for _ in 0..6 {
+        silent.push(authority.raw(web.local_addr(), &["h2"]).await.unwrap());
+    }
+    let mut more = authority.raw(web.local_addr(), &["h2"]).await;
+    if let Ok(more) = &mut more {
+        assert!(closed_by_peer(more).await.is_empty());
+    }
+    for _ in 0..4 {
+        soon(dial(authority.dial_options(control.local_addr(), "router"))).await.unwrap();
+        assert!(soon(admitted.recv()).await.is_some());
+    }
+}
+
+#[tokio::test]
+async fn sources_of_known_peers_come_before_strangers() {
+    let limits = ListenerLimits {
+        pending: 4,
+        pending_per_source: 4,
+        grace: 2 * LONG,
+        handshake_timeout: 2 * LONG,
+        ..ListenerLimits::default()
+    };
+    let accept = AcceptOptions { vouches: true, ..AcceptOptions::default() };
+    let mut server = server(accept, limits).await;
+    let (known, ..) = server.pair().await;
+    // No place is left, and nobody makes room; some stand in the line.
+    let mut silent = Vec::new();
+    for last in 2..9 {
+        silent.push(knock(server.addr(), last).await);
+    }
+    let (_again, ..) = server.pair().await;
+    known.close("done");
 }
 
 #[tokio::test]
@@ -265,4 +361,120 @@ async fn what_waits_ends_with_a_channel_that_has_no_connection() {
     }
     drop(established);
     assert!(matches!(soon(asking).await, Err(RequestError::Closed(_))));
+}
+
+/// Lets in whom it has not judged yet, but nobody before whose certificate it was warned.
+struct Screen(Option<tokio::sync::mpsc::UnboundedSender<Established>>);
+
+impl HelloGate for Screen {
+    fn screen(
+        &self,
+        certificates: &[rustls_pki_types::CertificateDer<'static>],
+    ) -> Result<(), Refusal> {
+        assert_eq!(certificates.len(), 1);
+        self.0.as_ref().map(|_| ()).ok_or_else(|| Refusal::close("nobody has this certificate"))
+    }
+
+    async fn check(&self, _: &PeerHello) -> Result<Admission, Refusal> {
+        let channel = ChannelOptions {
+            heartbeat: None,
+            unjudged: Some(FrameLimits::UNJUDGED),
+            ..ChannelOptions::control("server")
+        };
+        let (identity, headers) = (Vec::new(), weft_wire::Headers::new());
+        Ok(Admission { listener_id: "x".into(), identity, headers, channel, group: None })
+    }
+
+    async fn established(&self, channel: Established) {
+        let _ = self.0.as_ref().unwrap().send(channel);
+    }
+}
+
+async fn screened(
+    channels: Option<tokio::sync::mpsc::UnboundedSender<Established>>,
+) -> (Authority, Registration) {
+    let authority = Authority::new();
+    let listener = SharedListener::bind("127.0.0.1:0", ListenerLimits::default()).await.unwrap();
+    // Whoever waits for a hello waits for long.
+    let accept = AcceptOptions { hello_timeout: 2 * LONG, ..AcceptOptions::default() };
+    let acceptor = Arc::new(ChannelAcceptor::new(Screen(channels), accept));
+    let registration = listener.register(&["weft-test"], authority.source(), acceptor).unwrap();
+    (authority, registration)
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_has_is_cut_before_any_hello() {
+    let (authority, registration) = screened(None).await;
+    let mut stream = authority.raw(registration.local_addr(), &[]).await.unwrap();
+    assert!(closed_by_peer(&mut stream).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_peer_sends_small_messages_until_it_is_judged() {
+    let (channels, mut admitted) = tokio::sync::mpsc::unbounded_channel();
+    let (authority, registration) = screened(Some(channels)).await;
+    let at = registration.local_addr();
+    let (small, large) = ("x".repeat(32 * 1024), "x".repeat(1024 * 1024));
+    for is_judged in [false, true] {
+        let (ours, _our_inbox) = inbox(InboxLimits::default());
+        let dialer = soon(dial(authority.dial_options(at, "dialer"))).await.unwrap().start(ours);
+        let (theirs, mut their_inbox) = inbox(InboxLimits::default());
+        let listener = soon(admitted.recv()).await.unwrap().start(theirs);
+        dialer.send(message(1, &small)).await.unwrap();
+        assert_eq!(soon(their_inbox.recv()).await.unwrap().body.len(), small.len());
+        if is_judged {
+            listener.judged();
+        }
+        dialer.send(message(2, &large)).await.unwrap();
+        let got = soon(their_inbox.recv()).await;
+        assert_eq!(got.map(|message| message.body.len()), is_judged.then_some(large.len()));
+        let reason = listener.closed_because();
+        let is_refused = matches!(reason, Some(CloseReason::Frame(FrameError::BodyTooLong { .. })));
+        assert_eq!(is_refused, !is_judged);
+    }
+}
+
+#[tokio::test]
+async fn messages_that_never_end_share_one_budget_and_make_room() {
+    const PART: usize = 3 << 20;
+    let memory = FrameMemory::new(8 << 20);
+    let channel = ChannelOptions {
+        heartbeat: None,
+        frame_memory: Some(memory.clone()),
+        ..ChannelOptions::control("server")
+    };
+    let (accept, limits) = (AcceptOptions::default(), ListenerLimits::default());
+    let mut server = Server::with(channel, None, accept, limits).await;
+    // Each says that a message of 60 MiB comes, and sends the beginning of it.
+    let mut begun = frame::encode(&Hello::new("raw").to_message());
+    let head_at = begun.len();
+    begun.extend_from_slice(&frame::encode(&message(1, "")));
+    begun[head_at + 16..head_at + 20].copy_from_slice(&(60_u32 << 20).to_le_bytes());
+    begun.resize(begun.len() + PART, b'x');
+    let mut raw = Vec::new();
+    for _ in 0..6 {
+        let mut stream = server.authority.raw(server.addr(), &[]).await.unwrap();
+        stream.write_all(&begun[..head_at]).await.unwrap();
+        let (behaviour, inbox) = crate::inbox(InboxLimits::default());
+        let channel = server.next().await.start(behaviour);
+        // Whoever has made room is cut.
+        let _ = soon(stream.write_all(&begun[head_at..])).await;
+        let _ = stream.flush().await;
+        raw.push((stream, channel, inbox));
+    }
+    soon(async {
+        while !raw.iter().any(|(_, channel, _)| {
+            matches!(channel.closed_because(), Some(CloseReason::FrameMemory))
+        }) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    until(|| memory.used() <= 8 << 20).await;
+    // Somebody else's large message comes through, whole.
+    let (dialer, _, _, mut inbox) = server.pair().await;
+    dialer.send(message(7, &"y".repeat(PART))).await.unwrap();
+    assert_eq!(soon(inbox.recv()).await.unwrap().body.len(), PART);
+    drop(raw);
+    until(|| memory.used() == 0).await;
 }

@@ -4,7 +4,7 @@ use super::{controller, warnings};
 use crate::{
     BindPoint, WebApi,
     controller::{EventSink, IdentityStatusSource, Storage, UsageVersion},
-    web::TlsVersion,
+    web::{AllowedOrigins, TlsVersion},
 };
 
 const MINIMAL: &str = r#"v: 3
@@ -173,6 +173,38 @@ fn bounds_are_those_of_the_documents() {
     assert_eq!(tokens.access, Duration::from_secs(60));
     assert_eq!(tokens.refresh, Duration::from_secs(120));
     assert_eq!(loaded.warnings.len(), 2);
+}
+
+#[test]
+fn only_origins_that_are_named_may_call() {
+    let with = |origins: &str| {
+        let web = format!(
+            "  - name: more\n    options: {{allowedOrigins: {origins}}}\n    bindPoints:\n      \
+             - {{interface: \"[::]:443\", address: \"x.example:443\"}}\n    apis:\n      \
+             - {{binding: edge-client}}\n"
+        );
+        controller(&format!("{MINIMAL}{web}"))
+    };
+    let options = |origins: &str| with(origins).unwrap().config.web[1].options.clone();
+    assert_eq!(options("[]").allowed_origins, AllowedOrigins::Named(Vec::new()));
+    assert_eq!(options("['*']").allowed_origins, AllowedOrigins::Any);
+    let named = ["https://console.example", "http://[::1]:8080"];
+    assert_eq!(
+        options("['https://Console.example', 'http://[::1]:8080']").allowed_origins,
+        AllowedOrigins::Named(named.map(str::to_owned).to_vec())
+    );
+    for wrong in [
+        "['https://a.example/']",
+        "['a.example']",
+        "['https://a.example:443']",
+        "['https://*.example']",
+        "['null']",
+        "['https://']",
+        "['*', 'https://a.example']",
+    ] {
+        let error = with(wrong).unwrap_err().to_string();
+        assert!(error.contains("web[1].options.allowedOrigins"), "{wrong}: {error}");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Identity, Sess
 use weft_model::filter::{Column, PageRules, Table, Type, Value};
 use weft_model::{Id, Snapshot};
 
+use super::signing::aside;
 use super::{login, resolve};
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
@@ -249,7 +250,10 @@ fn create_certificate(controller: Controller, caller: Caller, call: Call) -> Ans
         );
         let at = system_time(now);
         let leaf = Leaf::for_session(&request, identity, &name, CERTIFICATE_LIFE, at);
-        let leaf = leaf.and_then(|leaf| keys.authority.issue(&leaf)).map_err(refused)?;
+        let leaf = leaf.and_then(|leaf| {
+            aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf))
+        });
+        let leaf = leaf.map_err(refused)?;
         let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
         let kept = SessionCertificate {
             id: id.clone(),

@@ -25,6 +25,7 @@ use weft_model::entity::{
 };
 use weft_model::{Base, Id, Kind};
 
+use super::signing::aside;
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::decision::Decision;
@@ -214,9 +215,7 @@ fn parse_csr(text: &str) -> Result<CertificateRequest, Failure> {
 /// A certificate of the edge signer, with its chain in PEM.
 fn issue(controller: &Controller, leaf: &Leaf) -> Result<(Certificate, String), Failure> {
     let keys = &controller.settings().keys;
-    let issued = keys
-        .authority
-        .issue(leaf)
+    let issued = aside(keys.authority.key().algorithm(), || keys.authority.issue(leaf))
         .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))?;
     let chain = to_pem(keys.bundle.chain_of(&issued).iter());
     Ok((issued, chain))

@@ -18,6 +18,7 @@ use weft_model::{Base, Id, Snapshot};
 
 use super::attempts::{CodeKind, Guesser};
 use super::current::{login_of, session_of};
+use super::signing::aside;
 use super::totp::{self, PictureError, Takes};
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::convert;
@@ -209,8 +210,9 @@ fn totp_token(controller: Controller, caller: Caller, call: Call) -> Answer {
             z_asid: login.session.id.clone(),
             z_t: TokenKind::Totp,
         };
-        let token = TokenSigner::new(&controller.settings().keys.enrollment)
-            .and_then(|signer| signer.sign(&claims))
+        let key = &controller.settings().keys.enrollment;
+        let signed = aside(key.key().algorithm(), || TokenSigner::new(key)?.sign(&claims));
+        let token = signed
             .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))?;
         Reply::detail(&TotpToken { issued_at: convert::time(now), token })
     }

@@ -15,6 +15,7 @@ use super::current::login_of;
 use super::login::{certificate, certificate_refused, wrong_password};
 use super::password::Hashed;
 use super::sessions::keep_certificate;
+use super::signing::aside;
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::convert;
@@ -186,7 +187,9 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         };
         let csr = body.client_cert_csr.unwrap_or_default();
         let request = CertificateRequest::from_pem(&csr).map_err(refused)?;
-        let issued = keys.authority.issue(&Leaf::renewed(&request, leaf, now)).map_err(refused)?;
+        let leaf = Leaf::renewed(&request, leaf, now);
+        let issued = aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf));
+        let issued = issued.map_err(refused)?;
         let pem = to_pem(keys.bundle.chain_of(&issued).iter());
         let (id, kept) = (authenticator.base.id.clone(), pem.clone());
         let fingerprint = issued.fingerprint().to_owned();

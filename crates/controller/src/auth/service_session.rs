@@ -23,6 +23,7 @@ use weft_model::{Base, Id, Snapshot, Timestamp};
 use super::client_services::routers_between;
 use super::current::session_of;
 use super::resolve::is_complete;
+use super::signing::is_slow;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::convert;
 use crate::domain::list;
@@ -98,7 +99,10 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         }
         controller.sessions().kept().await?;
         // The whole session, where the original leaves half of it null (protocol: auth 20.6).
-        Reply::created_with(&shown(&context, &session)?)
+        let (kept, key) = (Arc::clone(&session), controller.settings().keys.session.key());
+        let sign = move |controller: &Controller| controller.service_token(&kept);
+        let token = controller.sign_in_turn(&caller, key.algorithm(), sign).await?;
+        Reply::created_with(&shown(&context, &session, token))
     }
     .boxed()
 }
@@ -129,11 +133,11 @@ fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionE
     routers.iter().map(|router| SessionEdgeRouter::new(common(context, router))).collect()
 }
 
-/// A service session as the APIs show it.
-pub(crate) fn shown(context: &Context, session: &Session) -> Result<SessionDetail, Failure> {
+/// A service session as the APIs show it. The token is for whoever may use the session.
+pub(crate) fn shown(context: &Context, session: &Session, token: String) -> SessionDetail {
     let (identity, service) = (session.identity_id.as_str(), &session.service_id);
     let api_session = session.api_session_id.as_str();
-    Ok(SessionDetail {
+    SessionDetail {
         base: convert::base(COLLECTION, &session.base, &["route-path"]),
         api_session: EntityRef::new(API_SESSIONS, api_session, ""),
         api_session_id: api_session.to_owned(),
@@ -141,9 +145,9 @@ pub(crate) fn shown(context: &Context, session: &Session) -> Result<SessionDetai
         identity_id: identity.to_owned(),
         service: convert::mention::<Service>(context.view(), SERVICES, service),
         service_id: service.to_string(),
-        token: context.controller().service_token(session)?,
+        token,
         r#type: convert::policy_type(session.session_type),
-    })
+    }
 }
 
 /// The service sessions of the caller, over all of its logins; an administrator sees all.
@@ -156,19 +160,31 @@ fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
             true => sessions.all_services(),
             false => sessions.services_of_identity(&login.identity_id),
         };
-        let selection = list::selection(&call.query, &SYMBOLS, &PageRules::LIST)?;
-        let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(&context, it)));
-        let details = listed.rows.iter().map(|row| shown(&context, row.record()));
-        let details = details.collect::<Result<Vec<_>, _>>()?;
-        let pagination = Pagination {
-            limit: listed.page.stated_limit(),
-            offset: listed.page.offset as i64,
-            total_count: listed.total as i64,
-        };
-        let names = SYMBOLS.public_names().map(str::to_owned).collect();
-        Reply::list(&details, pagination, names)
+        let key = controller.settings().keys.session.key().algorithm();
+        let effort = if is_slow(key) { usize::MAX } else { found.len() };
+        let turns = controller.scans().asked_by(&caller);
+        list::run(turns, effort, move || page_of(&context, &call, &found)).await
     }
     .boxed()
+}
+
+fn page_of(context: &Context, call: &Call, found: &[Arc<Session>]) -> Result<Reply, Failure> {
+    let selection = list::selection(&call.query, &SYMBOLS, &PageRules::LIST)?;
+    let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(context, it)));
+    let details = listed.rows.iter().map(|row| detail_of(context, row.record()));
+    let details = details.collect::<Result<Vec<_>, _>>()?;
+    let pagination = Pagination {
+        limit: listed.page.stated_limit(),
+        offset: listed.page.offset as i64,
+        total_count: listed.total as i64,
+    };
+    let names = SYMBOLS.public_names().map(str::to_owned).collect();
+    Reply::list(&details, pagination, names)
+}
+
+fn detail_of(context: &Context, session: &Session) -> Result<SessionDetail, Failure> {
+    let token = context.controller().service_token(session)?;
+    Ok(shown(context, session, token))
 }
 
 /// A service session of the caller's own login.
@@ -183,7 +199,10 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Session
 fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let session = own(&controller, &caller, call.id(0))?;
-        Reply::detail(&shown(&controller.context(&caller), &session)?)
+        let key = controller.settings().keys.session.key().algorithm();
+        let context = controller.context(&caller);
+        let sign = move |_: &Controller| detail_of(&context, &session);
+        Reply::detail(&controller.sign_in_turn(&caller, key, sign).await?)
     }
     .boxed()
 }

@@ -548,3 +548,36 @@ async fn logins_beyond_the_limit_are_asked_to_come_back() {
     drop(places);
     bed.login_with(&chain).await.unwrap();
 }
+
+#[tokio::test]
+async fn nothing_is_signed_for_whoever_does_not_see_it() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    let admin = bed.admin().await;
+    bed.controller.online().put_router(&net.router, 1, facts());
+    let ask = json!({"serviceId": net.service, "type": "Dial"});
+    bed.client(&net.client, "createSession", &[], ask).await.unwrap();
+    let body = json!({"name": "new", "type": "Default", "isAdmin": false,
+        "enrollment": {"ott": true}});
+    bed.create(&admin, "createIdentity", body).await;
+    for (name, permission) in [("auditor", "admin_readonly"), ("reader", "identity.read")] {
+        let body = json!({"name": name, "type": "Default", "isAdmin": false,
+            "permissions": [permission]});
+        let id = bed.create(&admin, "createIdentity", body).await;
+        let body =
+            json!({"identityId": id, "method": "updb", "username": name, "password": "geheimnis"});
+        bed.create(&admin, "createAuthenticator", body).await;
+    }
+    let signed = || super::signing::tests::SIGNED.with(std::cell::Cell::get);
+    let auditor = bed.login("auditor", "geheimnis").await.unwrap();
+    let reader = bed.login("reader", "geheimnis").await.unwrap();
+    let before = signed();
+    let sessions = bed.list(&auditor, "listSessions", "").await;
+    assert_eq!((sessions.len(), &sessions[0]["token"]), (1, &json!("")));
+    let found = bed.list(&reader, "listIdentities", "name=\"new\"").await;
+    assert_eq!(found[0]["enrollment"]["ott"]["jwt"], "");
+    assert_eq!(signed(), before);
+    let sessions = bed.list(&admin, "listSessions", "").await;
+    assert_ne!(sessions[0]["token"], "");
+    assert_eq!(signed(), before + 1);
+}

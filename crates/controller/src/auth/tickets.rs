@@ -6,6 +6,7 @@ use weft_contract::resource::enrollment::{EnrollmentClaims, method};
 use weft_identity::token::TokenSigner;
 use weft_model::entity::Enrollment;
 
+use super::signing::aside;
 use crate::{Addresses, Controller, Keys};
 
 /// Tickets kept so that two reads give the same text.
@@ -88,10 +89,12 @@ impl Tickets {
     }
 
     fn sign(&self, claims: &EnrollmentClaims) -> String {
-        self.signer.sign(claims).unwrap_or_else(|error| {
-            tracing::error!(%error, "an enrollment ticket could not be signed");
-            String::new()
-        })
+        aside(self.signer.public().algorithm(), || self.signer.sign(claims)).unwrap_or_else(
+            |error| {
+                tracing::error!(%error, "an enrollment ticket could not be signed");
+                String::new()
+            },
+        )
     }
 }
 

@@ -6,6 +6,7 @@ use weft_identity::token::{self, Expect, TokenError, TokenSigner};
 use weft_model::Timestamp;
 use weft_model::token::{AUDIENCE, LEGACY_AUDIENCE, ServiceClaims};
 
+use super::signing::aside;
 use crate::clock::system_time;
 use crate::{Controller, Failure};
 
@@ -17,8 +18,8 @@ impl Controller {
 
     /// Signs with the root identity.
     pub(crate) fn sign(&self, claims: &impl Serialize) -> Result<String, Failure> {
-        TokenSigner::new(&self.settings().keys.session)
-            .and_then(|signer| signer.sign(claims))
+        let keys = &self.settings().keys;
+        aside(keys.session.key().algorithm(), || TokenSigner::new(&keys.session)?.sign(claims))
             .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))
     }
 

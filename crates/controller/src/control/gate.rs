@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use rustls_pki_types::CertificateDer;
 use weft_channel::{
     Admission, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
 };
@@ -34,6 +35,18 @@ impl std::fmt::Debug for Gate {
 }
 
 impl HelloGate for Gate {
+    /// Nobody but a router has business here, and it must show a certificate that was made for it.
+    fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {
+        let Some(leaf) = certificates.first() else {
+            return Err(Refusal::close("no certificate was presented"));
+        };
+        let shown = weft_identity::fingerprint(leaf);
+        match self.0.controller.router_by_fingerprint(&shown) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::close("no router has the certificate that was presented")),
+        }
+    }
+
     async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
         let router = self.authenticate(peer)?;
         let id = &router.base.id;
@@ -49,6 +62,7 @@ impl HelloGate for Gate {
             headers: self.headers(),
             channel: ChannelOptions {
                 heartbeat: Some(self.0.options.heartbeat),
+                frames: FrameLimits::FROM_ROUTER,
                 sends: FrameLimits::MODEL,
                 ..ChannelOptions::control(label)
             },

@@ -169,6 +169,7 @@ impl ControlPlane {
     pub fn acceptor(&self) -> Arc<dyn ConnectionHandler> {
         let options = AcceptOptions {
             hello_timeout: self.0.options.hello_timeout,
+            vouches: true,
             ..AcceptOptions::default()
         };
         Arc::new(ChannelAcceptor::new(Gate(Arc::clone(&self.0)), options))

@@ -17,6 +17,7 @@ use weft_wire::edge_ctrl::{
 use weft_wire::{Message, ProtoBody, WireError};
 
 use super::session::Session;
+use crate::auth::signing::aside;
 use crate::clock::system_time;
 use crate::{Caller, Controller, Failure};
 
@@ -102,7 +103,9 @@ fn issue(
     let failed = |problem| NotRenewed::Request(what, problem);
     let request = CertificateRequest::from_pem(request).map_err(failed)?;
     let keys = &controller.settings().keys;
-    let leaf = keys.authority.issue(&Leaf::for_router(&request, purpose, now)).map_err(failed)?;
+    let leaf = Leaf::for_router(&request, purpose, now);
+    let leaf = aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf));
+    let leaf = leaf.map_err(failed)?;
     let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
     Ok((leaf, chain))
 }

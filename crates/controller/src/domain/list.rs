@@ -22,8 +22,9 @@ use super::resource::{self, Readable, Shown};
 use super::view::Context;
 use crate::Controller;
 use crate::failure::Failure;
+use crate::turns::Asking;
 
-/// A list that has to look at more is made on the blocking pool.
+/// A list that has to look at more waits for its caller's turn, and is made on the blocking pool.
 const INLINE: usize = 4096;
 /// Longest explanation, in characters.
 const MAX_EXPLAINED: usize = 1000;
@@ -71,7 +72,8 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
 ) -> Result<Reply, Failure> {
     let selection = selection(&call.query, R::SYMBOLS, &PageRules::LIST)?;
     let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
-    run(usize::try_from(effort).unwrap_or(usize::MAX), move || {
+    let turns = context.controller().scans().asked_by(&caller);
+    run(turns, usize::try_from(effort).unwrap_or(usize::MAX), move || {
         let (listed, trace) = selection.search(source::<R>(&context, &caller, within));
         tracing::debug!(list = R::KIND.plural, %trace, "listed");
         let details: Vec<_> =
@@ -219,15 +221,14 @@ pub(crate) fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Fa
 
 /// Runs where it does not hold up others: in place when little is to be done.
 pub(crate) async fn run<T: Send + 'static>(
+    turns: Asking,
     candidates: usize,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     if candidates <= INLINE {
         return work();
     }
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(Failure::unhandled(format!("the list failed: {error}"))))
+    turns.work(work).await
 }
 
 #[cfg(test)]

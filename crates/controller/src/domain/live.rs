@@ -47,7 +47,8 @@ pub(crate) fn list<L: Live>(controller: Controller, caller: Caller, call: Call) 
     async move {
         let context = controller.context(&caller);
         let found = L::all(&context);
-        list::run(found.len(), move || page::<L>(&context, &call.query, found)).await
+        let turns = controller.scans().asked_by(&caller);
+        list::run(turns, found.len(), move || page::<L>(&context, &call.query, found)).await
     }
     .boxed()
 }

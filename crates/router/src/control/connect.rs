@@ -186,6 +186,8 @@ fn dial_options(core: &Core, address: &Address) -> DialOptions {
         heartbeat: Some(options.heartbeat),
         write_timeout: options.write_timeout,
         frames: FrameLimits::MODEL,
+        // The whole data model may be larger than what all SDKs share.
+        frame_memory: None,
         runtime: Some(core.runtime.clone()),
         ..ChannelOptions::control(format!("ctrl {address}"))
     };

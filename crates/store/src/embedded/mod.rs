@@ -17,6 +17,7 @@ mod hold;
 mod live;
 mod load;
 mod slots;
+mod thread;
 
 use std::{
     path::{Path, PathBuf},
@@ -31,7 +32,7 @@ pub use hold::{Hold, sync_folder_of};
 use redb::TableDefinition;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
-use self::{failure::Failure, file::Shared, live::Writer};
+use self::{failure::Failure, file::Shared, live::Writer, thread::CommitThread};
 use crate::{
     BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, Live, Mend,
     OpenError, ReadError, Store, follow,
@@ -69,6 +70,7 @@ impl Default for Options {
 pub struct Embedded {
     pub(crate) shared: Arc<Shared>,
     writer: Arc<Writer>,
+    commits: Arc<CommitThread>,
 }
 
 impl Embedded {
@@ -84,7 +86,9 @@ impl Embedded {
     fn open_with(path: &Path, options: Options, open: file::Opener) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared::open(path, options, open)?);
         let writer = Arc::new(Writer::start(shared.clone())?);
-        Ok(Self { shared, writer })
+        let io = |error| OpenError::Io { path: shared.path().to_owned(), error };
+        let commits = Arc::new(CommitThread::start().map_err(io)?);
+        Ok(Self { shared, writer, commits })
     }
 
     /// Opens a store whose file is any backend, for tests of the disk's failures.
@@ -96,8 +100,18 @@ impl Embedded {
         Self::open_with(Path::new("test"), Options::default(), Box::new(open))
     }
 
-    /// Runs work that waits for the disk on a thread of its own.
+    /// Runs work that writes to the disk on the thread of commits.
     async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shared) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let shared = self.shared.clone();
+        let done = self.commits.run(move || work(&shared)).await;
+        done.unwrap_or_else(|| Err(Failure::Unavailable("the commit ended in a fault".into())))
+    }
+
+    /// Runs work that reads from the disk where others read, too.
+    async fn reading<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Shared) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
@@ -145,7 +159,7 @@ impl Store for Embedded {
     ) -> BoxFuture<'_, Result<Option<Bytes>, ReadError>> {
         let id = id.clone();
         let work = move |shared: &Shared| shared.cold(kind, &id, field);
-        async move { Ok(self.blocking(work).await?) }.boxed()
+        async move { Ok(self.reading(work).await?) }.boxed()
     }
 
     fn live(&self) -> &dyn Live {

@@ -154,3 +154,25 @@ proptest! {
         let _ = decode_all(&framed, chunk, FrameLimits::new(200, 200));
     }
 }
+
+#[test]
+fn who_is_not_judged_sends_64_kib_at_most() {
+    let limits = FrameLimits::UNJUDGED;
+    assert_eq!(limits.headers + limits.body, 64 * 1024);
+    assert!(limits.longer.is_empty());
+}
+
+#[test]
+fn only_what_has_to_be_long_may_be() {
+    let (sdk, router) = (FrameLimits::FROM_SDK, FrameLimits::FROM_ROUTER);
+    assert_eq!(sdk.body_of(edge::content_type::DATA), FrameLimits::MESSAGES.body);
+    assert_eq!(sdk.body_of(edge::content_type::CONNECT), 256 * 1024);
+    assert_eq!(router.body_of(ctrl::content_type::ROUTE_RESULT), 1024 * 1024);
+    assert!(router.body_of(ctrl::content_type::ROUTER_LINKS) > 1024 * 1024);
+    let mut decoder = Decoder::new(sdk);
+    let mut long = encode(&Message::new(edge::content_type::CONNECT, ""));
+    long[16..20].copy_from_slice(&(256_u32 * 1024 + 1).to_le_bytes());
+    let error = decoder.decode(&mut &long[..]).unwrap_err();
+    assert!(matches!(error, FrameError::BodyTooLong { .. }));
+    assert_eq!(decoder.held(), 0);
+}

@@ -38,8 +38,10 @@ fn key_set(controller: Controller, _caller: Caller, _call: Call) -> Answer {
 }
 
 /// Signs what a client made up, with the key that it names.
-fn challenge(controller: Controller, _caller: Caller, call: Call) -> Answer {
+fn challenge(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
+        // Anybody may ask.
+        let _place = controller.admission().enter(|| false)?;
         let body: ChallengeBody = call.decode(Verb::Create)?;
         let nonce = body.nonce.unwrap_or_default();
         // Only what can be nothing else is signed: a UUID is no ticket and no token.
@@ -54,8 +56,11 @@ fn challenge(controller: Controller, _caller: Caller, call: Call) -> Answer {
         if wanted != chain.leaf().fingerprint() {
             return Err(Failure::field("keyId", "no key has this id", wanted));
         }
-        let signer = TokenSigner::new(chain).map_err(failed)?;
-        let signature = signer.sign_bytes(nonce.as_bytes()).map_err(failed)?;
+        let sign = move |controller: &Controller| {
+            let signer = TokenSigner::new(&controller.settings().keys.enrollment);
+            signer.and_then(|signer| signer.sign_bytes(nonce.as_bytes())).map_err(failed)
+        };
+        let signature = controller.sign_in_turn(&caller, chain.key().algorithm(), sign).await?;
         bare(&ChallengeAnswer {
             algorithm: algorithm_name(chain.key().algorithm()).to_owned(),
             ca_pool: keys.bundle.to_pem(),

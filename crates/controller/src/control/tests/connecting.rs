@@ -1,9 +1,10 @@
 //! Who is let in, and what a router is told at first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use weft_channel::DialError;
+use weft_channel::{DialError, HelloGate as _};
 use weft_contract::resource::edge_router::sync_status;
 use weft_identity::{KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject};
 use weft_model::Id;
@@ -98,6 +99,39 @@ async fn strangers_are_refused() {
     net.manage("patchEdgeRouter", &[other.id.as_str()], json!({"disabled": true})).await;
     assert!(refused(net.dial(&other).await).starts_with("router is disabled"));
     assert!(net.network.routers().all().is_empty());
+}
+
+#[tokio::test]
+async fn a_router_sends_no_long_message_of_a_kind_that_is_short() {
+    let net = Net::new().await;
+    let router = net.router("er1").await;
+    let peer = net.connect(&router).await;
+    // A field that nobody knows, of 2 MiB.
+    let mut body = vec![0x7a, 0x80, 0x80, 0x80, 0x01];
+    body.resize(body.len() + (2 << 20), 0);
+    let long = |content_type| weft_wire::Message::new(content_type, body.clone());
+    peer.send(long(ctrl::content_type::METRICS)).await;
+    peer.settled().await;
+    let channel = net.network.routers().get(router.id.as_str()).unwrap().channel.clone();
+    peer.send(long(ctrl::content_type::FAULT)).await;
+    let reason = soon(channel.closed()).await;
+    assert!(matches!(reason, weft_channel::CloseReason::Frame(_)), "{reason}");
+}
+
+#[tokio::test]
+async fn a_certificate_of_no_router_is_cut_before_its_hello() {
+    let net = Net::new().await;
+    let router = net.router("er1").await;
+    let keys = &net.bed.controller.settings().keys;
+    let gate = crate::control::gate::Gate(Arc::clone(&net.plane.0));
+    let der = |chain: &KeyedChain| vec![chain.leaf().der().clone()];
+    gate.screen(&der(&router.chain)).unwrap();
+    // One of the network, which is no router's.
+    gate.screen(&der(&keys.session)).unwrap_err();
+    gate.screen(&[]).unwrap_err();
+    // It is in use: whoever has no such certificate gets no answer, not even a refusal.
+    let stranger = TestRouter { id: router.id.clone(), chain: keys.session.clone() };
+    assert_eq!(refused(net.dial(&stranger).await), "closed");
 }
 
 #[tokio::test]

@@ -27,10 +27,8 @@ pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> Ans
             }
         }
         let context = controller.context(&caller).without_tickets();
-        let page = tokio::task::spawn_blocking(move || page(&context, &wanted)).await;
-        let page =
-            page.map_err(|error| Failure::unhandled(format!("the export failed: {error}")))?;
-        Reply::detail(&page)
+        let turns = controller.scans().asked_by(&caller);
+        Reply::detail(&turns.work(move || Ok(page(&context, &wanted))).await?)
     }
     .boxed()
 }

@@ -349,7 +349,7 @@ fn enrollments(context: &Context, identity: &str) -> IdentityEnrollments {
     let mut found = IdentityEnrollments::default();
     let has_tickets = context.caller().may(Subject::Enrollment, Action::Read)
         || context.caller().is_granted(Subject::Identity, Action::Create);
-    let ticket = |text: String| if has_tickets { text } else { String::new() };
+    let ticket = |text: &dyn Fn() -> String| if has_tickets { text() } else { String::new() };
     for enrollment in context.view().referring::<Enrollment>(0, identity) {
         if !super::enrollment::is_visible(context.caller(), context.view(), enrollment) {
             continue;
@@ -359,8 +359,8 @@ fn enrollments(context: &Context, identity: &str) -> IdentityEnrollments {
             ca_id: enrollment.ca_id.as_ref().map(Id::to_string),
             expires_at: convert::time(enrollment.expires_at),
             id: enrollment.base.id.to_string(),
-            jwt: ticket(context.jwt(enrollment)),
-            token: ticket(enrollment.token.to_string()),
+            jwt: ticket(&|| context.jwt(enrollment)),
+            token: ticket(&|| enrollment.token.to_string()),
         };
         match enrollment.method {
             EnrollmentMethod::Ott => found.ott = Some(shown),

@@ -108,12 +108,13 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     }),
 ];
 
-fn answer(controller: Controller, _caller: Caller, call: Call, bearer: &'static Bearer) -> Answer {
+fn answer(controller: Controller, caller: Caller, call: Call, bearer: &'static Bearer) -> Answer {
     async move {
         let snapshot = controller.snapshot();
         let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
         let bearers = snapshot.table(bearer.kind).attributes().count();
-        list::run(policies + bearers, move || page(&snapshot, &call, bearer)).await
+        let turns = controller.scans().asked_by(&caller);
+        list::run(turns, policies + bearers, move || page(&snapshot, &call, bearer)).await
     }
     .boxed()
 }

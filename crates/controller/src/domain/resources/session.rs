@@ -37,10 +37,11 @@ impl Live for Sessions {
     }
 
     fn detail(context: &Context, record: &Session) -> Result<SessionManagementDetail, Failure> {
-        let mut session = service_session::shown(context, record)?;
-        if !context.caller().is_admin() {
-            session.token.clear();
-        }
+        let token = match context.caller().is_admin() {
+            true => context.controller().service_token(record)?,
+            false => String::new(),
+        };
+        let session = service_session::shown(context, record, token);
         Ok(SessionManagementDetail { session, service_policies: policies(context, record) })
     }
 }

@@ -39,6 +39,9 @@ use crate::{
 const MAX_REQUESTS: usize = 1024;
 /// Bytes of them; a token, a key and an application's word for the host take a few KiB.
 const MAX_REQUEST_BYTES: usize = 8 << 20;
+/// Bytes of requests that are taken before the session of an SDK is judged; the rest is not read
+/// until then.
+const EARLY_BYTES: usize = 256 << 10;
 /// Dials of one host that may still be accepted although they were given up.
 const MAX_GIVEN_UP: usize = 1024;
 /// While an SDK is not read it is sent something this often, so that it does not take the
@@ -52,6 +55,16 @@ pub(super) const HOSTING: Lane = Lane::High;
 /// Why a channel is closed that still has connections.
 const NO_CARRIER: &str = "the connection that carries data is gone";
 
+/// What came before the session was judged.
+enum Early {
+    /// So many bytes.
+    Bytes(usize),
+    /// So many that the rest waits in its connections.
+    Full,
+    /// It is judged.
+    Over,
+}
+
 /// One SDK channel.
 pub(crate) struct SdkConnection {
     pub(super) binding: Arc<EdgeBinding>,
@@ -62,6 +75,7 @@ pub(crate) struct SdkConnection {
     /// While circuits do not take what the SDK sends the channel is not read.
     pub(super) pause: Pause,
     pub(super) next_id: AtomicU32,
+    early: Mutex<Early>,
     requests: Arc<Semaphore>,
     request_bytes: Arc<Semaphore>,
     /// Counts what is written, for an SDK that needs that.
@@ -78,6 +92,7 @@ impl SdkConnection {
             conns: Mutex::default(),
             pause: Pause::default(),
             next_id: AtomicU32::new(FIRST_ROUTER_CONN_ID),
+            early: Mutex::new(Early::Bytes(0)),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             request_bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES)),
             nudge: Nudge::of(channel.peer()),
@@ -108,6 +123,10 @@ impl SdkConnection {
 
     /// The session was found good.
     fn is_of(&self, session: Arc<Session>) {
+        self.channel.judged();
+        if let Early::Full = std::mem::replace(&mut *self.early.lock(), Early::Over) {
+            self.backlog(false);
+        }
         self.session.send_replace(Some(Arc::clone(&session)));
         // Its end, or that of the channel, may have been told before it was known here.
         if !self.binding.access.stands(&session) {
@@ -304,6 +323,7 @@ impl SdkConnection {
             let _ = self.channel.try_send(closed.to_message().in_reply_to(&message));
             return;
         };
+        self.note_early(message.wire_len());
         let this = Arc::clone(self);
         // Connection ids are taken here, in the order of arrival, so that what follows finds them.
         let reserved = match message.content_type {
@@ -330,6 +350,17 @@ impl SdkConnection {
             }
             drop(room);
         });
+    }
+
+    /// A request has come: before the session is judged only so much is read.
+    fn note_early(&self, bytes: usize) {
+        let mut early = self.early.lock();
+        let Early::Bytes(before) = *early else { return };
+        let now = before.saturating_add(bytes);
+        *early = if now > EARLY_BYTES { Early::Full } else { Early::Bytes(now) };
+        if now > EARLY_BYTES {
+            self.backlog(true);
+        }
     }
 
     /// Room among the requests that are worked on.

@@ -37,7 +37,9 @@ use weft_channel::{
     Admission, Behaviour, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
 };
 use weft_limits::Budget;
-use weft_wire::{Capabilities, Headers, VersionInfo, edge::header, hello, router_capability};
+use weft_wire::{
+    Capabilities, FrameLimits, Headers, VersionInfo, edge::header, hello, router_capability,
+};
 use weft_xgress::Options;
 
 pub(crate) use self::nudge::Nudge;
@@ -274,6 +276,8 @@ impl HelloGate for EdgeGate {
             channel: ChannelOptions {
                 runtime: Some(binding.options.data_runtime.clone()),
                 write_timeout: self.write_timeout,
+                unjudged: Some(FrameLimits::UNJUDGED),
+                frames: FrameLimits::FROM_SDK,
                 ..ChannelOptions::edge(format!("sdk {}", peer.remote))
             },
             group: Some(GroupPolicy::edge_listener()),

@@ -56,6 +56,7 @@ mod native;
 mod pause;
 mod revoked;
 mod sockets;
+mod unjudged;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

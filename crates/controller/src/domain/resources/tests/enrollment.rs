@@ -293,6 +293,11 @@ async fn the_key_of_tickets_is_published_and_proved() {
         let failure = ask(body.clone()).await.unwrap_err();
         assert_eq!((failure.status(), failure.field_name()), (400, Some(field)), "{body}");
     }
+    // It costs as much as a login, and waits at the same gate.
+    let enter = || bed.controller.admission().enter(|| false).ok();
+    let held: Vec<_> = std::iter::from_fn(enter).collect();
+    assert_eq!(ask(json!({"keyId": kid, "nonce": nonce})).await.unwrap_err().status(), 429);
+    drop(held);
     let answer = bare(ask(json!({"keyId": kid, "nonce": nonce})).await.unwrap());
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!((&answer["algorithm"], &answer["kid"]), (&json!("ES256"), &json!(kid)));

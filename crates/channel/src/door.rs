@@ -1,0 +1,272 @@
+//! Places for those who have not shown yet who they are.
+//!
+//! A place is held from the moment a connection comes until its peer has done what lets it in. Who
+//! holds one for longer than the grace and still has shown nothing makes room when others come: the
+//! greediest source first. Sources from which a known peer came have places of their own beside.
+
+use parking_lot::Mutex;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+use weft_limits::{BoundedTable, Caps, TableFull, WhenFull, source_of};
+
+/// Sources that are remembered as those of known peers.
+const KNOWN_SOURCES: usize = 4096;
+
+/// How often it is looked whether somebody who waits gets a place because another has had his for
+/// long enough.
+pub(crate) const PACE: Duration = Duration::from_millis(100);
+
+/// Bounds of a [`Door`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DoorLimits {
+    pub(crate) places: usize,
+    pub(crate) per_source: usize,
+    /// How long a place is safe.
+    pub(crate) grace: Duration,
+}
+
+/// Sources from which peers came that proved to be known.
+#[derive(Debug)]
+pub(crate) struct KnownSources(Mutex<BoundedTable<IpAddr, (), ()>>);
+
+impl KnownSources {
+    pub(crate) fn new() -> Arc<Self> {
+        let caps = Caps {
+            total: KNOWN_SOURCES,
+            per_source: KNOWN_SOURCES,
+            max_age: None,
+            when_full: WhenFull::EvictOldest,
+        };
+        Arc::new(Self(Mutex::new(BoundedTable::new(caps))))
+    }
+
+    fn add(&self, source: IpAddr) {
+        // There is always room: the source that was longest not seen makes it.
+        let _ = self.0.lock().insert(source, (), (), Instant::now());
+    }
+
+    fn has(&self, source: IpAddr) -> bool {
+        self.0.lock().get(&source, Instant::now()).is_some()
+    }
+}
+
+/// The places.
+pub(crate) struct Door {
+    anybody: Mutex<Places>,
+    /// For known sources only.
+    reserved: Mutex<Places>,
+    known: Arc<KnownSources>,
+    freed: Notify,
+}
+
+struct Places {
+    held: BoundedTable<u64, oneshot::Sender<()>, IpAddr>,
+    next: u64,
+}
+
+/// A place; free again when dropped.
+pub struct PendingSlot {
+    door: Arc<Door>,
+    source: IpAddr,
+    is_reserved: bool,
+    key: u64,
+}
+
+/// Becomes ready when the place is taken back.
+pub(crate) type TakenBack = oneshot::Receiver<()>;
+
+impl Places {
+    fn new(limits: DoorLimits) -> Mutex<Self> {
+        let caps = Caps {
+            total: limits.places.max(1),
+            per_source: limits.per_source.max(1),
+            max_age: None,
+            when_full: WhenFull::EvictOlderThan(limits.grace),
+        };
+        Mutex::new(Self { held: BoundedTable::new(caps), next: 0 })
+    }
+
+    fn enter(&mut self, source: IpAddr) -> Result<(u64, TakenBack), TableFull> {
+        let (sender, taken_back) = oneshot::channel();
+        let key = self.next;
+        if let weft_limits::Inserted::Evicted(_, evicted) =
+            self.held.insert(key, sender, source, Instant::now())?
+        {
+            // Whoever holds it may be gone at this moment.
+            let _ = evicted.send(());
+        }
+        self.next += 1;
+        Ok((key, taken_back))
+    }
+}
+
+impl Door {
+    /// So many places for anybody, and a quarter as many more for known sources.
+    pub(crate) fn new(limits: DoorLimits, known: Arc<KnownSources>) -> Arc<Self> {
+        let reserved = DoorLimits {
+            places: limits.places.div_ceil(4),
+            per_source: limits.per_source.div_ceil(4),
+            ..limits
+        };
+        Arc::new(Self {
+            anybody: Places::new(limits),
+            reserved: Places::new(reserved),
+            known,
+            freed: Notify::new(),
+        })
+    }
+
+    /// A place for a peer, or why there is none.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        peer: IpAddr,
+    ) -> Result<(PendingSlot, TakenBack), TableFull> {
+        let source = source_of(peer);
+        let slot = |is_reserved, (key, taken_back)| {
+            (PendingSlot { door: Arc::clone(self), source, is_reserved, key }, taken_back)
+        };
+        if self.known.has(source)
+            && let Ok(entered) = self.reserved.lock().enter(source)
+        {
+            return Ok(slot(true, entered));
+        }
+        self.anybody.lock().enter(source).map(|entered| slot(false, entered))
+    }
+
+    /// Whether known peers came from where this one comes from.
+    pub(crate) fn knows(&self, peer: IpAddr) -> bool {
+        self.known.has(source_of(peer))
+    }
+
+    /// The same, waiting for a place if none is free. Meanwhile the peer keeps the one it has: it
+    /// waits for this side.
+    pub(crate) async fn enter_in_turn(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        kept: &PendingSlot,
+    ) -> Result<(PendingSlot, TakenBack), TableFull> {
+        loop {
+            let entered = self.enter(peer);
+            if !matches!(entered, Err(TableFull::Total(_))) {
+                return entered;
+            }
+            kept.renew();
+            // Somebody may have had his place for long enough, too.
+            let _ = tokio::time::timeout(PACE, self.freed()).await;
+        }
+    }
+
+    /// Waits until a place may have become free.
+    pub(crate) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+}
+
+impl PendingSlot {
+    fn places(&self) -> &Mutex<Places> {
+        if self.is_reserved { &self.door.reserved } else { &self.door.anybody }
+    }
+
+    /// The place is as safe as a new one.
+    fn renew(&self) {
+        let mut places = self.places().lock();
+        if let Some(sender) = places.held.remove(&self.key) {
+            // There is room: the same entry has just left it.
+            let _ = places.held.insert(self.key, sender, self.source, Instant::now());
+        }
+    }
+
+    /// The peer has proved to be one that is known here: its source has places that strangers
+    /// cannot take from now on.
+    pub(crate) fn vouch(&self) {
+        self.door.known.add(self.source);
+    }
+}
+
+impl Drop for PendingSlot {
+    fn drop(&mut self) {
+        self.places().lock().held.remove(&self.key);
+        self.door.freed.notify_one();
+    }
+}
+
+impl fmt::Debug for PendingSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingSlot").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn door(grace: Duration) -> Arc<Door> {
+        Door::new(DoorLimits { places: 4, per_source: 2, grace }, KnownSources::new())
+    }
+
+    #[test]
+    fn whoever_waits_for_long_makes_room() {
+        let door = door(Duration::ZERO);
+        let [a, b, c] = ["192.0.2.1", "192.0.2.2", "2001:db8::1"].map(ip);
+        let mut held: Vec<_> = [a, a, b, c].map(|peer| door.enter(peer).unwrap()).into();
+        let _own = door.enter(a).unwrap();
+        assert_eq!(held[0].1.try_recv(), Ok(()), "a source displaces itself");
+        let _other = door.enter(ip("192.0.2.9")).unwrap();
+        assert_eq!(held[1].1.try_recv(), Ok(()), "the greediest source makes room");
+        assert!(held[2].1.try_recv().is_err() && held[3].1.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_rush_waits_and_places_come_back() {
+        let door = door(Duration::from_secs(3600));
+        let site = ["2001:db8::1", "2001:db8::2", "2001:db8::3"].map(ip);
+        let [first, second] = [site[0], site[1]].map(|peer| door.enter(peer).unwrap());
+        assert!(matches!(door.enter(site[2]), Err(TableFull::Source(2))), "one network");
+        let _others = ["192.0.2.1", "192.0.2.2"].map(|peer| door.enter(ip(peer)).unwrap());
+        assert!(matches!(door.enter(ip("192.0.2.3")), Err(TableFull::Total(4))));
+        drop((first, second));
+        assert!(door.enter(site[2]).is_ok());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_at_the_next_door_keeps_his_place_at_this_one() {
+        let long = Duration::from_secs(3600);
+        let (first, next) = (door(Duration::ZERO), door(long));
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(ip);
+        let mut full: Vec<_> = [a, a, b, b].map(|peer| next.enter(peer).unwrap()).into();
+        let (kept, mut back) = first.enter(ip("192.0.2.3")).unwrap();
+        let (other, mut other_back) = first.enter(ip("192.0.2.3")).unwrap();
+        {
+            let mut waits = Box::pin(next.enter_in_turn(ip("192.0.2.3"), &kept));
+            assert!(futures::poll!(&mut waits).is_pending());
+            let _third = first.enter(ip("192.0.2.3")).unwrap();
+            assert_eq!(other_back.try_recv(), Ok(()), "the one that has just come is older now");
+            full.pop();
+            assert!(waits.await.is_ok());
+        }
+        assert!(back.try_recv().is_err());
+        drop((kept, other));
+    }
+
+    #[test]
+    fn known_sources_have_places_that_strangers_cannot_take() {
+        let door = door(Duration::from_secs(3600));
+        let known = ip("192.0.2.1");
+        door.enter(known).unwrap().0.vouch();
+        let _full: Vec<_> =
+            (2..6).map(|last| door.enter(ip(&format!("192.0.2.{last}"))).unwrap()).collect();
+        assert!(door.enter(ip("192.0.2.9")).is_err());
+        let (slot, _) = door.enter(known).unwrap();
+        assert!(door.enter(ip("192.0.2.9")).is_err());
+        assert!(door.enter(known).is_err(), "and no more than its share of them");
+        drop(slot);
+        assert!(door.enter(known).is_ok());
+    }
+}
