@@ -424,7 +424,8 @@ struct Waiting {
     remote: SocketAddr,
 }
 
-/// Connections that have no place yet, in the order they came.
+/// Connections that have no place yet, in the order they came. Whoever comes when it is full takes
+/// the place of the oldest of the source that has most in it, which is closed.
 struct Line {
     waiting: BoundedTable<u64, Waiting, IpAddr>,
     next: u64,
@@ -436,15 +437,16 @@ impl Line {
             total: limits.pending.max(1),
             per_source: limits.pending_per_source.max(1),
             max_age: None,
-            when_full: WhenFull::Refuse,
+            when_full: WhenFull::EvictOldest,
         });
         Self { waiting, next: 0 }
     }
 
-    fn push(&mut self, waiting: Waiting) -> Result<(), TableFull> {
+    fn push(&mut self, waiting: Waiting) {
         let source = source_of(waiting.remote.ip());
         self.next += 1;
-        self.waiting.insert(self.next, waiting, source, std::time::Instant::now()).map(drop)
+        // There is always room, for somebody makes it.
+        let _ = self.waiting.insert(self.next, waiting, source, std::time::Instant::now());
     }
 }
 
@@ -491,17 +493,15 @@ impl SharedListener {
             true => Err(TableFull::Total(self.limits.pending)),
             false => self.door.enter(remote.ip()),
         };
-        let full = match entered {
+        match entered {
             Ok(entered) => {
                 tokio::spawn(Arc::clone(self).serve(waiting, entered));
-                return;
             }
             Err(TableFull::Total(_)) => line.push(waiting),
-            Err(full) => Err(full),
-        };
-        if let Err(full) = full {
-            let problem = NotServed::Full(full);
-            tracing::debug!(peer = %remote, bind = %self.bind, "connection closed: {problem}");
+            Err(full) => {
+                let problem = NotServed::Full(full);
+                tracing::debug!(peer = %remote, bind = %self.bind, "connection closed: {problem}");
+            }
         }
     }
 

@@ -120,6 +120,8 @@ impl State {
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
         let whose = self.order.pop_front()?;
         let own = self.waiting.get_mut(&whose)?;
+        // Whoever has gone is passed over.
+        while own.pop_front_if(|waiting| waiting.is_closed()).is_some() {}
         let next = own.pop_front();
         if own.is_empty() {
             self.waiting.remove(&whose);
