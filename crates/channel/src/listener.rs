@@ -4,7 +4,7 @@
 //! a connection is for (protocol: channel 3.1). The socket belongs to the registrations: it closes
 //! with the last one.
 
-use crate::socket;
+use crate::socket::{self, PEER_TIMEOUT};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -358,7 +358,7 @@ async fn accept_loop(socket: TcpListener, listener: Weak<SharedListener>) {
             tracing::debug!(peer = %remote, "connection closed: too many handshakes from this address");
             continue;
         };
-        if let Err(error) = socket::prepare(&stream) {
+        if let Err(error) = socket::prepare(&stream, Some(PEER_TIMEOUT)) {
             tracing::debug!(peer = %remote, %error, "connection closed: socket options");
             continue;
         }

@@ -40,7 +40,7 @@ const BUDGET_SHARE: u64 = 4;
 const FALLBACK_MEMORY: u64 = 4 << 30;
 
 /// What is asked of SDKs at one listener before they are let in.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct EdgeLimits {
     /// Of its socket.
     pub listener: ListenerLimits,
@@ -48,6 +48,16 @@ pub struct EdgeLimits {
     pub hello: AcceptOptions,
     /// How long one may then take nothing of what is to be written to it; `None` for ever.
     pub write_timeout: Option<Duration>,
+}
+
+impl Default for EdgeLimits {
+    fn default() -> Self {
+        Self {
+            listener: ListenerLimits::default(),
+            hello: AcceptOptions::default(),
+            write_timeout: Some(weft_channel::PEER_TIMEOUT),
+        }
+    }
 }
 
 /// How the data half behaves.

@@ -50,6 +50,7 @@ impl HelloGate for Gate {
             channel: ChannelOptions {
                 heartbeat: Some(self.0.options.heartbeat),
                 sends: FrameLimits::MODEL,
+                write_timeout: self.0.options.write_timeout,
                 ..ChannelOptions::control(label)
             },
             group: Some(GroupPolicy::control_listener()),

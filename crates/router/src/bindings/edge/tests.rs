@@ -384,7 +384,8 @@ impl Router {
         let mut hello = Hello { token: name.to_owned(), ..Hello::default() };
         hello.headers.set_str(header::SESSION_TOKEN, token);
         let address = Address::new(weft_wire::Scheme::Tls, "localhost", at.port());
-        let options = ChannelOptions::edge("sdk");
+        // SDKs wait as long as they are not read.
+        let options = ChannelOptions { write_timeout: None, ..ChannelOptions::edge("sdk") };
         let dialed = DialOptions {
             server_name: Some("localhost".to_owned()),
             group,
