@@ -119,7 +119,13 @@ impl DataHalf {
                 control_runtime: options.control_runtime.clone(),
             },
         );
-        let tunnel = TunnelBinding::new(Arc::clone(&forwarder), control, access, end.clone());
+        let tunnel = TunnelBinding::new(
+            Arc::clone(&forwarder),
+            control,
+            access,
+            end.clone(),
+            options.forwarder.xgress_user_timeout,
+        );
         let dials = tokio::sync::Semaphore::new(options.forwarder.xgress_dial_queue as usize);
         let stop = CancellationToken::new();
         let half = Arc::new_cyclic(|this| Self {
@@ -238,7 +244,9 @@ impl DataHalf {
             "edge" => self.edge.dial(circuit, egress, timeout).await,
             "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
             "transport" | "transport_udp" | "udp" => {
-                transport::dial(&self.forwarder, circuit, egress, timeout, &self.end).await
+                let peer_timeout = self.options.forwarder.xgress_user_timeout;
+                let forwarder = &self.forwarder;
+                transport::dial(forwarder, circuit, egress, timeout, &self.end, peer_timeout).await
             }
             other => Err(transport::misconfigured(format!("no dialer for binding {other}"))),
         }
