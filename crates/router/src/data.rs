@@ -209,6 +209,10 @@ impl DataHalf {
     async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
         let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
         let set_up = self.forwarder.set_up(&command.circuit, &command.controller, attempt)?;
+        // An unroute that comes from now on finds the circuit.
+        if command.taken_down.is_cancelled() {
+            return Err(seam::RouteFailure::taken_down());
+        }
         let mut peer_data = PeerData::new();
         let mut dialed = None;
         if let Some(egress) = &command.egress
@@ -306,6 +310,10 @@ impl seam::Data for DataHalf {
 
     fn open_session_tokens(&self) -> Vec<String> {
         self.edge.open_session_tokens()
+    }
+
+    fn dropped(&self) -> seam::Dropped {
+        self.forwarder.drops().seen()
     }
 }
 

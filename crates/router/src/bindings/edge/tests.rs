@@ -55,6 +55,7 @@ mod hosting;
 mod native;
 mod pause;
 mod revoked;
+mod silent;
 mod sockets;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -117,6 +118,7 @@ impl Table {
             ],
             timeout: PATIENCE,
             tags: BTreeMap::new(),
+            taken_down: CancellationToken::new(),
         };
         let id = command.circuit.clone();
         let data = self.data.get().and_then(Weak::upgrade).unwrap();
@@ -171,7 +173,10 @@ impl Control for FakeControl {
 
     fn circuit_ended(&self, _: &ControllerId, circuit: &str, end: End) {
         self.0.ended.lock().push((circuit.to_owned(), end));
-        self.0.data.get().and_then(Weak::upgrade).unwrap().unroute(circuit, false);
+        // The test may be over.
+        if let Some(data) = self.0.data.get().and_then(Weak::upgrade) {
+            data.unroute(circuit, false);
+        }
     }
 
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
