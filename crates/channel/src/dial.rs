@@ -13,10 +13,10 @@ use crate::underlay::Connection;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
 use weft_wire::hello::{Hello, HelloResult, negotiation};
@@ -179,29 +179,9 @@ async fn say_hello(
     Err(DialError::Refused { address: address(), text: result.text, class })
 }
 
-/// Tries the addresses of the host one after another.
+/// Connects to the first address of the host that answers.
 async fn tcp(options: &DialOptions) -> io::Result<TcpStream> {
     let host = (options.address.host.as_str(), options.address.port);
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for remote in tokio::net::lookup_host(host).await? {
-        if options.bind.is_some_and(|local| local.is_ipv4() != remote.is_ipv4()) {
-            continue;
-        }
-        match connect_to(remote, options.bind).await {
-            Ok(stream) => {
-                socket::prepare(&stream)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-async fn connect_to(remote: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {
-    let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    if let Some(local) = bind {
-        socket.bind(SocketAddr::new(local, 0))?;
-    }
-    socket.connect(remote).await
+    let addresses = tokio::net::lookup_host(host).await?.collect();
+    socket::connect(addresses, options.bind).await
 }

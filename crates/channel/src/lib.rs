@@ -60,6 +60,7 @@ pub use listener::{
 };
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
+pub use socket::{PEER_TIMEOUT, connect, prepare};
 pub use wake::UnderlayWaker;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 //! source is known, has a place of his own (see [`crate::door`]).
 
 use crate::door::{Door, DoorLimits, KnownSources, PACE, PendingSlot, TakenBack};
-use crate::socket;
+use crate::socket::{self, PEER_TIMEOUT};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -484,7 +484,7 @@ impl SharedListener {
     /// wait behind strangers.
     fn take(self: &Arc<Self>, waiting: Waiting, line: &mut Line) {
         let remote = waiting.remote;
-        if let Err(error) = socket::prepare(&waiting.socket) {
+        if let Err(error) = socket::prepare(&waiting.socket, Some(PEER_TIMEOUT)) {
             tracing::debug!(peer = %remote, %error, "connection closed: socket options");
             return;
         }

@@ -2,6 +2,7 @@
 
 use crate::frame_memory::FrameMemory;
 use crate::heartbeat::HeartbeatOptions;
+use crate::socket::PEER_TIMEOUT;
 use std::time::Duration;
 use tokio::runtime;
 use weft_wire::FrameLimits;
@@ -44,7 +45,8 @@ pub struct ChannelOptions {
     pub max_requests: usize,
     /// Heartbeats; `None` sends none, but answers those of the peer.
     pub heartbeat: Option<HeartbeatOptions>,
-    /// How long the peer may take nothing while there is something to write; `None` for ever.
+    /// How long the peer may take nothing while there is something to write, or leave unanswered
+    /// what was sent; `None` for as long as the system allows.
     pub write_timeout: Option<Duration>,
     /// Keeps the kernel from queueing more unsent bytes than this, so that what is to be sent can
     /// still be scheduled here; `None` leaves the system's default.
@@ -69,7 +71,7 @@ impl ChannelOptions {
             send_timeout: Duration::from_secs(10),
             max_requests: 4096,
             heartbeat: Some(HeartbeatOptions::CONTROL),
-            write_timeout: None,
+            write_timeout: Some(PEER_TIMEOUT),
             unsent_low_water: None,
             runtime: None,
         }

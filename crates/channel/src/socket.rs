@@ -1,17 +1,49 @@
-//! Socket options of channels (protocol: channel 3.2).
+//! TCP sockets: connecting, and what every one of them is set to (protocol: channel 3.2).
 
+use futures::stream::{FuturesUnordered, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
+/// Silence after which the system asks whether the peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+/// Time between two such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// So many without an answer end the connection, where the system knows no user timeout.
+const KEEPALIVE_RETRIES: u32 = 3;
+/// Head start of an address before the next one is tried beside it (RFC 8305, section 5).
+const HEAD_START: Duration = Duration::from_millis(250);
+/// More addresses of one host than this are not tried.
+const MAX_ADDRESSES: usize = 32;
 
-/// Sends small messages at once and notices dead peers.
-pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
+/// How long a peer may leave unanswered what it was sent, or take nothing of it, before the system
+/// ends the connection; also the default for writing to channels.
+pub const PEER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Has small messages sent at once, and a peer that is gone noticed after 30 to 35 s of silence, or
+/// after `timeout` when it was sent something. Without a `timeout` only silence counts, and a peer
+/// may take its time.
+///
+/// # Errors
+/// When the system refuses; the socket is of no use then.
+pub fn prepare(stream: &TcpStream, timeout: Option<Duration>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
+    #[cfg(not(any(target_os = "windows", target_os = "openbsd")))]
+    let keepalive = keepalive.with_retries(KEEPALIVE_RETRIES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
+    set_peer_timeout(stream, timeout)
+}
+
+/// Sets how long the peer may leave unanswered what it was sent; `None` is up to the system.
+pub(crate) fn set_peer_timeout(stream: &TcpStream, timeout: Option<Duration>) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    SockRef::from(stream).set_tcp_user_timeout(timeout)?;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = (stream, timeout);
+    Ok(())
 }
 
 /// Bounds what the kernel holds unsent, where the system can.
@@ -22,4 +54,133 @@ pub(crate) fn set_unsent_low_water(stream: &TcpStream, bytes: u32) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (stream, bytes);
+}
+
+/// Connects to whichever of a host's addresses answers first. They are tried in turn, IPv4 and
+/// IPv6 alternately, each with a head start of 250 ms before the next, so that one that is dead does
+/// not use up the caller's time. `bind` is the local address.
+///
+/// # Errors
+/// That of the address that failed last, once all have.
+pub async fn connect(addresses: Vec<SocketAddr>, bind: Option<IpAddr>) -> io::Result<TcpStream> {
+    let usable = |remote: &SocketAddr| bind.is_none_or(|local| local.is_ipv4() == remote.is_ipv4());
+    let mut waiting = alternate(addresses.into_iter().filter(usable)).into_iter().peekable();
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    let mut trying = FuturesUnordered::new();
+    loop {
+        if let Some(remote) = waiting.next() {
+            trying.push(connect_to(remote, bind));
+        }
+        loop {
+            let connected = tokio::select! {
+                connected = trying.next() => connected,
+                () = tokio::time::sleep(HEAD_START), if waiting.peek().is_some() => break,
+            };
+            match connected {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => failure = error,
+                None if waiting.peek().is_none() => return Err(failure),
+                None => {}
+            }
+            if waiting.peek().is_some() {
+                break;
+            }
+        }
+    }
+}
+
+async fn connect_to(remote: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if let Some(local) = bind {
+        socket.bind(SocketAddr::new(local, 0))?;
+    }
+    let stream = socket.connect(remote).await?;
+    prepare(&stream, Some(PEER_TIMEOUT))?;
+    Ok(stream)
+}
+
+/// The addresses in their order, the families in turn.
+fn alternate(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let mut addresses = addresses.peekable();
+    let first_is_v4 = addresses.peek().is_some_and(SocketAddr::is_ipv4);
+    let (first, second): (Vec<_>, Vec<_>) =
+        addresses.partition(|address| address.is_ipv4() == first_is_v4);
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut ordered = Vec::new();
+    while ordered.len() < MAX_ADDRESSES {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            break;
+        }
+        ordered.extend(pair.into_iter().flatten());
+    }
+    ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+    use tokio::net::TcpListener;
+
+    /// An address where nobody answers: the listener's queue is full, so that the system leaves
+    /// whoever comes without a word.
+    async fn dead() -> (SocketAddr, Vec<TcpStream>, TcpListener) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queued = Vec::new();
+        loop {
+            let connecting = tokio::time::timeout(HEAD_START, TcpStream::connect(address));
+            let Ok(connected) = connecting.await else { return (address, queued, listener) };
+            queued.push(connected.unwrap());
+            assert!(queued.len() < 64, "the queue of a listener has an end");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dead_address_does_not_use_up_the_time_of_a_live_one() {
+        let (dead, _queued, _listener) = dead().await;
+        let live = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = live.local_addr().unwrap();
+        let begun = Instant::now();
+        // Far less than the system takes to give an address up.
+        let limit = Duration::from_secs(10);
+        let connected = tokio::time::timeout(limit, connect(vec![dead, dead, address], None)).await;
+        assert_eq!(connected.unwrap().unwrap().peer_addr().unwrap(), address);
+        assert!(begun.elapsed() >= 2 * HEAD_START, "each has a head start");
+        // An address that refuses is not waited for.
+        let refusing = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let begun = Instant::now();
+        assert!(connect(vec![refusing, refusing, refusing, address], None).await.is_ok());
+        assert!(begun.elapsed() < 2 * HEAD_START);
+        let error = connect(vec![refusing], None).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(connect(vec![], None).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[tokio::test]
+    async fn the_system_watches_every_socket() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = connect(vec![listener.local_addr().unwrap()], None).await.unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+        #[cfg(target_os = "linux")]
+        {
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
+            assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(PEER_TIMEOUT));
+        }
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let text = ["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "2.2.2.2:1"];
+        let ordered = alternate(text.iter().map(|text| text.parse().unwrap()));
+        let ordered: Vec<_> = ordered.iter().map(SocketAddr::to_string).collect();
+        assert_eq!(ordered, ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"]);
+        let many = (0..1000).map(|port| SocketAddr::new([1, 1, 1, 1].into(), port));
+        assert_eq!(alternate(many).len(), MAX_ADDRESSES);
+    }
 }

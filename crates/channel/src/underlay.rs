@@ -10,6 +10,7 @@ use crate::lanes::{Lane, LaneOutbox, Part};
 use crate::listener::ConnectionSlot;
 use crate::peer::UnderlayInfo;
 use crate::pump::{Received, TlsPump};
+use crate::socket::{PEER_TIMEOUT, set_peer_timeout};
 use crate::wake::UnderlayWaker;
 use std::ops::Range;
 use std::pin::Pin;
@@ -82,6 +83,13 @@ impl Underlay {
         let shared: &Arc<Shared> = channel.shared();
         if let Some(bytes) = shared.options.unsent_low_water {
             crate::socket::set_unsent_low_water(connection.pump.stream(), bytes);
+        }
+        // Whoever may take his time for longer may also be silent for longer.
+        let peer_timeout = shared.options.write_timeout.map(|limit| limit.max(PEER_TIMEOUT));
+        if peer_timeout != Some(PEER_TIMEOUT)
+            && let Err(error) = set_peer_timeout(connection.pump.stream(), peer_timeout)
+        {
+            tracing::debug!(%error, "cannot set the user timeout of a socket");
         }
         let lane = Lane::of_underlay(&info.kind);
         let part = Part { lane, carries_data: parts.outbox.is_some() };

@@ -16,7 +16,7 @@ pub struct ChannelOptions {
     pub max_outstanding_connects: usize,
     /// How long a handshake may take. 30ms..=60s, default 5s.
     pub connect_timeout: Duration,
-    /// How long one write may take. Default none.
+    /// How long the peer may take nothing of what is to be written. Default 30s; 0s = for ever.
     pub write_timeout: Option<Duration>,
 }
 
@@ -27,7 +27,7 @@ impl Default for ChannelOptions {
             max_queued_connects: 1,
             max_outstanding_connects: 16,
             connect_timeout: Duration::from_secs(5),
-            write_timeout: None,
+            write_timeout: Some(Duration::from_secs(30)),
         }
     }
 }
@@ -56,7 +56,10 @@ impl ChannelOptions {
                 1..=1000,
             ),
             connect_timeout,
-            write_timeout: section.opt_duration("writeTimeout").filter(|time| !time.is_zero()),
+            write_timeout: section
+                .opt_duration("writeTimeout")
+                .or(default.write_timeout)
+                .filter(|time| !time.is_zero()),
         }
     }
 

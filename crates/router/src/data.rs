@@ -40,7 +40,7 @@ const BUDGET_SHARE: u64 = 4;
 const FALLBACK_MEMORY: u64 = 4 << 30;
 
 /// What is asked of SDKs at one listener before they are let in.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct EdgeLimits {
     /// Of its socket.
     pub listener: ListenerLimits,
@@ -48,6 +48,16 @@ pub struct EdgeLimits {
     pub hello: AcceptOptions,
     /// How long one may then take nothing of what is to be written to it; `None` for ever.
     pub write_timeout: Option<Duration>,
+}
+
+impl Default for EdgeLimits {
+    fn default() -> Self {
+        Self {
+            listener: ListenerLimits::default(),
+            hello: AcceptOptions::default(),
+            write_timeout: Some(weft_channel::PEER_TIMEOUT),
+        }
+    }
 }
 
 /// How the data half behaves.
@@ -109,7 +119,13 @@ impl DataHalf {
                 control_runtime: options.control_runtime.clone(),
             },
         );
-        let tunnel = TunnelBinding::new(Arc::clone(&forwarder), control, access, end.clone());
+        let tunnel = TunnelBinding::new(
+            Arc::clone(&forwarder),
+            control,
+            access,
+            end.clone(),
+            options.forwarder.xgress_user_timeout,
+        );
         let dials = tokio::sync::Semaphore::new(options.forwarder.xgress_dial_queue as usize);
         let stop = CancellationToken::new();
         let half = Arc::new_cyclic(|this| Self {
@@ -193,6 +209,10 @@ impl DataHalf {
     async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
         let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
         let set_up = self.forwarder.set_up(&command.circuit, &command.controller, attempt)?;
+        // An unroute that comes from now on finds the circuit.
+        if command.taken_down.is_cancelled() {
+            return Err(seam::RouteFailure::taken_down());
+        }
         let mut peer_data = PeerData::new();
         let mut dialed = None;
         if let Some(egress) = &command.egress
@@ -228,7 +248,9 @@ impl DataHalf {
             "edge" => self.edge.dial(circuit, egress, timeout).await,
             "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
             "transport" | "transport_udp" | "udp" => {
-                transport::dial(&self.forwarder, circuit, egress, timeout, &self.end).await
+                let peer_timeout = self.options.forwarder.xgress_user_timeout;
+                let forwarder = &self.forwarder;
+                transport::dial(forwarder, circuit, egress, timeout, &self.end, peer_timeout).await
             }
             other => Err(transport::misconfigured(format!("no dialer for binding {other}"))),
         }
@@ -288,6 +310,10 @@ impl seam::Data for DataHalf {
 
     fn open_session_tokens(&self) -> Vec<String> {
         self.edge.open_session_tokens()
+    }
+
+    fn dropped(&self) -> seam::Dropped {
+        self.forwarder.drops().seen()
     }
 }
 

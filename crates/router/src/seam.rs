@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
+use tokio_util::sync::CancellationToken;
 
 /// Peer data of a circuit: header id to raw bytes, as the two ends see them
 /// (protocol: data-plane 6, edge-control-plane 13.1).
@@ -390,7 +391,7 @@ pub struct Egress {
 }
 
 /// A route of one circuit through this router.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct RouteCommand {
     /// Id of the circuit.
     pub circuit: String,
@@ -406,6 +407,9 @@ pub struct RouteCommand {
     pub timeout: Duration,
     /// Service, client and host ids for logs and events.
     pub tags: BTreeMap<String, String>,
+    /// Cancelled before [`Data::unroute`] is called for this circuit: a command that is carried out
+    /// only then comes to nothing.
+    pub taken_down: CancellationToken,
 }
 
 /// Why a route was not set up (protocol: data-plane 6, header 1104).
@@ -444,6 +448,16 @@ pub struct RouteFailure {
     pub message: String,
 }
 
+impl RouteFailure {
+    /// The circuit was taken down meanwhile.
+    pub(crate) fn taken_down() -> Self {
+        Self {
+            code: RouteErrorCode::Generic,
+            message: "the circuit was taken down before its route was set up".to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for RouteFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -468,4 +482,22 @@ pub trait Data: Send + Sync + 'static {
 
     /// API sessions (legacy) with an open connection: their tokens, for heartbeats.
     fn open_session_tokens(&self) -> Vec<String>;
+
+    /// What was thrown away since the start.
+    fn dropped(&self) -> Dropped;
+}
+
+/// Messages of circuits that a router threw away, and circuits that it ended for others' sake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// There was no room before an SDK that reads too slowly.
+    pub full: u64,
+    /// The same payload waited already.
+    pub repeated: u64,
+    /// It did not follow its encoding.
+    pub malformed: u64,
+    /// There was no way on.
+    pub no_way: u64,
+    /// Circuits that took nothing while an SDK's others waited for them.
+    pub stuck: u64,
 }

@@ -457,7 +457,8 @@ mod tests {
         let set = limits_of(", connectTimeoutMs: 700", "tls: {handshakeTimeout: 2s}");
         assert_eq!(set.listener.handshake_timeout, Duration::from_secs(2));
         assert_eq!(set.hello.hello_timeout, Duration::from_millis(700));
-        assert_eq!(set.write_timeout, None);
+        assert_eq!(set.write_timeout, Some(Duration::from_secs(30)));
+        assert_eq!(limits_of(", writeTimeout: 0s", "").write_timeout, None);
         let set =
             limits_of(", connectTimeout: 9s, writeTimeout: 1m", "tls: {handshakeTimeout: 24h}");
         assert_eq!(set.write_timeout, Some(Duration::from_secs(60)));

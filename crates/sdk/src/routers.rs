@@ -21,6 +21,8 @@ use weft_wire::edge::header;
 use weft_wire::hello::{self, Hello};
 use weft_wire::{Address, Message, content_type};
 
+/// Without flow control of its own an SDK is not read while circuits catch up with it.
+const UNREAD: Duration = Duration::from_secs(300);
 /// The first wait before a router is tried again.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait: a host is to be back within 10 s after its router is.
@@ -270,15 +272,13 @@ impl Inner {
         let tls = ClientTls::of_identity(&self.identity, &[ALPN_EDGE]);
         let tls = client_config(&tls).map_err(|error| error.to_string())?;
         let address = slot.address.lock().clone();
+        let mut channel = ChannelOptions::edge(slot.name.clone());
+        if !self.settings.own_flow_control {
+            channel.write_timeout = Some(UNREAD);
+        }
         let options = DialOptions {
             timeout: self.settings.connect_timeout,
-            ..DialOptions::new(
-                address,
-                Arc::new(tls),
-                hello::alpn::EDGE,
-                hello,
-                ChannelOptions::edge(slot.name.clone()),
-            )
+            ..DialOptions::new(address, Arc::new(tls), hello::alpn::EDGE, hello, channel)
         };
         let established = dial(options).await.map_err(|error| error.to_string())?;
         Ok(RouterChannel::start(established, self.figures.clone()))

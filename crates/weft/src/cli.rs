@@ -485,7 +485,7 @@ pub(crate) enum DatabaseCommand {
 #[command(after_help = "Controllers know: config, connected-routers, data-model-index, \
                   identity-connection-statuses,\n  metrics, stackdump, terminator-costs.\n\
                   Routers know: circuit:ID, ert-terminators, links, router-circuits, \
-                  router-controllers,\n  router-data-model-index, sdk-terminators.\n\
+                  router-controllers,\n  router-data-model-index, router-drops, sdk-terminators.\n\
                   Routers of OpenZiti know more.\n\nExample:\n  \
                   weft inspect links --of 'router-.*'")]
 pub(crate) struct InspectArgs {

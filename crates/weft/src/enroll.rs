@@ -11,6 +11,7 @@ use weft_identity::{KeyAlgorithm, PrivateKey};
 use crate::{
     cli::EnrollArgs,
     failure::{Failure, chain},
+    output,
 };
 
 /// Enrolls and writes the identity file.
@@ -25,8 +26,8 @@ pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
     identity.write(&out).map_err(|error| {
         Failure::new(chain(&error)).during("the token is spent, but the identity cannot be written")
     })?;
-    println!("enrolled identity {} at {}", invited.sub, invited.iss);
-    println!("identity file: {}", out.display());
+    output::line(format!("enrolled identity {} at {}", invited.sub, invited.iss));
+    output::line(format!("identity file: {}", out.display()));
     Ok(())
 }
 

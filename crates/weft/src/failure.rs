@@ -83,9 +83,11 @@ impl Failure {
 
     /// Prints the message and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("weft: {}", printable(&self.message));
+        // What others say begins no line of its own.
+        let shown = |text: &str| printable::lines(text).replace('\n', "\n  ");
+        eprintln!("weft: {}", shown(&self.message));
         for detail in &self.details {
-            eprintln!("  {}", printable(detail));
+            eprintln!("  {}", shown(detail));
         }
         ExitCode::from(self.status)
     }

@@ -15,6 +15,7 @@ mod enroll;
 mod entity;
 mod failure;
 mod home;
+mod log;
 mod login;
 mod output;
 mod pki;
@@ -27,15 +28,10 @@ mod tools;
 mod verify;
 mod yaml;
 
-use std::{
-    future::Future,
-    io::{self, IsTerminal as _},
-    process::ExitCode,
-};
+use std::{future::Future, process::ExitCode};
 
 use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
-use tracing_subscriber::EnvFilter;
 
 use cli::{Asked, CompletionsArgs, Fixed};
 use failure::Failure;
@@ -46,7 +42,7 @@ const COMPLETE: &str = "WEFT_COMPLETE";
 fn main() -> ExitCode {
     CompleteEnv::with_factory(cli::command).var(COMPLETE).complete();
     let asked = cli::parse();
-    start_log(default_level(&asked));
+    log::start(default_level(&asked));
     match carry_out(asked) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -152,22 +148,4 @@ fn default_level(asked: &Asked) -> &'static str {
         },
         Asked::Entity(_) | Asked::Action(_) => "warn",
     }
-}
-
-fn start_log(level: &str) {
-    let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
-        Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|error| {
-            eprintln!("weft: RUST_LOG is not understood and ignored: {error}");
-            EnvFilter::new(level)
-        }),
-        _ => EnvFilter::new(level),
-    };
-    // Colours are for people: neither for files nor where `NO_COLOR` is set.
-    let is_coloured = io::stderr().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(is_coloured)
-        .with_writer(io::stderr)
-        .init();
 }

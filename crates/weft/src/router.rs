@@ -9,7 +9,7 @@ use crate::{
     compose,
     enroll::read_token,
     failure::{Failure, chain},
-    signals, until_interrupted,
+    output, signals, until_interrupted,
 };
 
 /// Does what was asked for.
@@ -25,8 +25,8 @@ async fn enroll(file: &Path, jwt: &Path) -> Result<(), Failure> {
     let config = compose::router::load(file)?;
     let enrolled =
         enroll_router(&config, &token).await.map_err(|error| Failure::new(chain(&error)))?;
-    println!("enrolled router {}", enrolled.id);
-    println!("it will look for controllers at {}", enrolled.endpoints.join(", "));
-    println!("run it: weft router run {}", file.display());
+    output::line(format!("enrolled router {}", enrolled.id));
+    output::line(format!("it will look for controllers at {}", enrolled.endpoints.join(", ")));
+    output::line(format!("run it: weft router run {}", file.display()));
     Ok(())
 }

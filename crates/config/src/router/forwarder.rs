@@ -29,6 +29,10 @@ pub struct ForwarderConfig {
     pub xgress_dial_queue: u32,
     /// Dials of applications at once. 1..=10000, default 128.
     pub xgress_dial_workers: u32,
+    /// An application's connection ends when the application leaves what it was sent unanswered for
+    /// so long, or takes nothing of what waits for it; none = it may take nothing for as long as
+    /// its circuit lives. Default 30s.
+    pub xgress_user_timeout: Option<Duration>,
     /// Wait between probes of link latency beside heartbeats; none = no probes. Default none, at
     /// least 1s.
     pub latency_probe_interval: Option<Duration>,
@@ -68,6 +72,7 @@ impl ForwarderConfig {
             xgress_dial_dwell_time: ms("xgressDialDwellTime", 0),
             xgress_dial_queue: count("xgressDialQueueLength", 1000, 10_000),
             xgress_dial_workers: count("xgressDialWorkerCount", 128, 10_000),
+            xgress_user_timeout: unless_zero(ms("xgressUserTimeout", 30_000)),
             latency_probe_interval: latency_probe_interval(section),
             unresponsive_link_timeout: unresponsive_link_timeout(section),
         }

@@ -64,6 +64,7 @@ impl HelloGate for Gate {
                 heartbeat: Some(self.0.options.heartbeat),
                 frames: FrameLimits::FROM_ROUTER,
                 sends: FrameLimits::MODEL,
+                write_timeout: self.0.options.write_timeout,
                 ..ChannelOptions::control(label)
             },
             group: Some(GroupPolicy::control_listener()),

@@ -64,6 +64,8 @@ pub struct ControlOptions {
     pub heartbeat: HeartbeatOptions,
     /// Time for a hello.
     pub hello_timeout: Duration,
+    /// How long a router may take nothing of what is to be written to it; `None` for ever.
+    pub write_timeout: Option<Duration>,
     /// Addresses at which routers are to look for this controller, such as `tls:host:port`. They
     /// keep them over their own configuration; with none they are told nothing.
     pub advertise: Vec<String>,
@@ -82,6 +84,7 @@ impl Default for ControlOptions {
                 ..HeartbeatOptions::CONTROL
             },
             hello_timeout: Duration::from_secs(5),
+            write_timeout: Some(weft_channel::PEER_TIMEOUT),
             advertise: Vec::new(),
             new_listener: None,
             log: LogLimits::default(),
@@ -102,6 +105,7 @@ impl From<&ControllerConfig> for ControlOptions {
                 grace: heartbeats.close_unresponsive.unwrap_or_default() * 2,
             },
             hello_timeout: ctrl.options.connect_timeout,
+            write_timeout: ctrl.options.write_timeout,
             advertise: ctrl.advertise_address.iter().map(ToString::to_string).collect(),
             new_listener: ctrl.new_listener.as_ref().map(ToString::to_string),
             log: LogLimits { entries, ..LogLimits::default() },

@@ -113,8 +113,26 @@ pub(crate) fn policy_type(policy_type: PolicyType) -> DialBindWord {
     DialBindWord::parse(policy_type.as_str()).unwrap_or_default()
 }
 
+/// A name in a body: not too long, and nothing in it that a terminal or a log would act upon.
+pub(crate) fn plain(field: &str, name: &str, most: usize) -> Result<(), Failure> {
+    if name.len() > most {
+        let reason = format!("must be at most {most} bytes long, and has {}", name.len());
+        let shown: String = name.chars().take(32).collect();
+        return Err(Failure::field(field, reason, format!("{shown}...")));
+    }
+    match name.chars().find(|one| one.is_control()) {
+        Some(found) => {
+            let found = found.escape_unicode();
+            let reason = format!("must have no control characters, and has {found}");
+            Err(Failure::field(field, reason, name))
+        }
+        None => Ok(()),
+    }
+}
+
 /// A login name that whoever is to use it can log in with.
 pub(crate) fn username(field: &str, name: &str) -> Result<Arc<str>, Failure> {
+    plain(field, name, usize::MAX)?;
     let wrong = |reason: WrongLength| Failure::field(field, reason.to_string(), name);
     Ok(Username::try_from(name.to_owned()).map_err(wrong)?.as_str().into())
 }

@@ -20,6 +20,9 @@ use super::view::View;
 use crate::Durations;
 use crate::failure::Failure;
 
+/// Longest name of an entity, in bytes.
+const MAX_NAME: usize = 1024;
+
 /// A change set in the making.
 #[derive(Debug)]
 pub struct Decision<'a> {
@@ -103,10 +106,16 @@ impl<'a> Decision<'a> {
         Change::apart(entity)
     }
 
-    /// Puts an entity after the rules that hold for every kind: a name, if it has one.
+    /// Puts an entity after the rules that hold for every kind: a name, if it has one. A name of
+    /// before these rules may stay.
     pub fn put_checked<T: Record>(&mut self, record: T) -> Result<(), Failure> {
-        if record.name().is_some_and(|name| name.trim().is_empty()) {
-            return Err(Failure::field("name", "name is required", ""));
+        let before = self.tip.get::<T>(&record.base().id).and_then(|before| before.name());
+        match record.name() {
+            Some(name) if name.trim().is_empty() => {
+                return Err(Failure::field("name", "name is required", ""));
+            }
+            Some(name) if before != Some(name) => convert::plain("name", name, MAX_NAME)?,
+            _ => {}
         }
         self.put(record);
         Ok(())

@@ -212,6 +212,27 @@ async fn policies_show_names_and_lose_what_is_deleted() {
 }
 
 #[tokio::test]
+async fn names_have_an_end_and_move_no_cursor() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = |name: &str| json!({"name": name, "encryptionRequired": true});
+    let (longest, too_long) = ("n".repeat(1024), "n".repeat(1025));
+    for name in ["a\u{1b}[2Jb", "a\nb", "a\u{9b}b", "\u{7f}", "a\0", &too_long] {
+        let failure = refusal(&bed, &admin, "createService", "", body(name)).await;
+        assert_eq!((failure.status(), failure.field_name()), (400, Some("name")), "{name:?}");
+    }
+    let id = bed.create(&admin, "createService", body(&longest)).await;
+    bed.create(&admin, "createService", body("Zoë's 日本 🙂")).await;
+    for operation in ["patchService", "updateService"] {
+        let failure = refusal(&bed, &admin, operation, &id, body("\r")).await;
+        assert_eq!((failure.status(), failure.field_name()), (400, Some("name")));
+    }
+    let user = json!({"method": "updb", "identityId": id, "username": "a\u{1b}[2Jb", "password": "password"});
+    let failure = refusal(&bed, &admin, "createAuthenticator", "", user).await;
+    assert_eq!(failure.status(), 400);
+}
+
+#[tokio::test]
 async fn a_router_with_a_tunneler_has_an_identity_and_a_policy() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;

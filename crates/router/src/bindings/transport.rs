@@ -1,9 +1,12 @@
 //! Dials `tcp:host:port` and `udp:host:port` for circuits (protocol: data-plane 11).
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use tokio::{
+    net::{TcpStream, UdpSocket, lookup_host},
+    time::Instant,
+};
 use weft_wire::{Address, Scheme};
 use weft_xgress::{Options, Role};
 
@@ -45,15 +48,23 @@ pub(crate) async fn dial(
     egress: &Egress,
     timeout: Duration,
     options: &Options,
+    peer_timeout: Option<Duration>,
 ) -> Result<PeerData, RouteFailure> {
     let address: Address = egress
         .destination
         .parse()
         .map_err(|error: weft_wire::AddressError| misconfigured(error.to_string()))?;
-    let connected = match address.scheme {
-        Scheme::Tcp => Connected::Tcp(connect_tcp(&address.host, address.port, timeout).await?),
-        Scheme::Udp => Connected::Udp(connect_udp(&address.host, address.port, timeout).await?),
+    let datagrams = match address.scheme {
+        Scheme::Tcp => false,
+        Scheme::Udp => true,
         other => return Err(misconfigured(format!("{other}: addresses cannot be dialed here"))),
+    };
+    let deadline = Instant::now() + timeout;
+    let addresses = resolve(&address.host, address.port, deadline).await?;
+    let connected = if datagrams {
+        Connected::Udp(connect_udp(&addresses).await?)
+    } else {
+        Connected::Tcp(connect_tcp(addresses, deadline, peer_timeout).await?)
     };
     let peer_data = connected.peer_data();
     attach(forwarder, circuit, egress, connected, options, None);
@@ -81,43 +92,29 @@ pub(crate) fn attach(
     };
 }
 
-/// Connects to the first address of a host that answers.
+/// Connects to the first of a host's addresses that answers, until a deadline.
 pub(crate) async fn connect_tcp(
-    host: &str,
-    port: u16,
-    timeout: Duration,
+    addresses: Vec<SocketAddr>,
+    deadline: Instant,
+    peer_timeout: Option<Duration>,
 ) -> Result<TcpStream, RouteFailure> {
-    let target = format!("{}:{port}", bracketed(host));
-    let connecting = async {
-        let addresses = resolve(host, port).await?;
-        let mut last = None;
-        for address in addresses {
-            match TcpStream::connect(address).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = Some(error),
-            }
-        }
-        let error = last.unwrap_or_else(|| io::ErrorKind::NotFound.into());
-        Err(io_failure(&format!("cannot connect to tcp:{target}"), &error))
-    };
-    let stream = tokio::time::timeout(timeout, connecting).await.map_err(|_| RouteFailure {
-        code: RouteErrorCode::DialTimedOut,
-        message: format!("tcp:{target} did not answer in {timeout:?}"),
-    })??;
-    // An application's small writes are not held back; the connection works without it.
-    let _ = stream.set_nodelay(true);
-    Ok(stream)
+    let target = addresses.first().map(ToString::to_string).unwrap_or_default();
+    let connecting = weft_channel::connect(addresses, None);
+    let connected = tokio::time::timeout_at(deadline, connecting).await;
+    let stream = connected
+        .map_err(|_| RouteFailure {
+            code: RouteErrorCode::DialTimedOut,
+            message: format!("tcp:{target} did not answer in time"),
+        })?
+        .and_then(|stream| weft_channel::prepare(&stream, peer_timeout).map(|()| stream));
+    stream.map_err(|error| io_failure(&format!("cannot connect to tcp:{target}"), &error))
 }
 
-/// A UDP socket that talks to the first address of a host.
-pub(crate) async fn connect_udp(
-    host: &str,
-    port: u16,
-    timeout: Duration,
-) -> Result<UdpSocket, RouteFailure> {
-    let resolving = tokio::time::timeout(timeout, resolve(host, port)).await;
-    let addresses = resolving.map_err(|_| dns(host, "no answer in time"))??;
-    let address = addresses.first().ok_or_else(|| dns(host, "no such host"))?;
+/// A UDP socket that talks to the first of a host's addresses.
+pub(crate) async fn connect_udp(addresses: &[SocketAddr]) -> Result<UdpSocket, RouteFailure> {
+    let Some(address) = addresses.first() else {
+        return Err(dns("the host", "it has no address"));
+    };
     let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let what = format!("cannot open a socket to udp:{address}");
     let socket = UdpSocket::bind(any).await.map_err(|error| io_failure(&what, &error))?;
@@ -125,13 +122,17 @@ pub(crate) async fn connect_udp(
     Ok(socket)
 }
 
-async fn resolve(host: &str, port: u16) -> Result<Vec<std::net::SocketAddr>, RouteFailure> {
-    let found = lookup_host((host, port)).await.map_err(|error| dns(host, &error.to_string()))?;
-    Ok(found.collect())
-}
-
-fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+/// The addresses of a host, of which there is at least one. They are what is dialed then: a name
+/// that is resolved twice may lead somewhere else.
+pub(crate) async fn resolve(
+    host: &str,
+    port: u16,
+    deadline: Instant,
+) -> Result<Vec<SocketAddr>, RouteFailure> {
+    let found = tokio::time::timeout_at(deadline, lookup_host((host, port))).await;
+    let found = found.map_err(|_| dns(host, "no answer in time"))?;
+    let found: Vec<_> = found.map_err(|error| dns(host, &error.to_string()))?.collect();
+    if found.is_empty() { Err(dns(host, "no such host")) } else { Ok(found) }
 }
 
 fn dns(host: &str, why: &str) -> RouteFailure {
@@ -168,11 +169,27 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let long = Duration::from_secs(20);
-        let refused = connect_tcp("127.0.0.1", port, long).await.unwrap_err();
+        let at = ([127, 0, 0, 1], port).into();
+        let deadline = Instant::now() + long;
+        let refused = connect_tcp(vec![at], deadline, None).await.unwrap_err();
         assert_eq!(refused.code, RouteErrorCode::ConnectionRefused);
         // A label is too long: that is known without asking any server.
         let name = format!("{}.invalid", "x".repeat(64));
-        let unknown = connect_tcp(&name, 1, long).await.unwrap_err();
+        let unknown = resolve(&name, 1, deadline).await.unwrap_err();
         assert_eq!(unknown.code, RouteErrorCode::DnsFailed, "{unknown}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn an_application_is_given_up_as_the_file_says() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        for patience in [Some(Duration::from_secs(30)), Some(Duration::from_secs(90)), None] {
+            let stream = connect_tcp(vec![at], deadline, patience).await.unwrap();
+            let socket = socket2::SockRef::from(&stream);
+            assert_eq!(socket.tcp_user_timeout().unwrap(), patience);
+            assert!(socket.keepalive().unwrap());
+        }
     }
 }

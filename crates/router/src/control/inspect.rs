@@ -56,8 +56,20 @@ fn value(core: &Core, name: &str) -> Option<Value> {
             json!({"timeline": timeline, "index": index})
         }
         "router-controllers" => controllers(core),
+        "router-drops" => drops(core)?,
         _ => return name.strip_prefix("circuit:").and_then(|id| circuit(core, id)),
     })
+}
+
+fn drops(core: &Core) -> Option<Value> {
+    let dropped = core.data.get()?.dropped();
+    Some(json!({
+        "full": dropped.full,
+        "repeated": dropped.repeated,
+        "malformed": dropped.malformed,
+        "noWay": dropped.no_way,
+        "stuck": dropped.stuck,
+    }))
 }
 
 fn circuits(core: &Core) -> Value {

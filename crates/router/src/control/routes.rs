@@ -52,18 +52,19 @@ pub(crate) struct Routes {
     queue: Arc<Semaphore>,
     /// Routes that are under way.
     workers: Arc<Semaphore>,
-    /// Routes that wait for a worker, by circuit.
+    /// Routes that wait for a worker or are under way, by circuit.
     waiting: Mutex<HashMap<String, Waiting>>,
     carried: Mutex<HashMap<String, Carried>>,
     /// What their owners still have to hear.
     faults: Faults,
 }
 
-/// Routes of one circuit that wait for a worker.
+/// Routes of one circuit that wait for a worker or are under way.
 #[derive(Debug, Default)]
 struct Waiting {
     routes: usize,
-    /// Cancelled when the circuit is taken down: those that wait are not set up any more.
+    /// Cancelled when the circuit is taken down: those that do not stand yet are not set up any
+    /// more.
     taken_down: CancellationToken,
 }
 
@@ -88,7 +89,7 @@ impl Routes {
         }
     }
 
-    /// A route begins to wait for a worker.
+    /// A route has come. In the order in which it came with what takes its circuit down.
     fn begin_wait(&self, circuit: &str) -> CancellationToken {
         let mut waiting = self.waiting.lock();
         let of_circuit = waiting.entry(circuit.to_owned()).or_default();
@@ -96,7 +97,8 @@ impl Routes {
         of_circuit.taken_down.clone()
     }
 
-    /// A route has a worker. One whose circuit was taken down meanwhile is not counted any more.
+    /// A route is set up, or is not. One whose circuit was taken down meanwhile is not counted any
+    /// more.
     fn end_wait(&self, circuit: &str, taken_down: &CancellationToken) {
         let mut waiting = self.waiting.lock();
         if !taken_down.is_cancelled()
@@ -117,23 +119,29 @@ impl Routes {
         }
     }
 
-    /// A route was applied. A reroute has no egress; the former one stays.
-    fn keep(&self, owner: &ControllerId, mut route: Route) {
+    /// A route was applied. A reroute has no egress; the former one stays. False if its circuit was
+    /// taken down meanwhile.
+    fn keep(&self, owner: &ControllerId, mut route: Route, taken_down: &CancellationToken) -> bool {
         route.context = None;
         route.timeout = 0;
         if let Some(egress) = &mut route.egress {
             egress.peer_data.clear();
         }
         let mut carried = self.carried.lock();
+        // Whoever takes it down says so before he has it forgotten.
+        if taken_down.is_cancelled() {
+            return false;
+        }
         if let Some(former) = carried.get_mut(&route.circuit_id) {
             former.owner = owner.clone();
             former.route.forwards = route.forwards;
             if route.egress.is_some() {
                 former.route.egress = route.egress;
             }
-            return;
+            return true;
         }
         carried.insert(route.circuit_id.clone(), Carried { owner: owner.clone(), route });
+        true
     }
 
     fn forget(&self, circuit: &str) {
@@ -192,38 +200,51 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     let (core, from) = (core.clone(), from.clone());
     let taken_down = core.routes.begin_wait(&route.circuit_id);
     core.clone().spawn(async move {
+        let wait = Wait { routes: &core.routes, circuit: &route.circuit_id, taken_down };
         let Ok(worker) = core.routes.workers.clone().acquire_owned().await else { return };
-        core.routes.end_wait(&route.circuit_id, &taken_down);
         drop(queued);
-        set_up(&core, &from, message, route, &taken_down, worker).await;
+        set_up(&core, &from, message, &route, wait, worker).await;
     });
+}
+
+/// A route that does not stand yet.
+struct Wait<'a> {
+    routes: &'a Routes,
+    circuit: &'a str,
+    taken_down: CancellationToken,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.routes.end_wait(self.circuit, &self.taken_down);
+    }
 }
 
 async fn set_up(
     core: &Arc<Core>,
     from: &Arc<Controller>,
     message: Message,
-    route: Route,
-    taken_down: &CancellationToken,
+    route: &Route,
+    wait: Wait<'_>,
     worker: OwnedSemaphorePermit,
 ) {
     let Some(data) = core.data.get() else { return };
-    let done = if taken_down.is_cancelled() {
-        Err(RouteFailure {
-            code: seam::RouteErrorCode::Generic,
-            message: "the circuit was taken down before its route was set up".to_owned(),
-        })
+    let taken_down = &wait.taken_down;
+    let mut done = if taken_down.is_cancelled() {
+        Err(RouteFailure::taken_down())
     } else {
-        data.route(command(&from.id, &route)).await
+        data.route(command(&from.id, route, taken_down)).await
     };
     drop(worker);
+    if done.is_ok() && !core.routes.keep(&from.id, route.clone(), taken_down) {
+        done = Err(RouteFailure::taken_down());
+    }
+    drop(wait);
     let applied = done.is_ok();
     if let Err(failure) = &done {
         tracing::debug!(circuit = %route.circuit_id, %failure, "route not set up");
-    } else {
-        core.routes.keep(&from.id, route.clone());
     }
-    let reply = result(&route, done).in_reply_to(&message);
+    let reply = result(route, done).in_reply_to(&message);
     let sent = from.channel.send_written(Lane::High, reply, core.options.request_timeout).await;
     if let Err(problem) = sent
         && applied
@@ -251,7 +272,7 @@ pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Mes
 }
 
 /// What the data half is to do for a route.
-fn command(from: &ControllerId, route: &Route) -> RouteCommand {
+fn command(from: &ControllerId, route: &Route, taken_down: &CancellationToken) -> RouteCommand {
     let left = u64::try_from(route.time_left()).unwrap_or(0);
     let egress = route.egress.as_ref().map(|egress| Egress {
         binding: egress.binding.clone(),
@@ -276,6 +297,7 @@ fn command(from: &ControllerId, route: &Route) -> RouteCommand {
         forwards: forwards.collect(),
         timeout: Duration::from_nanos(left).clamp(MIN_TIME, MAX_TIME),
         tags: route.tags.clone(),
+        taken_down: taken_down.clone(),
     }
 }
 
@@ -356,10 +378,11 @@ mod tests {
     fn a_reroute_keeps_the_egress_and_secrets_are_not_kept() {
         let routes = Routes::new(1, 1);
         let owner: ControllerId = "c".into();
-        routes.keep(&owner, route("x", true));
+        let stands = CancellationToken::new();
+        assert!(routes.keep(&owner, route("x", true), &stands));
         let mut moved = route("x", false);
         moved.forwards[0].dst_address = "l2".into();
-        routes.keep(&owner, moved);
+        assert!(routes.keep(&owner, moved, &stands));
         let kept = routes.of("c");
         assert_eq!(kept.len(), 1);
         let egress = kept[0].egress.as_ref().unwrap();
@@ -369,6 +392,9 @@ mod tests {
             ("t1", "l2")
         );
         assert!(routes.of("other").is_empty());
+        stands.cancel();
+        assert!(!routes.keep(&owner, route("y", true), &stands));
+        assert_eq!(routes.of("c").len(), 1);
     }
 
     #[test]
@@ -399,9 +425,10 @@ mod tests {
     fn time_left_is_bounded_at_both_ends() {
         let mut late = route("x", true);
         late.set_time_left(-5);
-        assert_eq!(command(&"c".into(), &late).timeout, MIN_TIME);
+        let time = |route: &Route| command(&"c".into(), route, &CancellationToken::new()).timeout;
+        assert_eq!(time(&late), MIN_TIME);
         late.set_time_left(i64::MAX);
-        assert_eq!(command(&"c".into(), &late).timeout, MAX_TIME);
-        assert_eq!(command(&"c".into(), &route("x", true)).timeout, Duration::from_secs(10));
+        assert_eq!(time(&late), MAX_TIME);
+        assert_eq!(time(&route("x", true)), Duration::from_secs(10));
     }
 }

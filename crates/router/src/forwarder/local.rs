@@ -10,7 +10,6 @@
 //! under the lock what follows (somebody to wake, something to send) and does it after.
 
 use std::{
-    collections::VecDeque,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -18,6 +17,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use weft_limits::Budget;
 use weft_wire::{
     Message,
     edge::{Data, StateClosed, data_flags},
@@ -29,6 +29,7 @@ use weft_xgress::{
 
 use super::{
     Destination, Forwarder,
+    backlog::{Backlog, FromSdk},
     circuit::{Cached, Circuit},
     fin::HeldFin,
     outlet::{FlowRef, Outlet},
@@ -36,12 +37,10 @@ use super::{
 };
 use crate::seam;
 
-/// What an SDK may have waiting for one connection before its reading stops.
-const BACKLOG_LIMIT: usize = 1 << 20;
-/// Below this it is read again.
-const BACKLOG_RESUME: usize = BACKLOG_LIMIT / 2;
 /// Segments moved at once between two ends of this router.
 const EXCHANGE_BATCH: usize = 16;
+/// Batches that are moved in one turn; the rest waits for the next.
+const EXCHANGE_TURN: usize = 128;
 
 /// What stands behind an end.
 #[derive(Debug)]
@@ -63,6 +62,8 @@ pub(crate) enum App {
         fin_hold: Option<Duration>,
         /// Told when the connection is over, and when it stops or starts being over its backlog.
         owner: Weak<dyn ConnOwner>,
+        /// What waits for the circuit is drawn from this.
+        backlog: Budget,
     },
 }
 
@@ -103,9 +104,7 @@ struct Inner {
     /// Listed on the SDK connection that it delivers to.
     listed_app: bool,
     /// What the SDK sent and the end has no room for yet.
-    backlog: VecDeque<FromSdk>,
-    backlog_bytes: usize,
-    over: bool,
+    backlog: Backlog,
     /// The SDK knows of the connection: until then it is told nothing.
     begun: bool,
     alarm: Alarm,
@@ -114,25 +113,6 @@ struct Inner {
     quiet: bool,
     /// The end of direction that the SDK is not told yet.
     fin: HeldFin,
-}
-
-/// Something an SDK sent.
-enum FromSdk {
-    Data { headers: Vec<(u8, Bytes)>, data: Bytes },
-    Fin,
-    Close,
-}
-
-impl FromSdk {
-    fn cost(&self) -> usize {
-        match self {
-            Self::Data { headers, data } => {
-                let headers = headers.iter().map(|(_, value)| value.len()).sum::<usize>();
-                data.len() + headers + ITEM_COST
-            }
-            Self::Fin | Self::Close => ITEM_COST,
-        }
-    }
 }
 
 /// What follows from a change.
@@ -167,10 +147,11 @@ impl LocalEnd {
         app: App,
     ) -> Arc<Self> {
         let end = End::new(role, options, forwarder.budget(), Instant::now());
-        let fin = HeldFin::new(match app {
-            App::Sdk { fin_hold, .. } => fin_hold,
-            App::Socket { .. } => None,
-        });
+        let (fin, backlog) = match &app {
+            App::Sdk { fin_hold, backlog, .. } => (*fin_hold, Backlog::new(backlog)),
+            App::Socket { .. } => (None, Backlog::new(forwarder.budget())),
+        };
+        let fin = HeldFin::new(fin);
         let local = Arc::new_cyclic(|this| Self {
             circuit,
             address: address.into(),
@@ -185,9 +166,7 @@ impl LocalEnd {
                 listed_ack: false,
                 listed_payload: false,
                 listed_app: false,
-                backlog: VecDeque::new(),
-                backlog_bytes: 0,
-                over: false,
+                backlog,
                 begun: false,
                 alarm: Alarm::default(),
                 finished: false,
@@ -279,9 +258,7 @@ impl LocalEnd {
     /// Gives up at once.
     pub(crate) fn abort(&self) {
         self.change(|inner, _| {
-            inner.backlog.clear();
-            inner.backlog_bytes = 0;
-            inner.end.abort();
+            inner.abort();
         });
     }
 
@@ -322,7 +299,7 @@ impl LocalEnd {
             if fin {
                 inner.push(FromSdk::Fin);
             }
-            inner.drain_backlog(now);
+            inner.backlog.drain(&mut inner.end, now);
         });
     }
 
@@ -331,7 +308,7 @@ impl LocalEnd {
         self.change(|inner, now| {
             inner.quiet = true;
             inner.push(FromSdk::Close);
-            inner.drain_backlog(now);
+            inner.backlog.drain(&mut inner.end, now);
         });
     }
 
@@ -394,7 +371,7 @@ impl LocalEnd {
                     })
                 }
             };
-            let follows = self.follows(&mut inner);
+            let follows = self.follows(&mut inner, now);
             (pulled, follows)
         };
         self.carry_out(follows, false);
@@ -405,12 +382,28 @@ impl LocalEnd {
 
     /// The deadline that was armed for `at` has come.
     pub(crate) fn on_timer(&self, at: Instant, now: Instant) {
-        self.change(|inner, _| {
-            let counts = inner.alarm.fires(at);
-            if counts && inner.end.deadline().is_some_and(|deadline| deadline <= now) {
+        let stuck = self.change(|inner, _| {
+            if !inner.alarm.fires(at) {
+                return false;
+            }
+            if inner.end.deadline().is_some_and(|deadline| deadline <= now) {
                 inner.end.on_timeout(now);
             }
+            let stuck = inner.end.closed().is_none() && inner.backlog.is_stuck(now);
+            if stuck {
+                inner.abort();
+            }
+            stuck
         });
+        if stuck && let App::Sdk { owner, .. } = &self.app {
+            self.forwarder.drops().stuck();
+            tracing::warn!(
+                circuit = %self.circuit.id,
+                sdk = ?owner.upgrade(),
+                "a circuit is ended: its other end has taken nothing for 30 s, and the SDK, which \
+                 has no flow control of its own, could send nothing to its others meanwhile"
+            );
+        }
     }
 
     /// The route is gone.
@@ -426,8 +419,9 @@ impl LocalEnd {
     fn change<R>(&self, change: impl FnOnce(&mut Inner, Instant) -> R) -> R {
         let (result, follows) = {
             let mut inner = self.inner.lock();
-            let result = change(&mut inner, Instant::now());
-            let follows = self.follows(&mut inner);
+            let now = Instant::now();
+            let result = change(&mut inner, now);
+            let follows = self.follows(&mut inner, now);
             (result, follows)
         };
         self.carry_out(follows, true);
@@ -435,19 +429,12 @@ impl LocalEnd {
     }
 
     /// What follows from the state of the end; notes it as done.
-    fn follows(&self, inner: &mut Inner) -> Follows {
+    fn follows(&self, inner: &mut Inner, now: Instant) -> Follows {
         let mut follows = Follows::default();
         if !inner.backlog.is_empty() {
-            inner.drain_backlog(Instant::now());
+            inner.backlog.drain(&mut inner.end, now);
         }
-        let over = match inner.over {
-            false => inner.backlog_bytes > BACKLOG_LIMIT,
-            true => inner.backlog_bytes > BACKLOG_RESUME,
-        };
-        if over != inner.over {
-            inner.over = over;
-            follows.backlog = Some(over);
-        }
+        follows.backlog = inner.backlog.settle(now);
         let (ack, payload) = (inner.end.wants_ack(), inner.end.wants_transmit());
         if ack || payload {
             match self.next() {
@@ -481,7 +468,8 @@ impl LocalEnd {
         }
         // Once listed, what was held back waits for the connection and no longer for the time.
         let held_until = inner.fin.until(&inner.end).filter(|_| !inner.listed_app);
-        let deadline = [inner.end.deadline(), held_until].into_iter().flatten().min();
+        let waits = [inner.end.deadline(), held_until, inner.backlog.deadline()];
+        let deadline = waits.into_iter().flatten().min();
         follows.arm = deadline.and_then(|deadline| inner.alarm.want(deadline));
         follows
     }
@@ -544,7 +532,7 @@ impl LocalEnd {
                 let Some(segment) = inner.end.poll_transmit(now) else { break };
                 parcel.segments.push(segment);
             }
-            let follows = self.follows(&mut inner);
+            let follows = self.follows(&mut inner, now);
             (parcel, follows)
         };
         self.carry_out(follows, false);
@@ -561,22 +549,32 @@ impl LocalEnd {
             for segment in parcel.segments {
                 inner.end.on_segment(segment, now);
             }
-            self.follows(&mut inner)
+            self.follows(&mut inner, now)
         };
         self.carry_out(follows, false);
     }
 }
 
-/// Moves payloads and acks between two ends of this router until neither has any.
+/// Moves payloads and acks between two ends of this router until neither has any, or whoever does
+/// it has done enough: others write meanwhile, and what they write must not hold him for ever.
 fn exchange(one: &LocalEnd, other: &LocalEnd) {
     let first = if one.role == Role::Initiator { one } else { other };
-    first.turn.take(|| exchange_all(one, other));
+    let mut left = EXCHANGE_TURN;
+    if !first.turn.take(|| exchange_all(one, other, &mut left)) {
+        // The clock goes on with it, after the others that wait for the clock.
+        for end in [one, other] {
+            end.forwarder.timers().arm(Instant::now(), end.this.clone());
+        }
+    }
 }
 
-fn exchange_all(one: &LocalEnd, other: &LocalEnd) {
+/// False if parcels may be left when no more of them may be moved.
+fn exchange_all(one: &LocalEnd, other: &LocalEnd, left: &mut usize) -> bool {
     let (mut from, mut to) = (one, other);
     let mut quiet = 0;
     while quiet < 2 {
+        let Some(less) = left.checked_sub(1) else { return false };
+        *left = less;
         let parcel = from.take_parcel();
         if parcel.segments.is_empty() && parcel.ack.is_none() {
             quiet += 1;
@@ -586,46 +584,20 @@ fn exchange_all(one: &LocalEnd, other: &LocalEnd) {
         }
         std::mem::swap(&mut from, &mut to);
     }
+    true
 }
 
 impl Inner {
     fn push(&mut self, item: FromSdk) {
         // After the circuit is closed nobody takes it any more.
         if self.end.closed().is_none() {
-            self.backlog_bytes += item.cost();
-            self.backlog.push_back(item);
+            self.backlog.push(item);
         }
     }
 
-    /// Gives the end what it has room for.
-    fn drain_backlog(&mut self, now: Instant) {
-        if self.end.closed().is_some() {
-            self.backlog.clear();
-            self.backlog_bytes = 0;
-            return;
-        }
-        while let Some(item) = self.backlog.pop_front() {
-            let cost = item.cost();
-            match item {
-                FromSdk::Data { headers, data } => {
-                    if !self.end.can_write() {
-                        // Either there is no room yet, or the direction has ended: then writing
-                        // says so and the rest is thrown away.
-                        if self.end.is_sending_over() {
-                            self.backlog_bytes -= cost;
-                            continue;
-                        }
-                        self.backlog.push_front(FromSdk::Data { headers, data });
-                        return;
-                    }
-                    // There is room: it is taken.
-                    let _ = self.end.write_with(headers, data);
-                }
-                FromSdk::Fin => self.end.finish(now),
-                FromSdk::Close => self.end.close(now),
-            }
-            self.backlog_bytes -= cost;
-        }
+    fn abort(&mut self) {
+        self.backlog.clear();
+        self.end.abort();
     }
 }
 

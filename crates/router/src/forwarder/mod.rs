@@ -7,7 +7,9 @@
 //! A path is a list of routers; this router knows its own part of it. Links to other routers are
 //! destinations like ends, but none exist yet, so a route over a link is refused.
 
+mod backlog;
 mod circuit;
+mod drops;
 mod fin;
 mod local;
 mod outlet;
@@ -30,6 +32,7 @@ use weft_limits::Budget;
 use weft_xgress::CloseReason;
 
 pub(crate) use circuit::{Circuit, Hop};
+use drops::Drops;
 pub(crate) use fin::FIN_HOLD;
 pub(crate) use local::{App, ConnOwner, LocalEnd};
 pub(crate) use outlet::Outlet;
@@ -101,6 +104,7 @@ pub(crate) struct Forwarder {
     control: Arc<dyn Control>,
     timers: Timers,
     budget: Budget,
+    drops: Drops,
 }
 
 impl Forwarder {
@@ -113,12 +117,18 @@ impl Forwarder {
             control,
             timers,
             budget,
+            drops: Drops::default(),
         })
     }
 
     /// What all circuits together may buffer.
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// What was thrown away.
+    pub(crate) fn drops(&self) -> &Drops {
+        &self.drops
     }
 
     pub(crate) fn timers(&self) -> &Timers {

@@ -8,10 +8,13 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use super::{Circuit, Forwarder, TOMBSTONE};
-use crate::seam::ControllerId;
+use crate::seam::{ControllerId, Dropped};
 
 /// Most circuits without a way on that are remembered for one report.
 const MAX_FAULTS: usize = 10_000;
+
+/// How often the log says what was dropped.
+const DROPS_LOGGED: Duration = Duration::from_secs(60);
 
 /// How often controllers are told.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +30,7 @@ pub(crate) struct ReportIntervals {
 impl Forwarder {
     /// A payload of this circuit has no way on.
     pub(crate) fn no_way_on(&self, circuit: &Arc<Circuit>) {
+        self.drops.no_way();
         let buried =
             self.tombstones.lock().get(&circuit.id).is_some_and(|at| at.elapsed() < TOMBSTONE);
         if buried {
@@ -46,14 +50,34 @@ impl Forwarder {
     ) {
         let mut faults = ticker(intervals.faults);
         let mut idle = ticker(intervals.idle);
+        let mut drops = ticker(DROPS_LOGGED);
+        let mut logged = Dropped::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
+                _ = drops.tick() => self.log_drops(&mut logged),
                 _ = faults.tick(), if !intervals.faults.is_zero() => self.report_faults(),
                 _ = idle.tick(), if !intervals.idle.is_zero() => {
                     self.report_idle(intervals.idle_after);
                 }
             }
+        }
+    }
+
+    /// Says what was thrown away since the last time, if anything was.
+    fn log_drops(&self, logged: &mut Dropped) {
+        let seen = self.drops.seen();
+        if seen != *logged {
+            let since = |of: fn(&Dropped) -> u64| of(&seen) - of(logged);
+            tracing::info!(
+                full = since(|seen| seen.full),
+                repeated = since(|seen| seen.repeated),
+                malformed = since(|seen| seen.malformed),
+                no_way = since(|seen| seen.no_way),
+                stuck = since(|seen| seen.stuck),
+                "messages of circuits were dropped in the last minute"
+            );
+            *logged = seen;
         }
     }
 

@@ -19,7 +19,7 @@ use weft_wire::{
     edge::{StateClosed, header},
     payload::{self, NOT_FORWARDED, View},
 };
-use weft_xgress::{AckList, Class, ITEM_COST, Segment, TransitQueue, transit_len};
+use weft_xgress::{AckList, Class, ITEM_COST, Pushed, Segment, TransitQueue, transit_len};
 
 use super::{
     Destination, Forwarder,
@@ -189,10 +189,15 @@ impl SdkCircuit {
             if queue.end != Ending::Not {
                 return;
             }
-            match class {
+            let pushed = match class {
                 Class::Payload => queue.frames.push(sequence, length, message),
                 Class::Ack => queue.frames.push_ack(length, message),
             };
+            match pushed {
+                Pushed::Queued => {}
+                Pushed::Duplicate => self.forwarder.drops().repeated(),
+                Pushed::Dropped => self.forwarder.drops().full(),
+            }
             queue.list(class)
         };
         self.list(class, list);
@@ -297,6 +302,7 @@ impl SdkCircuit {
     }
 
     fn drop_bad(&self, problem: &dyn std::fmt::Display) {
+        self.forwarder.drops().malformed();
         tracing::debug!(circuit = %self.circuit.id, %problem, "dropped a message of a circuit");
     }
 }

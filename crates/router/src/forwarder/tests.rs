@@ -91,7 +91,8 @@ fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Ar
     let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
     let circuit = circuit_of(&forwarder);
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
-    let app = App::Sdk { outlet: Arc::clone(outlet), conn_id: 1, fin_hold: Some(fin_hold), owner };
+    let (outlet, fin_hold, backlog) = (Arc::clone(outlet), Some(fin_hold), Budget::unlimited());
+    let app = App::Sdk { outlet, conn_id: 1, fin_hold, owner, backlog };
     let options = Options::default();
     let host = LocalEnd::start(&forwarder, circuit, "out", Role::Terminator, &options, app);
     let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
@@ -355,4 +356,72 @@ fn an_end_that_never_starts_is_told() {
     assert_eq!(*control.0.lock(), [""; 0], "of an end that was overtaken nothing is said");
     fire(&live);
     assert_eq!(*control.0.lock(), ["circuit"]);
+}
+
+#[test]
+fn a_circuit_that_takes_nothing_of_an_old_sdk_is_ended_for_the_others() {
+    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
+    let (_dialer, sdk, mut armed) = behind(&outlet, FIN_HOLD);
+    sdk.begin();
+    let data = || weft_wire::edge::Data {
+        conn_id: 1,
+        flags: 0,
+        uuid: None,
+        data: vec![7; 64 << 10].into(),
+    };
+    for _ in 0..64 {
+        sdk.sdk_data(data());
+    }
+    let late = Instant::now() + Duration::from_secs(31);
+    let mut ended = 0;
+    while let Ok((at, _)) = armed.try_recv() {
+        // The start of the circuit is waited for for longer.
+        if at < late {
+            sdk.on_timer(at, late);
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 1);
+    assert!(sdk.is_closed());
+}
+
+#[test]
+fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
+    let (timers, mut armed) = Timers::observed();
+    let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
+    let set_up = attempt(&forwarder, 0).unwrap();
+    // All of it fits the windows.
+    let most = 1 << 30;
+    let wide = Options {
+        tx_start_size: most,
+        tx_max_size: most,
+        rx_buffer_size: most,
+        ..Options::default()
+    };
+    let wide = Options { window: weft_xgress::WindowKind::Fixed(most), ..wide };
+    let start = |address: &str, role| {
+        let circuit = Arc::clone(set_up.circuit());
+        LocalEnd::start(&forwarder, circuit, address, role, &wide, App::socket())
+    };
+    let (host, dialer) = (start("out", Role::Terminator), start("in", Role::Initiator));
+    dialer.begin();
+    const PAYLOADS: usize = 5000;
+    for _ in 0..PAYLOADS {
+        dialer.write("x".into()).unwrap();
+    }
+    // Only now is there a way.
+    set_up.route(&hops("in", "out")).unwrap();
+    host.begin();
+    dialer.begin();
+    let mut turns = 0;
+    while let Ok((at, end)) = armed.try_recv() {
+        if at <= Instant::now() {
+            end.upgrade().unwrap().on_timer(at, Instant::now());
+            turns += 1;
+        }
+    }
+    // The clock does the rest, as far as it may in each of its turns.
+    assert!((4..40).contains(&turns), "{turns}");
+    let read = std::iter::from_fn(|| host.read().now_or_never()).count();
+    assert_eq!(read, PAYLOADS);
 }

@@ -19,14 +19,19 @@ pub(super) struct Turn(AtomicU8);
 
 impl Turn {
     /// Does the work, unless somebody does: they do it again then, after all that led to this call.
-    pub(super) fn take(&self, mut work: impl FnMut()) {
+    /// The work says whether it is done. False if it is not: whoever called sees to the rest.
+    #[must_use]
+    pub(super) fn take(&self, mut work: impl FnMut() -> bool) -> bool {
         if !self.begins() {
-            return;
+            return true;
         }
         loop {
-            work();
+            if !work() {
+                self.0.swap(IDLE, Ordering::AcqRel);
+                return false;
+            }
             if self.ends() {
-                return;
+                return true;
             }
         }
     }
@@ -56,15 +61,24 @@ mod tests {
     #[test]
     fn what_is_asked_for_meanwhile_is_done_after() {
         let (turn, mut done) = (Turn::default(), 0);
-        turn.take(|| {
+        assert!(turn.take(|| {
             done += 1;
             if done < 3 {
-                turn.take(|| panic!("two at a time"));
+                assert!(turn.take(|| panic!("two at a time")));
             }
-        });
+            true
+        }));
         assert_eq!(done, 3);
-        turn.take(|| done += 1);
-        assert_eq!(done, 4);
+        let mut once = |finished| {
+            turn.take(|| {
+                done += 1;
+                finished
+            })
+        };
+        assert!(once(true));
+        // Who has enough leaves it to others, whatever was asked for meanwhile.
+        assert!(!once(false) && once(true));
+        assert_eq!(done, 6);
     }
 
     #[test]
@@ -76,11 +90,12 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
                         asked.fetch_add(1, Ordering::Relaxed);
-                        turn.take(|| {
+                        assert!(turn.take(|| {
                             assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
                             done.store(asked.load(Ordering::Relaxed), Ordering::Relaxed);
                             inside.fetch_sub(1, Ordering::Relaxed);
-                        });
+                            true
+                        }));
                     }
                 });
             }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use weft_wire::{
     Message, ProtoBody, controller_capability,
     ctrl::{
-        self, CarriedCircuits, CircuitConfirmation, DestType, Fault, FaultSubject, Route,
-        RouteErrorCode, RouteResult, Unroute, route,
+        self, CarriedCircuits, CircuitConfirmation, DestType, Fault, FaultSubject, InspectRequest,
+        InspectResponse, Route, RouteErrorCode, RouteResult, Unroute, route,
     },
     edge_ctrl::{
         CircuitForm, CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
@@ -174,6 +174,27 @@ async fn routes_are_carried_out_and_answered() {
     control.idle_circuits(&owner, vec![("c4".into(), Duration::from_secs(60))]);
     let idle: CircuitConfirmation = network.peer.get().await;
     assert_eq!(idle.idle_times["c4"], 60_000_000_000);
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unroute_does_not_overtake_its_route() {
+    let mut network = Network::new().await;
+    network.peer.send(route_to("slow", 0)).await;
+    until(|| !network.router.data.routes.lock().is_empty()).await;
+    // The route is under way in the data half, which says only afterwards that it stands.
+    network.peer.send(Unroute { circuit_id: "slow".into(), now: true }.to_message()).await;
+    let result = network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+    let error = RouteResult::from_message(&result).unwrap().result.unwrap_err();
+    assert!(error.text.contains("taken down"), "{}", error.text);
+    // Nothing of it is kept, and what comes later under its name stands.
+    let asked =
+        InspectRequest { requested_values: vec!["router-circuits".into(), "router-drops".into()] };
+    let timeout = Duration::from_secs(10);
+    let reply = network.peer.channel.request(asked.to_message(), timeout).await.unwrap();
+    let shown = InspectResponse::from_message(&reply).unwrap().values;
+    assert_eq!(shown[0].value, r#"{"circuits":{}}"#);
+    assert!(shown[1].value.contains(r#""full":7"#) && shown[1].value.contains(r#""stuck":1"#));
     network.router.control.shutdown().await;
 }
 

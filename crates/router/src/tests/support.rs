@@ -38,7 +38,7 @@ use crate::{
     access::{AccessHalf, AccessOptions},
     control::{ControlHalf, ControlOptions, EdgeAddresses, Parts},
     controllers::Controllers,
-    seam::{ControllerId, Data, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
+    seam::{ControllerId, Data, Dropped, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
 
 /// Longer than anything here should take.
@@ -283,13 +283,21 @@ impl Data for FakeData {
         if !refused {
             self.circuits.lock().insert(command.circuit.clone(), command.controller.clone());
         }
+        let taken_down = command.taken_down.clone();
+        let slow = command.circuit.starts_with("slow");
         self.routes.lock().push(command);
         let failure = RouteFailure {
             code: RouteErrorCode::ConnectionRefused,
             message: "nobody there".into(),
         };
         let result = if refused { Err(failure) } else { Ok(peer_data) };
-        std::future::ready(result).boxed()
+        async move {
+            if slow {
+                taken_down.cancelled().await;
+            }
+            result
+        }
+        .boxed()
     }
 
     fn unroute(&self, circuit: &str, now: bool) {
@@ -309,6 +317,10 @@ impl Data for FakeData {
 
     fn open_session_tokens(&self) -> Vec<String> {
         self.tokens.lock().clone()
+    }
+
+    fn dropped(&self) -> Dropped {
+        Dropped { full: 7, stuck: 1, ..Dropped::default() }
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::printable};
 
 pub(crate) use echo::restore;
 
@@ -93,7 +93,7 @@ struct Line {
 
 impl Line {
     fn begin(prompt: &str) -> Self {
-        show(prompt);
+        show(&printable::line(prompt));
         Self { is_open: true }
     }
 

@@ -158,8 +158,11 @@ fn is_empty(plan: &ChangePlan) -> bool {
 }
 
 fn print(plan: &ChangePlan, format: Format) {
+    if format == Format::Table {
+        return output::print(&(show::plan(plan) + "\n"));
+    }
     let value = serde_json::to_value(plan).unwrap_or_default();
-    output::value(format, &value, || show::plan(plan));
+    output::value(format, &value, String::new);
 }
 
 #[cfg(test)]

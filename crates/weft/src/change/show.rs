@@ -11,12 +11,15 @@ use weft_contract::{
     resource::change::{ChangePlan, EntityChange, FieldChange, ServiceAccess},
 };
 
+use crate::output::printable;
+
 /// Names that are told of one service.
 const NAMES: usize = 8;
 /// The longest value that is told on one line.
 const WIDTH: usize = 120;
 
-/// Everything that changes, and who gains and loses what.
+/// Everything that changes, and who gains and loses what. It is coloured, and to be printed as it
+/// is.
 pub(super) fn plan(plan: &ChangePlan) -> String {
     render(plan, Colors::of_terminal())
 }
@@ -73,7 +76,7 @@ fn render(plan: &ChangePlan, colors: Colors) -> String {
         text.push('\n');
     }
     for note in &plan.notes {
-        let _ = writeln!(text, "note: {note}");
+        let _ = writeln!(text, "note: {}", printable::line(note));
     }
     text.push_str(&summary(plan));
     if !plan.applied && !plan.changes.is_empty() {
@@ -89,7 +92,7 @@ fn entity(text: &mut String, change: &EntityChange, colors: Colors) {
         _ => ("~", ""),
     };
     let follows = if change.is_asked_for { word } else { " (follows from another change)" };
-    let line = format!("  {sign} {}{follows}", change.name);
+    let line = format!("  {sign} {}{follows}", printable::line(&change.name));
     let _ = writeln!(text, "{}", colors.of_action(&change.action, &line));
     for field in &change.fields {
         let _ = writeln!(text, "      {}", member(&change.action, field));
@@ -98,6 +101,7 @@ fn entity(text: &mut String, change: &EntityChange, colors: Colors) {
 
 fn member(action: &str, field: &FieldChange) -> String {
     let FieldChange { field, before, after } = field;
+    let field = printable::line(field);
     match action {
         "create" => format!("{field}: {}", shown(after)),
         _ => format!("{field}: {} -> {}", shown(before), shown(after)),
@@ -115,7 +119,7 @@ fn shown(value: &Value) -> String {
         }
         other => other.to_string(),
     };
-    let line = text.replace('\n', "\\n");
+    let line = printable::line(&text);
     if line.chars().count() <= WIDTH {
         return line;
     }
@@ -128,13 +132,14 @@ fn access(text: &mut String, service: &ServiceAccess, colors: Colors) {
         DialBind::Bind => "host",
         _ => "dial",
     };
-    let _ = writeln!(text, "  {} {}", verb, service.service);
+    let _ = writeln!(text, "  {} {}", verb, printable::line(&service.service));
     let sides = [
         ("create", "+", service.gained, &service.gained_by),
         ("delete", "-", service.lost, &service.lost_by),
     ];
     for (action, sign, count, names) in sides.into_iter().filter(|(_, _, count, _)| *count > 0) {
-        let known: Vec<&str> = names.iter().take(NAMES).map(String::as_str).collect();
+        let known: Vec<String> =
+            names.iter().take(NAMES).map(|name| printable::line(name)).collect();
         let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(known.len());
         let who = match (known.is_empty(), more) {
             (true, more) => counted(more as i64, "identity", "identities"),

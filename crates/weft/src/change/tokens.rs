@@ -128,7 +128,8 @@ fn write(folder: &Path, stem: &str, token: &str) -> Result<PathBuf, Failure> {
 /// New routers do nothing before they are enrolled.
 pub(super) fn hint(plan: &ChangePlan) {
     for Made { kind, name, .. } in made(plan).filter(|one| one.kind.name == "edge-router") {
-        eprintln!("its enrollment token: weft jwt {} {name} -o {name}.jwt", kind.name);
+        let kind = kind.name;
+        output::say(format!("its enrollment token: weft jwt {kind} {name} -o {name}.jwt"));
     }
 }
 

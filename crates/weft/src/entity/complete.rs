@@ -12,7 +12,10 @@ use weft_client::ManagementClient;
 use weft_contract::{Api, filter_text, kind::Kind, resource};
 
 use super::{APIS, api_of, commands::kind_of};
-use crate::session::{LoginFolder, Session};
+use crate::{
+    output::printable,
+    session::{LoginFolder, Session},
+};
 
 /// How long the controller may take.
 const PATIENCE: Duration = Duration::from_millis(900);
@@ -151,6 +154,8 @@ fn found(collection: &'static str, begun: &str) -> Vec<String> {
         let page = client.page_in::<Value>(api_of(list), list, &[], &query).await.ok()?;
         let member = if named { "name" } else { "id" };
         let names = page.items.iter().filter_map(|item| item.get(member)?.as_str());
+        // A shell would take the rest of such a name for something else.
+        let names = names.filter(|name| printable::line(name) == **name);
         Some(names.filter(|name| name.starts_with(begun)).map(str::to_owned).collect())
     })
 }

@@ -144,7 +144,7 @@ impl Entities<'_> {
         }
         if explain {
             let unsaid = "the controller does not say";
-            eprintln!("found by: {}", listing.explained().unwrap_or(unsaid));
+            output::say(format!("found by: {}", listing.explained().unwrap_or(unsaid)));
         }
         Ok(())
     }
@@ -280,8 +280,7 @@ impl Entities<'_> {
                 more => format!(" and {more} more"),
             };
             let kind = if found.len() == 1 { self.kind.name } else { self.kind.plural };
-            let names = output::printable(&names.join(", "));
-            eprintln!("{} {kind}: {names}{more}", found.len());
+            output::say(format!("{} {kind}: {}{more}", found.len(), names.join(", ")));
             let cannot = "nobody can be asked; delete without asking with --yes";
             if !ask::confirm("Delete them?", cannot).await? {
                 return Err(Failure::new("nothing was deleted"));

@@ -160,7 +160,8 @@ async fn end(logins: &Logins, name: &str) -> Result<(), Failure> {
         Err(error) => Err(error),
     };
     if let Err(error) = ended {
-        eprintln!("weft: the session could not be ended at the controller: {}", chain(&error));
+        let error = chain(&error);
+        output::say(format!("weft: the session could not be ended at the controller: {error}"));
     }
     logins.remove(name)?;
     output::line(format!("logged out of {}", login.controller));

@@ -4,12 +4,13 @@
 //! reader that closes the pipe (`weft list services | head`) ends the command quietly.
 
 mod fit;
+pub(crate) mod printable;
 pub(crate) mod progress;
 pub(crate) mod table;
 
 use std::{
     fmt::Display,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
 };
 
 use clap::{Arg, ArgMatches, ValueEnum, builder::EnumValueParser};
@@ -48,16 +49,19 @@ impl Format {
     }
 }
 
-/// Prints a line.
+/// Prints a line. The names in a network are made by others.
 pub(crate) fn line(text: impl Display) {
-    print(&format!("{}\n", printable(&text.to_string())));
+    print(&format!("{}\n", printable::line(&text.to_string())));
 }
 
-/// A text without what would move a terminal's cursor, or worse: the names in a network are made by
-/// others.
-pub(crate) fn printable(text: &str) -> String {
-    let text = text.replace("\r\n", "\n").replace('\t', " ");
-    text.replace(|one: char| one.is_control() && one != '\n', "\u{fffd}")
+/// Prints text of several lines.
+fn lines(text: impl Display) {
+    print(&format!("{}\n", printable::lines(&text.to_string())));
+}
+
+/// Says a line on standard error.
+pub(crate) fn say(text: impl Display) {
+    eprintln!("{}", printable::line(&text.to_string()));
 }
 
 /// Prints text as it is.
@@ -74,10 +78,16 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// Prints what a server answered: as it is for a file or a program, printable for a terminal.
+pub(crate) fn answer(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if io::stdout().is_terminal() { print(&printable::lines(&text)) } else { print(&text) }
+}
+
 /// Prints JSON, indented.
 pub(crate) fn json(value: &Value) {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => print(&(text + "\n")),
+        Ok(text) => print(&(printable::json(&text) + "\n")),
         Err(error) => eprintln!("weft: {error}"),
     }
 }
@@ -87,14 +97,14 @@ pub(crate) fn value(format: Format, value: &Value, table: impl FnOnce() -> Strin
     match format {
         Format::Json => json(value),
         Format::Yaml => print(&yaml::write(value)),
-        Format::Table => line(table()),
+        Format::Table => lines(table()),
     }
 }
 
 /// Prints a table; what the terminal has no room for is named on standard error, with what helps.
 pub(crate) fn rows(rows: &table::Rows, below: &str, more: &str) {
     let fitted = rows.fitted();
-    line(fitted.text.clone() + below);
+    lines(fitted.text.clone() + below);
     if let Some(note) = fitted.note() {
         eprintln!("{note}; {more}");
     }
@@ -131,7 +141,7 @@ impl Stream {
             Format::Yaml => print(&yaml::write(&Value::Array(vec![value.clone()]))),
             _ => {
                 let text = serde_json::to_string_pretty(value).unwrap_or_default();
-                let text = text.replace('\n', "\n  ");
+                let text = printable::json(&text).replace('\n', "\n  ");
                 print(&format!("{}  {text}", if before { ",\n" } else { "[\n" }));
             }
         }

@@ -47,7 +47,7 @@ impl Column {
     /// What an entity has there, in one line.
     fn cell(&self, entity: &Value) -> String {
         let text = entity.pointer(&self.pointer).map(text).unwrap_or_default();
-        printable(&text).replace('\n', " ")
+        printable::line(&text.replace("\r\n", "\n").replace(['\n', '\t'], " "))
     }
 }
 
@@ -162,9 +162,9 @@ fn one_for(entity: &Value, terminal: Option<usize>) -> String {
     let mut rows: Vec<[String; 2]> = Vec::new();
     if let Value::Object(members) = entity {
         for (name, value) in members.iter().filter(|(name, _)| *name != "_links") {
-            let shown = printable(&text(value));
+            let shown = printable::lines(&text(value));
             if !shown.is_empty() {
-                rows.push([printable(name), shown]);
+                rows.push([printable::line(name), shown]);
             }
         }
     }

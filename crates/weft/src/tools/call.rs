@@ -21,7 +21,7 @@ pub(crate) async fn call(args: CallArgs) -> Result<(), Failure> {
                 serde_json::to_string_pretty(data).unwrap_or_default()
             });
         }
-        Err(_) => output::print(&String::from_utf8_lossy(&answer)),
+        Err(_) => output::answer(&answer),
     }
     Ok(())
 }

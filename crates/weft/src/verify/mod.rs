@@ -72,7 +72,7 @@ pub(crate) async fn measure(
         (measured, Ok(())) => measured,
         (Ok(_), Err(left)) => Err(left),
         (Err(failure), Err(left)) => {
-            eprintln!("weft: {left}");
+            output::say(format!("weft: {left}"));
             Err(failure)
         }
     }

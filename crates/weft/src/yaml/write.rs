@@ -149,7 +149,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn is_printable(character: char) -> bool {
-    matches!(character, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}')
+    matches!(character, ' '..='~' | '\u{a0}'..='\u{61b}' | '\u{61d}'..='\u{2027}' | '\u{202f}'..='\u{2065}' | '\u{206a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}')
 }
 
 /// Letters first, nothing that has a meaning, and no word that is a value.

@@ -8,10 +8,11 @@
 //!
 //! - [`Postures`]: the facts; [`Viewer`]: those that count for one look at the model;
 //! - `responses`: how they come in; `queries`: what is asked of clients; `refusals`: what was
-//!   refused and why; `refused`: how much of that is remembered; `ending`: when what was granted ends
-//!   by itself.
+//!   refused and why; `refused`: how much of that is remembered; `kept`: how much of the facts is;
+//!   `ending`: when what was granted ends by itself.
 
 mod ending;
+mod kept;
 pub(crate) mod queries;
 pub(crate) mod refusals;
 mod refused;
@@ -84,7 +85,7 @@ pub(crate) struct Postures(Arc<RwLock<Tables>>);
 
 #[derive(Default)]
 struct Tables {
-    devices: HashMap<Id, Device>,
+    devices: kept::Devices,
     endpoints: HashMap<Id, EndpointState>,
     refusals: refused::Refusals,
     ending: ending::Ending,
@@ -162,8 +163,7 @@ impl Postures {
                 state.unlocked_at = state.unlocked_at.max(unlocked.then_some(now));
                 is_new |= woken || unlocked;
             } else {
-                let device = tables.devices.entry(session.identity_id.clone()).or_default();
-                is_new |= device.put(check, report, now);
+                is_new |= tables.devices.put(&session.identity_id, check, report, now);
             }
         }
         is_new
@@ -171,7 +171,7 @@ impl Postures {
 
     /// What is known of the device of an identity.
     pub(crate) fn device(&self, identity: &Id) -> Device {
-        self.0.read().devices.get(identity).cloned().unwrap_or_default()
+        self.0.read().devices.of(identity).cloned().unwrap_or_default()
     }
 
     /// When the device of an API session last woke and was unlocked.
@@ -210,7 +210,7 @@ impl Postures {
     ) {
         let (identities, sessions, services) = {
             let tables = self.0.read();
-            let known = tables.devices.keys().chain(tables.refusals.identities());
+            let known = tables.devices.identities().chain(tables.refusals.identities());
             let gone = known.filter(|identity| !is_identity(identity));
             let ended = tables.endpoints.keys().filter(|session| !is_session(session));
             let services = tables.ending.sessions().filter(|session| !is_service(session));
@@ -223,7 +223,7 @@ impl Postures {
         let mut tables = self.0.write();
         // Somebody may have logged in again meanwhile and told what counts now.
         for identity in identities.iter().filter(|identity| !is_identity(identity)) {
-            tables.devices.remove(identity);
+            tables.devices.forget(identity);
             tables.refusals.forget(identity);
         }
         for session in &sessions {
@@ -235,7 +235,7 @@ impl Postures {
     /// Forgets an identity.
     pub(crate) fn forget(&self, identity: &Id) {
         let mut tables = self.0.write();
-        tables.devices.remove(identity);
+        tables.devices.forget(identity);
         tables.refusals.forget(identity);
     }
 }

@@ -122,7 +122,8 @@ impl SdkConnection {
             );
             Conn::Sdk(end)
         } else {
-            let app = App::Sdk { outlet, conn_id, fin_hold: self.fin_hold(), owner };
+            let (fin_hold, backlog) = (self.fin_hold(), self.backlog.clone());
+            let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog };
             let options = &self.binding.options.end;
             let role = Role::Initiator;
             Conn::Local(LocalEnd::start(

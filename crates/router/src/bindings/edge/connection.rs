@@ -12,6 +12,7 @@ use weft_channel::{
     Behaviour, ChannelHandle, CloseReason, Flow, Handler, Lane, Parts, SendError, UnderlayInfo,
     UnderlayWaker,
 };
+use weft_limits::Budget;
 use weft_wire::{
     Message, WireError,
     edge::{
@@ -52,6 +53,9 @@ const PAUSED_KEEPALIVE: Duration = Duration::from_secs(5);
 /// SDKs know a listener only from the answer to its bind on.
 pub(super) const HOSTING: Lane = Lane::High;
 
+/// Bytes that may wait for all circuits of one SDK together before its reading stops.
+const BACKLOG_BUDGET: u64 = 16 << 20;
+
 /// Why a channel is closed that still has connections.
 const NO_CARRIER: &str = "the connection that carries data is gone";
 
@@ -69,6 +73,10 @@ enum Early {
 pub(crate) struct SdkConnection {
     pub(super) binding: Arc<EdgeBinding>,
     pub(super) channel: ChannelHandle,
+    /// Its number among the connections of the binding.
+    number: u64,
+    /// What waits for circuits that do not take what the SDK sends is drawn from this.
+    pub(super) backlog: Budget,
     outlet: OnceLock<Arc<Outlet>>,
     session: watch::Sender<Option<Arc<Session>>>,
     pub(super) conns: Mutex<Conns>,
@@ -84,9 +92,11 @@ pub(crate) struct SdkConnection {
 }
 
 impl SdkConnection {
-    pub(super) fn new(binding: Arc<EdgeBinding>, channel: ChannelHandle) -> Arc<Self> {
+    pub(super) fn new(binding: Arc<EdgeBinding>, channel: ChannelHandle, number: u64) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
+            backlog: binding.budget.child(BACKLOG_BUDGET),
             binding,
+            number,
             outlet: OnceLock::new(),
             session: watch::Sender::new(None),
             conns: Mutex::default(),
@@ -127,15 +137,23 @@ impl SdkConnection {
         if let Early::Full = std::mem::replace(&mut *self.early.lock(), Early::Over) {
             self.backlog(false);
         }
+        // Counted before it can end.
+        self.binding.count(|live| live.is_of(self.number, &session), &session);
         self.session.send_replace(Some(Arc::clone(&session)));
         // Its end, or that of the channel, may have been told before it was known here.
         if !self.binding.access.stands(&session) {
             self.channel.close("the API session ended");
         }
         if self.channel.is_closed() {
-            self.session.send_replace(None);
+            self.is_of_none();
         }
-        self.binding.count_connections(&session.identity);
+    }
+
+    /// The connection is over. Whoever finds the session first says so.
+    fn is_of_none(&self) {
+        if let Some(session) = self.session.send_replace(None) {
+            self.binding.count(|live| live.was_of(self.number, &session), &session);
+        }
     }
 
     /// The session, once judged.
@@ -377,7 +395,8 @@ impl SdkConnection {
         match self.binding.access.renew(&session, update.token) {
             Ok(renewed) => {
                 // All channels of the API session share the token.
-                for other in self.binding.live() {
+                let all = self.binding.connections.lock().of_session(&renewed.id);
+                for other in all {
                     other.session.send_if_modified(|known| {
                         let same = known.as_ref().is_some_and(|known| known.id == renewed.id);
                         if same {
@@ -490,9 +509,8 @@ impl Behaviour for SdkConnection {
         if let Some(outlet) = self.outlet.get() {
             outlet.close();
         }
-        if let Some(session) = self.session.send_replace(None) {
-            self.binding.count_connections(&session.identity);
-        }
+        self.is_of_none();
+        self.binding.connections.lock().remove(self.number);
     }
 }
 

@@ -142,7 +142,8 @@ impl EdgeBinding {
             let role = End::Terminator;
             Conn::Sdk(SdkCircuit::start(forwarder, circuit, address, role, conn_id, outlet, owner))
         } else {
-            let app = App::Sdk { outlet, conn_id, fin_hold: connection.fin_hold(), owner };
+            let (fin_hold, backlog) = (connection.fin_hold(), connection.backlog.clone());
+            let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog };
             let (role, options) = (Role::Terminator, &self.options.end);
             Conn::Local(LocalEnd::start(forwarder, circuit, address, role, options, app))
         };

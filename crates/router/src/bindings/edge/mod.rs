@@ -13,6 +13,7 @@ mod connect;
 mod connection;
 mod dial;
 mod ids;
+mod live;
 mod nudge;
 mod pace;
 mod pause;
@@ -23,7 +24,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -43,10 +44,10 @@ use weft_wire::{
 use weft_xgress::Options;
 
 pub(crate) use self::nudge::Nudge;
-use self::{bind::Hosted, connection::SdkConnection};
+use self::{bind::Hosted, connection::SdkConnection, live::Live};
 use crate::{
     forwarder::Forwarder,
-    seam::{Access, AccessEvent, Control, ControllerId},
+    seam::{Access, AccessEvent, Control, ControllerId, Session},
 };
 
 /// What one SDK connection may have queued for it.
@@ -78,7 +79,8 @@ pub(crate) struct EdgeBinding {
     access: Arc<dyn Access>,
     options: EdgeOptions,
     budget: Budget,
-    connections: Mutex<Vec<Weak<SdkConnection>>>,
+    connections: Mutex<Live<SdkConnection>>,
+    /// Held while the count of an identity changes and is told, so that the last word is the latest.
     counting: Mutex<()>,
     /// Counts what was heard of sessions and rights.
     heard: AtomicU64,
@@ -190,9 +192,7 @@ impl EdgeBinding {
     }
 
     fn live(&self) -> Vec<Arc<SdkConnection>> {
-        let mut connections = self.connections.lock();
-        connections.retain(|connection| connection.strong_count() > 0);
-        connections.iter().filter_map(Weak::upgrade).collect()
+        self.connections.lock().all()
     }
 
     /// Changes before anything is done about what was heard.
@@ -205,37 +205,38 @@ impl EdgeBinding {
         if let AccessEvent::SessionsTold { controller } = event {
             return self.ask_about_service_sessions(|of| of == controller);
         }
-        for connection in self.live() {
-            let Some(session) = connection.session() else { continue };
+        let concerned = {
+            let live = self.connections.lock();
             match event {
-                AccessEvent::SessionEnded { session: id } if session.id == *id => {
-                    connection.close("the API session ended");
+                AccessEvent::SessionEnded { session } => live.of_session(session),
+                AccessEvent::IdentityGone { identity } | AccessEvent::Lost { identity, .. } => {
+                    live.of_identity(identity)
                 }
-                AccessEvent::IdentityGone { identity } if session.identity == *identity => {
+                _ => live.all(),
+            }
+        };
+        for connection in concerned {
+            match event {
+                AccessEvent::SessionEnded { .. } => connection.close("the API session ended"),
+                AccessEvent::IdentityGone { .. } => {
                     connection.close("the identity is gone or disabled");
                 }
                 AccessEvent::ServiceSessionEnded { service_session } => {
                     connection.service_session_ended(service_session);
                 }
-                AccessEvent::Lost { identity, service, purpose }
-                    if session.identity == *identity =>
-                {
+                AccessEvent::Lost { service, purpose, .. } => {
                     connection.access_lost(service, *purpose);
                 }
-                _ => {}
+                AccessEvent::SessionsTold { .. } => {}
             }
         }
     }
 
-    /// Tells how many connections an identity has now.
-    fn count_connections(&self, identity: &str) {
-        // One after the other, so that the last word is the latest.
+    /// A connection is of a session, or is not any more: tells how many its identity has.
+    fn count(&self, change: impl FnOnce(&mut Live<SdkConnection>) -> usize, session: &Session) {
         let _turn = self.counting.lock();
-        let of_identity = |connection: &Arc<SdkConnection>| {
-            connection.session().is_some_and(|session| session.identity == identity)
-        };
-        let count = self.live().iter().filter(|connection| of_identity(connection)).count();
-        self.control.identity_connections(identity, count);
+        let count = change(&mut self.connections.lock());
+        self.control.identity_connections(&session.identity, count);
     }
 
     /// Headers of the answer to a hello (protocol: sdk 2.2; the form of the version: channel 9.3,
@@ -286,8 +287,9 @@ impl HelloGate for EdgeGate {
 
     async fn established(&self, established: Established) {
         let token = established.peer().headers.get_bytes(header::SESSION_TOKEN);
-        let connection = SdkConnection::new(Arc::clone(&self.binding), established.handle());
-        self.binding.connections.lock().push(Arc::downgrade(&connection));
+        let (binding, channel) = (Arc::clone(&self.binding), established.handle());
+        let make = |number| SdkConnection::new(binding, channel, number);
+        let connection = self.binding.connections.lock().add(make);
         established.start(Arc::clone(&connection) as Arc<dyn Behaviour>);
         connection.authenticate(token.unwrap_or_default());
     }

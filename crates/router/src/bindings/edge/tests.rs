@@ -55,6 +55,7 @@ mod hosting;
 mod native;
 mod pause;
 mod revoked;
+mod silent;
 mod sockets;
 mod unjudged;
 
@@ -118,6 +119,7 @@ impl Table {
             ],
             timeout: PATIENCE,
             tags: BTreeMap::new(),
+            taken_down: CancellationToken::new(),
         };
         let id = command.circuit.clone();
         let data = self.data.get().and_then(Weak::upgrade).unwrap();
@@ -172,7 +174,10 @@ impl Control for FakeControl {
 
     fn circuit_ended(&self, _: &ControllerId, circuit: &str, end: End) {
         self.0.ended.lock().push((circuit.to_owned(), end));
-        self.0.data.get().and_then(Weak::upgrade).unwrap().unroute(circuit, false);
+        // The test may be over.
+        if let Some(data) = self.0.data.get().and_then(Weak::upgrade) {
+            data.unroute(circuit, false);
+        }
     }
 
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
@@ -385,7 +390,8 @@ impl Router {
         let mut hello = Hello { token: name.to_owned(), ..Hello::default() };
         hello.headers.set_str(header::SESSION_TOKEN, token);
         let address = Address::new(weft_wire::Scheme::Tls, "localhost", at.port());
-        let options = ChannelOptions::edge("sdk");
+        // SDKs wait as long as they are not read.
+        let options = ChannelOptions { write_timeout: None, ..ChannelOptions::edge("sdk") };
         let dialed = DialOptions {
             server_name: Some("localhost".to_owned()),
             group,

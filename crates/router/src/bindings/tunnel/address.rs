@@ -1,7 +1,10 @@
 //! Where a circuit goes when the dialer says so: application data, what is allowed, translations
 //! (protocol: tunnel 4 and 9.1).
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,9 +21,48 @@ pub(crate) struct Target {
     /// What is spoken there.
     pub(crate) protocol: Protocol,
     /// Name or address.
-    pub(crate) host: String,
+    pub(crate) host: Host,
     /// Port.
     pub(crate) port: u16,
+}
+
+/// The host of a target, judged as far as that is possible before its name is resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// An address, in the one form that it is dialed in.
+    Address(IpAddr),
+    /// A name, and the addresses that it may lead to.
+    Name(String, Reach),
+}
+
+/// The addresses that a name may lead to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Any: the operator has named the host itself, or allowed every name.
+    Any,
+    /// Any but those of this machine and of the link, unless one of these rules has them. Whoever
+    /// holds a domain decides where its names lead.
+    Beyond(Vec<AddressRule>),
+}
+
+impl Host {
+    /// Those of the addresses of this host that may be dialed.
+    pub(crate) fn judge(&self, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, RouteFailure> {
+        let Self::Name(name, Reach::Beyond(rules)) = self else { return Ok(found) };
+        let may = |address: &SocketAddr| {
+            let address = canonical(address.ip());
+            !is_near(address) || rules.iter().any(|rule| rule.allows_address(address))
+        };
+        let (dialed, refused): (Vec<_>, Vec<_>) = found.into_iter().partition(may);
+        match refused.first().filter(|_| dialed.is_empty()) {
+            None => Ok(dialed),
+            Some(near) => Err(generic(format!(
+                "address '{name}' is not in allowed addresses: it leads to {}, which has to be \
+                 allowed by itself",
+                near.ip()
+            ))),
+        }
+    }
 }
 
 /// What the dialer says about where it wants to go: a JSON object of texts.
@@ -54,25 +96,108 @@ impl AppData {
         }
     }
 
-    /// The address the dialer names, if it is allowed: its name before its IP address.
-    pub(crate) fn address(
+    /// The host the dialer names, if it is allowed: its name before its IP address. What is an
+    /// address is judged as one, wherever and however it is written.
+    pub(crate) fn host(
         &self,
         allowed: &[AddressRule],
         translations: &[Translation],
-    ) -> Result<String, RouteFailure> {
-        let refused = |text: &str| generic(format!("address '{text}' is not in allowed addresses"));
-        if let Some(name) = self.text("dst_hostname")? {
-            let fits = allowed.iter().any(|rule| rule.allows_name(name));
-            return if fits { Ok(translate_text(name, translations)) } else { Err(refused(name)) };
+    ) -> Result<Host, RouteFailure> {
+        let refused = |text: &str| {
+            generic(format!("address '{}' is not in allowed addresses", text.escape_debug()))
+        };
+        let (text, named) = match self.text("dst_hostname")? {
+            Some(name) => (name, true),
+            None => (self.required("dst_ip")?, false),
+        };
+        match Written::parse(text) {
+            Some(Written::Address(address)) => {
+                if !allowed.iter().any(|rule| rule.allows_address(address)) {
+                    return Err(refused(text));
+                }
+                Ok(Host::Address(translate(address, translations)))
+            }
+            Some(Written::Name(name)) if named => {
+                let reach = reach(allowed, &name).ok_or_else(|| refused(text))?;
+                Ok(Host::Name(name, reach))
+            }
+            None if named => Err(refused(text)),
+            _ => Err(generic(format!("dst_ip '{}' is no IP address", text.escape_debug()))),
         }
-        let text = self.required("dst_ip")?;
-        let address: IpAddr =
-            text.parse().map_err(|_| generic(format!("dst_ip '{text}' is no IP address")))?;
-        if !allowed.iter().any(|rule| rule.allows_address(address)) {
-            return Err(refused(text));
-        }
-        Ok(translate(address, translations).to_string())
     }
+}
+
+/// What a text names.
+enum Written {
+    /// An address in any of the forms that resolvers take for one.
+    Address(IpAddr),
+    /// A name: lower case, ASCII, without a dot at its end.
+    Name(String),
+}
+
+impl Written {
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(address) = text.parse::<Ipv6Addr>() {
+            return Some(Self::Address(canonical(address.into())));
+        }
+        match url::Host::parse(text).ok()? {
+            url::Host::Ipv4(address) => Some(Self::Address(canonical(address.into()))),
+            url::Host::Ipv6(address) => Some(Self::Address(canonical(address.into()))),
+            url::Host::Domain(name) => {
+                let name = name.strip_suffix('.').unwrap_or(&name);
+                let usual = |one: u8| one.is_ascii_alphanumeric() || b"-_.".contains(&one);
+                let is_name = !name.is_empty() && name.bytes().all(usual);
+                is_name.then(|| Self::Name(name.to_owned()))
+            }
+        }
+    }
+}
+
+/// The one form of an address: IPv4 in IPv6 is IPv4, and "unspecified", which the system dials as
+/// this machine, is this machine.
+fn canonical(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    }
+}
+
+/// Whether an address is this machine, something on its link (where clouds keep the secrets of
+/// their machines), or many at once.
+fn is_near(address: IpAddr) -> bool {
+    address.is_loopback()
+        || address.is_multicast()
+        || match address {
+            IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        }
+}
+
+/// Where a name may lead, if it is allowed.
+fn reach(allowed: &[AddressRule], name: &str) -> Option<Reach> {
+    let mut reach = None;
+    for rule in allowed {
+        match rule {
+            AddressRule::AnyName => return Some(Reach::Any),
+            AddressRule::Name(known) if known == name => return Some(Reach::Any),
+            AddressRule::Domain(domain) if is_in(name, domain) => {
+                // The names of this machine (RFC 6761, 6.3).
+                if is_in(domain, "localhost") {
+                    return Some(Reach::Any);
+                }
+                reach = Some(());
+            }
+            _ => {}
+        }
+    }
+    let networks = allowed.iter().filter(|rule| matches!(rule, AddressRule::Network(..)));
+    reach.map(|()| Reach::Beyond(networks.cloned().collect()))
+}
+
+/// Whether a name is a domain, or in it.
+fn is_in(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|front| front.is_empty() || front.ends_with('.'))
 }
 
 /// What may be reached.
@@ -91,32 +216,30 @@ pub(crate) enum AddressRule {
 impl AddressRule {
     /// Reads a rule; one that means nothing is left out.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let text = text.to_ascii_lowercase();
         if text == "*" {
             return Some(Self::AnyName);
         }
-        if let Some(domain) = text.strip_prefix("*.") {
-            return Some(Self::Domain(domain.to_owned()));
+        let rule = if let Some(domain) = text.strip_prefix("*.") {
+            match Written::parse(domain) {
+                Some(Written::Name(domain)) => Some(Self::Domain(domain)),
+                _ => None,
+            }
+        } else if let Some((address, bits)) = text.split_once('/') {
+            network(address, bits)
+        } else {
+            Written::parse(text).map(|written| match written {
+                Written::Address(address) => Self::Network(address, width(address)),
+                Written::Name(name) => Self::Name(name),
+            })
+        };
+        if rule.is_none() {
+            tracing::warn!(
+                rule = ?text,
+                "an allowed address is skipped: write *, *.domain, a name, an address or a network \
+                 (10.0.0.0/8)"
+            );
         }
-        if text.starts_with('*') {
-            tracing::warn!(rule = %text, "an allowed address is skipped: write * or *.domain");
-            return None;
-        }
-        Some(
-            network(&text).map_or(Self::Name(text), |(address, bits)| Self::Network(address, bits)),
-        )
-    }
-
-    fn allows_name(&self, name: &str) -> bool {
-        let name = name.to_ascii_lowercase();
-        match self {
-            Self::AnyName => true,
-            Self::Domain(domain) => name
-                .strip_suffix(domain.as_str())
-                .is_some_and(|front| front.is_empty() || front.ends_with('.')),
-            Self::Name(known) => *known == name,
-            Self::Network(..) => false,
-        }
+        rule
     }
 
     fn allows_address(&self, address: IpAddr) -> bool {
@@ -124,15 +247,23 @@ impl AddressRule {
     }
 }
 
-/// An address, or a network in CIDR form.
-fn network(text: &str) -> Option<(IpAddr, u8)> {
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Some((address, width(address)));
-    }
-    let (address, bits) = text.split_once('/')?;
+/// A network in CIDR form.
+fn network(address: &str, bits: &str) -> Option<AddressRule> {
     let address: IpAddr = address.parse().ok()?;
     let bits: u8 = bits.parse().ok()?;
-    (bits <= width(address)).then_some((address, bits))
+    if bits > width(address) {
+        return None;
+    }
+    let (address, bits) = canonical_network(address, bits);
+    Some(AddressRule::Network(address, bits))
+}
+
+/// A network of IPv4 in IPv6 is one of IPv4.
+fn canonical_network(address: IpAddr, bits: u8) -> (IpAddr, u8) {
+    match (address, address.to_canonical()) {
+        (IpAddr::V6(_), short @ IpAddr::V4(_)) if bits >= 96 => (short, bits - 96),
+        _ => (address, bits),
+    }
 }
 
 /// Replaces the network part of an address.
@@ -147,10 +278,12 @@ pub(crate) struct Translation {
     prefix_length: u8,
 }
 
-fn translate_text(text: &str, translations: &[Translation]) -> String {
-    match text.parse::<IpAddr>() {
-        Ok(address) => translate(address, translations).to_string(),
-        Err(_) => text.to_owned(),
+impl Translation {
+    /// The same between addresses in the form that they are dialed in.
+    pub(crate) fn canonical(self) -> Self {
+        let (from, prefix_length) = canonical_network(self.from, self.prefix_length);
+        let (to, _) = canonical_network(self.to, self.prefix_length);
+        Self { from, to, prefix_length }
     }
 }
 
@@ -215,20 +348,117 @@ mod tests {
         assert_eq!(after("192.168.10.3"), "192.168.10.3");
     }
 
+    fn rules(texts: &[&str]) -> Vec<AddressRule> {
+        texts.iter().map(|text| AddressRule::parse(text).unwrap()).collect()
+    }
+
+    fn host(allowed: &[&str], key: &str, text: &str) -> Result<Host, RouteFailure> {
+        let data = AppData([(key.to_owned(), text.into())].into());
+        data.host(&rules(allowed), &[])
+    }
+
+    fn named(allowed: &[&str], name: &str) -> Result<Host, RouteFailure> {
+        host(allowed, "dst_hostname", name)
+    }
+
+    fn address(text: &str) -> Host {
+        Host::Address(text.parse().unwrap())
+    }
+
     #[test]
-    fn rules() {
-        let rule = |text: &str| AddressRule::parse(text).unwrap();
-        assert!(rule("*.Corp.example").allows_name("a.b.corp.EXAMPLE"));
-        assert!(rule("*.corp.example").allows_name("corp.example"));
-        assert!(!rule("*.corp.example").allows_name("evilcorp.example"));
-        assert!(rule("*").allows_name("x") && !rule("*").allows_address([1, 2, 3, 4].into()));
-        assert!(rule("10.0.0.0/8").allows_address([10, 9, 8, 7].into()));
-        assert!(!rule("10.0.0.0/8").allows_address([11, 0, 0, 1].into()));
-        assert!(rule("0.0.0.0/0").allows_address([11, 0, 0, 1].into()));
-        assert!(rule("fd00::/8").allows_address("fd12::1".parse().unwrap()));
-        // A network that is none is a name.
-        assert!(rule("1.2.3.4/56").allows_name("1.2.3.4/56"));
-        assert_eq!(AddressRule::parse("*x"), None);
+    fn names_and_networks_are_allowed_by_rules_of_their_kind() {
+        assert!(named(&["*.Corp.example"], "a.b.corp.EXAMPLE").is_ok());
+        assert!(named(&["*.corp.example"], "corp.example.").is_ok());
+        assert!(named(&["*.corp.example"], "evilcorp.example").is_err());
+        assert!(named(&["web"], "WEB").is_ok() && named(&["web"], "web.corp.example").is_err());
+        assert!(named(&["*"], "x").is_ok() && host(&["*"], "dst_ip", "1.2.3.4").is_err());
+        let by_address = |rule, text| host(&[rule], "dst_ip", text);
+        assert!(by_address("10.0.0.0/8", "10.9.8.7").is_ok());
+        assert!(by_address("10.0.0.0/8", "11.0.0.1").is_err());
+        assert!(by_address("0.0.0.0/0", "11.0.0.1").is_ok());
+        assert!(by_address("fd00::/8", "fd12::1").is_ok());
+        assert!(named(&["10.0.0.0/8"], "localhost").is_err(), "a name is allowed as a name");
+        for nothing in ["*x", "*.", "1.2.3.4/56", "a b", "", "*.1", "10.0.0.0/-1", "1.2.3.4.5"] {
+            assert_eq!(AddressRule::parse(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_judged_as_one_however_it_is_written() {
+        let forms = [
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0x7f.1",
+            "0177.0.0.1",
+            "127.0.0.1.",
+            "::ffff:127.0.0.1",
+            "::FFFF:7f00:1",
+            "[::ffff:127.0.0.1]",
+            "0.0.0.0",
+            "0",
+            "::ffff:0:0",
+            "１２７.0.0.1",
+            "%31%32%37.1",
+        ];
+        for form in forms {
+            for key in ["dst_hostname", "dst_ip"] {
+                for allowed in [&["*"][..], &["::/0", "*.corp.example"], &["10.0.0.0/8"]] {
+                    let refused = host(allowed, key, form).unwrap_err();
+                    assert!(refused.message.contains("is not in allowed addresses"), "{refused}");
+                }
+                for allowed in ["127.0.0.0/8", "::ffff:127.0.0.0/104", "127.1"] {
+                    assert_eq!(host(&[allowed], key, form).unwrap(), address("127.0.0.1"));
+                }
+            }
+        }
+        assert_eq!(host(&["::1"], "dst_ip", "::").unwrap(), address("::1"));
+        for no_host in ["", " 127.0.0.1", "127.0.0.1 ", "fe80::1%lo", "a/b", "1.2.3.256", "a\0b"] {
+            assert!(named(&["*"], no_host).is_err(), "{no_host:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_a_domain_does_not_lead_to_this_machine() {
+        let at = |text: &str| SocketAddr::new(text.parse().unwrap(), 80);
+        let domain = &["*.corp.example"][..];
+        let judge = |allowed: &[&str], name: &str, found: &[&str]| {
+            let found = found.iter().map(|text| at(text)).collect();
+            named(allowed, name).unwrap().judge(found)
+        };
+        let near = [
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "::ffff:127.0.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+            "fe80::1",
+            "224.0.0.1",
+            "ff02::1",
+            "255.255.255.255",
+        ];
+        for found in near {
+            let refused = judge(domain, "evil.corp.example", &[found]).unwrap_err();
+            assert!(refused.message.contains("it leads to"), "{refused}");
+        }
+        // Of several addresses the others are dialed.
+        let some = judge(domain, "a.corp.example", &["::1", "10.1.2.3"]).unwrap();
+        assert_eq!(some, [at("10.1.2.3")]);
+        // Who allows the address, or the very name, means it.
+        let both = ["*.corp.example", "127.0.0.0/8"];
+        assert!(judge(&both, "a.corp.example", &["::ffff:127.0.0.1"]).is_ok());
+        assert!(judge(&["a.corp.example"], "a.corp.example", &["127.0.0.1"]).is_ok());
+        assert!(judge(&["*"], "a.corp.example", &["127.0.0.1"]).is_ok());
+        assert!(judge(&["*.localhost"], "a.localhost", &["127.0.0.1"]).is_ok());
+    }
+
+    #[test]
+    fn translations_know_addresses_in_either_form() {
+        let rules = [rule("::ffff:10.0.0.0", "::ffff:192.168.0.0", 112).canonical()];
+        let after = translate(canonical("::ffff:10.0.3.4".parse().unwrap()), &rules);
+        assert_eq!(after.to_string(), "192.168.3.4");
     }
 
     #[test]
@@ -248,6 +478,7 @@ mod tests {
         #[test]
         fn any_rule_is_read(text in ".{0,40}", bits in any::<u8>(), address in any::<u128>()) {
             let _ = AddressRule::parse(&text);
+            let _ = Written::parse(&text);
             let _ = contains(IpAddr::V6(address.into()), bits, IpAddr::V6(0.into()));
             let _ = contains(IpAddr::V4((address as u32).into()), bits, IpAddr::V4(0.into()));
         }

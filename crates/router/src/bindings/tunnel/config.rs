@@ -4,7 +4,7 @@ use std::{str::FromStr, time::Duration};
 
 use serde::Deserialize;
 
-use super::address::{AddressRule, AppData, Target, Translation};
+use super::address::{AddressRule, AppData, Host, Reach, Target, Translation};
 use crate::seam::{HostedService, Precedence, RouteErrorCode, RouteFailure};
 
 /// How long connecting to an application may take unless the config says otherwise.
@@ -145,7 +145,11 @@ impl HostConfig {
                 v1.forward_address,
                 v1.allowed_addresses.iter().filter_map(|text| AddressRule::parse(text)).collect(),
             )?,
-            translations: v1.forward_address_translations,
+            translations: v1
+                .forward_address_translations
+                .into_iter()
+                .map(Translation::canonical)
+                .collect(),
             port: part("port", v1.port, v1.forward_port, v1.allowed_port_ranges)?,
             connect_timeout: options.connect_timeout()?,
             cost: options.cost,
@@ -189,13 +193,14 @@ impl HostConfig {
                 let asked = data.required("dst_protocol")?;
                 let known = Protocol::from_str(asked).ok().filter(|known| allowed.contains(known));
                 known.ok_or_else(|| {
+                    let asked = asked.escape_debug();
                     generic(format!("protocol '{asked}' is not in allowed protocols"))
                 })?
             }
         };
         let host = match &self.address {
-            Part::Fixed(address) => address.clone(),
-            Part::Forward(allowed) => data.address(allowed, &self.translations)?,
+            Part::Fixed(address) => Host::Name(address.clone(), Reach::Any),
+            Part::Forward(allowed) => data.host(allowed, &self.translations)?,
         };
         let port = match &self.port {
             Part::Fixed(port) => *port,
@@ -203,7 +208,7 @@ impl HostConfig {
                 let asked = data.required("dst_port")?;
                 let refused = || RouteFailure {
                     code: RouteErrorCode::PortNotAllowed,
-                    message: format!("port {asked} is not in allowed port ranges"),
+                    message: format!("port {} is not in allowed port ranges", asked.escape_debug()),
                 };
                 let port: u16 = asked.parse().map_err(|_| refused())?;
                 let inside = |range: &PortRange| (range.low..=range.high).contains(&port);
@@ -279,7 +284,8 @@ mod tests {
         let config = one(r#"{"protocol":"tcp","address":"localhost","port":8080,
             "listenOptions":{"cost":10,"precedence":"required","connectTimeout":"3s"}}"#);
         let target = config.target(&AppData::parse(b"").unwrap()).unwrap();
-        let expected = Target { protocol: Protocol::Tcp, host: "localhost".into(), port: 8080 };
+        let host = Host::Name("localhost".into(), Reach::Any);
+        let expected = Target { protocol: Protocol::Tcp, host, port: 8080 };
         assert_eq!(target, expected);
         assert_eq!(config.connect_timeout, Duration::from_secs(3));
         let mut service = service("host.v1", "{}");
@@ -298,7 +304,7 @@ mod tests {
         let target = |text: &str| config.target(&AppData::parse(text.as_bytes()).unwrap());
         let good =
             target(r#"{"dst_protocol":"tcp","dst_hostname":"web.corp.example","dst_port":"443"}"#);
-        assert_eq!(good.unwrap().host, "web.corp.example");
+        assert!(matches!(good.unwrap().host, Host::Name(name, _) if name == "web.corp.example"));
         let port = target(r#"{"dst_protocol":"tcp","dst_ip":"10.20.0.9","dst_port":"80"}"#);
         assert_eq!(port.unwrap_err().code, RouteErrorCode::PortNotAllowed);
         let wrapped = target(r#"{"dst_protocol":"tcp","dst_ip":"10.20.0.9","dst_port":"65979"}"#);

@@ -11,6 +11,7 @@ mod config;
 
 use std::{
     collections::{HashMap, HashSet},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -18,13 +19,17 @@ use std::{
 use bytes::Bytes;
 use futures::StreamExt;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use weft_e2e::{KeyPair, PublicKey};
 use weft_wire::edge::header;
 use weft_xgress::Options;
 
-use self::{address::AppData, config::HostConfig};
+use self::{
+    address::{AppData, Target},
+    config::HostConfig,
+};
 use super::{
     socket::Crypto,
     transport::{self, Connected},
@@ -43,6 +48,8 @@ pub(crate) struct TunnelBinding {
     control: Arc<dyn Control>,
     access: Arc<dyn Access>,
     options: Options,
+    /// How long applications may leave unanswered what they were sent.
+    peer_timeout: Option<Duration>,
     /// By terminator id.
     hosted: Mutex<HashMap<String, Arc<Hosted>>>,
 }
@@ -62,8 +69,10 @@ impl TunnelBinding {
         control: Arc<dyn Control>,
         access: Arc<dyn Access>,
         options: Options,
+        peer_timeout: Option<Duration>,
     ) -> Arc<Self> {
-        Arc::new(Self { forwarder, control, access, options, hosted: Mutex::default() })
+        let hosted = Mutex::default();
+        Arc::new(Self { forwarder, control, access, options, peer_timeout, hosted })
     }
 
     /// Hosts what may be hosted, until cancelled.
@@ -160,16 +169,7 @@ impl TunnelBinding {
         let target = terminator.config.target(&app_data)?;
         let (crypto, key) = self.encryption(&terminator, egress)?;
         let timeout = timeout.min(terminator.config.connect_timeout);
-        let connected = match target.protocol {
-            config::Protocol::Tcp => {
-                let stream = transport::connect_tcp(&target.host, target.port, timeout).await?;
-                Connected::Tcp(stream)
-            }
-            config::Protocol::Udp => {
-                let socket = transport::connect_udp(&target.host, target.port, timeout).await?;
-                Connected::Udp(socket)
-            }
-        };
+        let connected = connect(&target, timeout, self.peer_timeout).await?;
         let mut peer_data = connected.peer_data();
         if let Some(key) = key {
             peer_data
@@ -200,6 +200,27 @@ impl TunnelBinding {
     }
 }
 
+/// Connects to what a circuit asks for. What is dialed is what was judged: nothing is resolved
+/// again.
+async fn connect(
+    target: &Target,
+    timeout: Duration,
+    peer_timeout: Option<Duration>,
+) -> Result<Connected, RouteFailure> {
+    let deadline = Instant::now() + timeout;
+    let found = match &target.host {
+        address::Host::Address(address) => vec![SocketAddr::new(*address, target.port)],
+        address::Host::Name(name, _) => transport::resolve(name, target.port, deadline).await?,
+    };
+    let addresses = target.host.judge(found)?;
+    Ok(match target.protocol {
+        config::Protocol::Tcp => {
+            Connected::Tcp(transport::connect_tcp(addresses, deadline, peer_timeout).await?)
+        }
+        config::Protocol::Udp => Connected::Udp(transport::connect_udp(&addresses).await?),
+    })
+}
+
 impl Hosted {
     fn same_as(&self, other: &Self) -> bool {
         self.index == other.index && self.service == other.service && self.config == other.config
@@ -223,5 +244,47 @@ fn terminators_of(service: &HostedService) -> Vec<Hosted> {
             tracing::warn!(service = %service.name, problem, "a service is not hosted: its config");
             Vec::new()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a dialer gets that names this host, with a service that allows these.
+    async fn dialed(allowed: &str, key: &str, host: &str, port: u16) -> Result<SocketAddr, String> {
+        let config = serde_json::json!({
+            "protocol": "tcp", "forwardAddress": true, "allowedAddresses": [allowed], "port": port,
+        });
+        let configs = [("host.v1".to_owned(), config.to_string())].into();
+        let service = HostedService { configs, ..HostedService::default() };
+        let config = config::read(&service).unwrap().remove(0);
+        let data = AppData::parse(serde_json::json!({key: host}).to_string().as_bytes()).unwrap();
+        let target = config.target(&data).map_err(|refused| refused.to_string())?;
+        let connected = connect(&target, Duration::from_secs(20), None).await;
+        match connected.map_err(|refused| refused.to_string())? {
+            Connected::Tcp(stream) => Ok(stream.peer_addr().unwrap()),
+            Connected::Udp(_) => panic!("tcp was asked for"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dialer_gets_nowhere_but_where_the_service_allows() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let here = listener.local_addr().unwrap();
+        let dialed = |allowed, key, host| dialed(allowed, key, host, here.port());
+        // Every name means every name, and no address that is written like one.
+        assert_eq!(dialed("*", "dst_hostname", "localhost").await, Ok(here));
+        for form in ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "::ffff:127.0.0.1", "0"] {
+            for allowed in ["*", "::/0", "10.0.0.0/8", "*.corp.example"] {
+                for key in ["dst_hostname", "dst_ip"] {
+                    let refused = dialed(allowed, key, form).await.unwrap_err();
+                    assert!(refused.contains("is not in allowed addresses"), "{refused}");
+                }
+            }
+            assert_eq!(dialed("127.0.0.1", "dst_hostname", form).await, Ok(here));
+        }
+        let refused = dialed("127.0.0.1", "dst_hostname", "localhost").await.unwrap_err();
+        assert!(refused.contains("is not in allowed addresses"), "{refused}");
     }
 }

@@ -23,6 +23,14 @@ impl Router {
 
     fn command(&self, attempt: u32) -> RouteCommand {
         let terminator = self.table.terminators.lock().get("echo").unwrap().id.clone();
+        self.command_to(attempt, "edge", terminator)
+    }
+
+    fn transport_command(&self, attempt: u32, address: &str) -> RouteCommand {
+        self.command_to(attempt, "transport", address.to_owned())
+    }
+
+    fn command_to(&self, attempt: u32, binding: &str, destination: String) -> RouteCommand {
         let (ingress, egress) = (format!("in{attempt}"), format!("out{attempt}"));
         let forward = |from: &str, to: &str, kind| Forward {
             source: from.to_owned(),
@@ -34,9 +42,9 @@ impl Router {
             controller: "ctrl".into(),
             attempt,
             egress: Some(Egress {
-                binding: "edge".to_owned(),
+                binding: binding.to_owned(),
                 address: egress.clone(),
-                destination: terminator,
+                destination,
                 peer_data: PeerData::new(),
             }),
             forwards: vec![
@@ -45,6 +53,7 @@ impl Router {
             ],
             timeout: PATIENCE,
             tags: BTreeMap::new(),
+            taken_down: CancellationToken::new(),
         }
     }
 
@@ -197,4 +206,26 @@ async fn an_attempt_that_nobody_waits_for_goes_with_the_next() {
         assert_eq!(router.data.counts(), (1, 1));
     }
     assert_eq!(*router.table.ended.lock(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_circuit_that_is_taken_down_while_its_route_is_under_way_leaves_nothing() {
+    let router = router().await;
+    let echo = tcp_echo().await;
+    for turn in 0..300_u32 {
+        let mut command = router.transport_command(turn, &echo);
+        command.circuit = format!("circuit{turn}");
+        let (circuit, taken_down) = (command.circuit.clone(), command.taken_down.clone());
+        let routing = router.data.route(command);
+        let take_down = async {
+            // Before, while and after it is set up.
+            for _ in 0..turn % 30 {
+                tokio::task::yield_now().await;
+            }
+            taken_down.cancel();
+            router.data.unroute(&circuit, true);
+        };
+        let (_, ()) = tokio::join!(tokio::spawn(routing), take_down);
+    }
+    router.nothing_is_left().await;
 }

@@ -91,7 +91,7 @@ async fn a_connection_that_comes_when_the_one_with_the_data_goes_does_not_stay_w
     let _sdk = router.sdk("dialer").await;
     router.until("the connection", || !router.data.edge().live().is_empty()).await;
     let channel = router.data.edge().live().pop().unwrap().channel.clone();
-    let connection = SdkConnection::new(Arc::clone(router.data.edge()), channel.clone());
+    let connection = SdkConnection::new(Arc::clone(router.data.edge()), channel.clone(), u64::MAX);
     let (info, waker) = (channel.underlays().pop().unwrap(), UnderlayWaker::default());
     let mut parts = connection.attach(&info, &waker, &channel);
     assert!(parts.outbox.is_some());

@@ -1,0 +1,168 @@
+//! What is kept of the devices of identities: so much of each in any case, and so much of all
+//! together. It is the clients' word, and there may be many clients.
+
+use hashbrown::HashMap;
+use weft_limits::{Budget, Grant};
+use weft_model::{Id, Timestamp};
+
+use super::{Device, Report, Told, size_of_process};
+
+/// Bytes of what is kept of all devices beyond what each has for itself.
+const BYTES_OF_ALL: u64 = 64 << 20;
+/// Bytes that each device has for itself: what an ordinary one has to say, so that nobody's many
+/// words keep others from passing their checks.
+const BYTES_OF_ONE: u64 = 4 << 10;
+
+/// The devices of identities.
+#[derive(Debug)]
+pub(super) struct Devices {
+    of: HashMap<Id, (Device, Grant)>,
+    budget: Budget,
+    /// The log knows that there is no room.
+    is_full: bool,
+}
+
+impl Default for Devices {
+    fn default() -> Self {
+        Self { of: HashMap::new(), budget: Budget::new(BYTES_OF_ALL), is_full: false }
+    }
+}
+
+impl Devices {
+    /// Takes a report in. True if it says anything new; what has no room is not kept.
+    pub(super) fn put(
+        &mut self,
+        identity: &Id,
+        check: String,
+        report: Report,
+        at: Timestamp,
+    ) -> bool {
+        let empty = || (Device::default(), self.budget.empty());
+        let (device, held) = self.of.entry(identity.clone()).or_insert_with(empty);
+        let bytes = device.bytes() - device.bytes_replaced_by(&report) + size(&check, &report);
+        let beyond = (bytes as u64).saturating_sub(BYTES_OF_ONE);
+        let more = beyond.saturating_sub(held.bytes());
+        if !held.try_grow(more) {
+            if !std::mem::replace(&mut self.is_full, true) {
+                tracing::warn!(
+                    identity = %identity,
+                    "what clients say of their devices takes {} MiB: what goes beyond {} KiB of \
+                     one device is not kept until there is room",
+                    BYTES_OF_ALL >> 20,
+                    BYTES_OF_ONE >> 10
+                );
+            }
+            return false;
+        }
+        self.is_full &= self.budget.free() < BYTES_OF_ALL / 2;
+        let is_new = device.put(check, report, at);
+        let beyond = (device.bytes() as u64).saturating_sub(BYTES_OF_ONE);
+        held.shrink(held.bytes().saturating_sub(beyond));
+        is_new
+    }
+
+    /// What is known of the device of an identity.
+    pub(super) fn of(&self, identity: &Id) -> Option<&Device> {
+        self.of.get(identity).map(|(device, _)| device)
+    }
+
+    /// Whose devices are known.
+    pub(super) fn identities(&self) -> impl Iterator<Item = &Id> {
+        self.of.keys()
+    }
+
+    /// Forgets the device of an identity.
+    pub(super) fn forget(&mut self, identity: &Id) {
+        self.of.remove(identity);
+    }
+}
+
+/// Bytes of something said for a check.
+fn size(check: &str, report: &Report) -> usize {
+    let value = match report {
+        Report::Os(os) => os.os_type.len() + os.version.len() + os.build.len(),
+        Report::Mac(addresses) => addresses.iter().map(|one| one.len() + ITEM).sum(),
+        Report::Domain(domain) => domain.len(),
+        Report::Process(path, report) => size_of_process(path, report) + ITEM,
+        Report::EndpointState { .. } => 0,
+    };
+    ITEM + check.len() + value
+}
+
+/// About what a text or an entry costs beside its bytes.
+const ITEM: usize = 64;
+
+impl Device {
+    fn bytes(&self) -> usize {
+        fn of<T: Clone>(told: &Option<Told<T>>, report: impl Fn(T) -> Report) -> usize {
+            told.as_ref().map_or(0, |told| size(&told.check, &report(told.value.clone())))
+        }
+        let processes = self
+            .processes
+            .iter()
+            .map(|(path, told)| 2 * ITEM + told.check.len() + size_of_process(path, &told.value));
+        of(&self.os, Report::Os)
+            + of(&self.mac, Report::Mac)
+            + of(&self.domain, Report::Domain)
+            + processes.sum::<usize>()
+    }
+
+    /// Bytes of what a report takes the place of.
+    fn bytes_replaced_by(&self, report: &Report) -> usize {
+        let mut without = Self::default();
+        match report {
+            Report::Os(_) => without.os.clone_from(&self.os),
+            Report::Mac(_) => without.mac.clone_from(&self.mac),
+            Report::Domain(_) => without.domain.clone_from(&self.domain),
+            Report::Process(path, _) => {
+                let known = self.processes.get_key_value(path);
+                without.processes.extend(known.map(|(path, told)| (path.clone(), told.clone())));
+            }
+            Report::EndpointState { .. } => {}
+        }
+        without.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn macs(count: usize) -> Report {
+        Report::Mac((0..count).map(|number| format!("{number:0512}")).collect())
+    }
+
+    #[test]
+    fn many_words_of_many_clients_have_a_limit_and_keep_nobody_else_out() {
+        let (mut devices, at) = (Devices::default(), Timestamp::default());
+        let mut kept = 0_u64;
+        for number in 0..3000 {
+            let id = Id::new(&format!("flood{number}"));
+            kept += u64::from(devices.put(&id, "check".into(), macs(128), at));
+        }
+        assert!((800..1200).contains(&kept), "{kept}");
+        assert!(devices.budget.used() <= BYTES_OF_ALL);
+        // Who says little is heard all the same.
+        let (honest, domain) = (Id::new("honest"), Report::Domain("corp.example".into()));
+        assert!(devices.put(&honest, "check".into(), domain, at));
+        assert!(!devices.put(&honest, "check".into(), macs(128), at));
+        assert!(devices.put(&honest, "check".into(), macs(2), at));
+        assert_eq!(devices.of(&honest).unwrap().mac.as_ref().unwrap().value.len(), 2);
+        for number in 0..3000 {
+            devices.forget(&Id::new(&format!("flood{number}")));
+        }
+        assert_eq!(devices.budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_said_again_takes_the_place_of_what_was_said() {
+        let (mut devices, at, id) = (Devices::default(), Timestamp::default(), Id::new("a"));
+        for _ in 0..10_000 {
+            devices.put(&id, "check".into(), macs(128), at);
+            devices.put(&id, "check".into(), macs(127), at);
+        }
+        assert!(devices.budget.used() < 100_000, "{}", devices.budget.used());
+        devices.put(&id, "check".into(), macs(1), at);
+        assert_eq!(devices.budget.used(), 0);
+    }
+}

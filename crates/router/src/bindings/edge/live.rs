@@ -1,0 +1,124 @@
+//! The SDK connections that there are, by what is said about them: whoever comes, goes or loses
+//! something costs one step, however many others there are.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Weak},
+};
+
+use crate::seam::Session;
+
+/// Open connections.
+pub(super) struct Live<T> {
+    next: u64,
+    all: HashMap<u64, Weak<T>>,
+    by_session: HashMap<String, HashSet<u64>>,
+    by_identity: HashMap<String, HashSet<u64>>,
+}
+
+impl<T> Default for Live<T> {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            all: HashMap::new(),
+            by_session: HashMap::new(),
+            by_identity: HashMap::new(),
+        }
+    }
+}
+
+impl<T> Live<T> {
+    /// Takes one up: its number.
+    pub(super) fn add(&mut self, make: impl FnOnce(u64) -> Arc<T>) -> Arc<T> {
+        let number = self.next;
+        self.next += 1;
+        let connection = make(number);
+        self.all.insert(number, Arc::downgrade(&connection));
+        connection
+    }
+
+    /// A connection is of this session from now on: how many its identity has.
+    pub(super) fn is_of(&mut self, number: u64, session: &Session) -> usize {
+        self.by_session.entry(session.id.clone()).or_default().insert(number);
+        let of_identity = self.by_identity.entry(session.identity.clone()).or_default();
+        of_identity.insert(number);
+        of_identity.len()
+    }
+
+    /// A connection is not of this session any more: how many its identity has.
+    pub(super) fn was_of(&mut self, number: u64, session: &Session) -> usize {
+        take(&mut self.by_session, &session.id, number);
+        take(&mut self.by_identity, &session.identity, number)
+    }
+
+    /// A connection is gone.
+    pub(super) fn remove(&mut self, number: u64) {
+        self.all.remove(&number);
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Arc<T>> {
+        self.all.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Those of a session.
+    pub(super) fn of_session(&self, session: &str) -> Vec<Arc<T>> {
+        self.named(self.by_session.get(session))
+    }
+
+    /// Those of an identity.
+    pub(super) fn of_identity(&self, identity: &str) -> Vec<Arc<T>> {
+        self.named(self.by_identity.get(identity))
+    }
+
+    fn named(&self, numbers: Option<&HashSet<u64>>) -> Vec<Arc<T>> {
+        let known = |number: &u64| self.all.get(number).and_then(Weak::upgrade);
+        numbers.into_iter().flatten().filter_map(known).collect()
+    }
+}
+
+/// Takes a number out: how many are left beside it.
+fn take(of: &mut HashMap<String, HashSet<u64>>, key: &str, number: u64) -> usize {
+    let Some(numbers) = of.get_mut(key) else { return 0 };
+    numbers.remove(&number);
+    let left = numbers.len();
+    if left == 0 {
+        of.remove(key);
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(id: usize, identity: usize) -> Session {
+        Session {
+            id: format!("s{id}"),
+            token: String::new(),
+            identity: format!("i{identity}"),
+            identity_name: None,
+            legacy: false,
+            controller: None,
+            fingerprints: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn whoever_goes_is_found_by_number_and_leaves_nothing() {
+        let mut live = Live::<u64>::default();
+        let all: Vec<_> = (0..10_000).map(|_| live.add(Arc::new)).collect();
+        let of = |number: usize| session(number, number % 10);
+        for number in 0..all.len() {
+            assert_eq!(live.is_of(number as u64, &of(number)), number / 10 + 1);
+        }
+        assert_eq!(live.of_identity("i3").len(), 1000);
+        assert_eq!(live.of_session("s77").iter().map(|one| **one).collect::<Vec<_>>(), [77]);
+        for number in 0..all.len() {
+            assert_eq!(live.was_of(number as u64, &of(number)), 999 - number / 10);
+            live.remove(number as u64);
+        }
+        assert!(live.all.is_empty() && live.by_session.is_empty() && live.by_identity.is_empty());
+        assert_eq!(live.was_of(0, &of(0)), 0, "once more is nothing");
+    }
+}

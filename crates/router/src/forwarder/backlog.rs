@@ -1,0 +1,233 @@
+//! What an SDK without flow control of its own sent, and its circuit has no room for yet.
+//!
+//! It can only be held, never dropped, so an SDK with too much of it is not read for a while. That
+//! stops all its circuits: one that does not move in that time is ended.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use weft_limits::{Budget, Grant};
+use weft_xgress::{End, ITEM_COST};
+
+/// What an SDK may have waiting for one connection before its reading stops.
+const LIMIT: usize = 1 << 20;
+/// Below this it is read again.
+const RESUME: usize = LIMIT / 2;
+/// How long a circuit may keep an SDK from being read without taking [`PROGRESS`].
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes that a circuit takes from its backlog to count as moving.
+const PROGRESS: usize = 64 << 10;
+
+/// Something an SDK sent.
+pub(super) enum FromSdk {
+    Data { headers: Vec<(u8, Bytes)>, data: Bytes },
+    Fin,
+    Close,
+}
+
+impl FromSdk {
+    fn cost(&self) -> usize {
+        match self {
+            Self::Data { headers, data } => {
+                let headers = headers.iter().map(|(_, value)| value.len()).sum::<usize>();
+                data.len() + headers + ITEM_COST
+            }
+            Self::Fin | Self::Close => ITEM_COST,
+        }
+    }
+}
+
+/// What waits for one end.
+pub(super) struct Backlog {
+    items: VecDeque<FromSdk>,
+    bytes: usize,
+    /// What waits for longer than a moment, drawn from the budget of the SDK's connection.
+    held: Grant,
+    /// The SDK is not read because of this.
+    over: bool,
+    /// Since when less than [`PROGRESS`] was taken although there was something.
+    still: Option<Instant>,
+    /// Bytes taken since then.
+    taken: usize,
+}
+
+impl Backlog {
+    /// An empty one; what waits is drawn from `budget`.
+    pub(super) fn new(budget: &Budget) -> Self {
+        let held = budget.empty();
+        Self { items: VecDeque::new(), bytes: 0, held, over: false, still: None, taken: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(super) fn push(&mut self, item: FromSdk) {
+        self.bytes += item.cost();
+        self.items.push_back(item);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.items.clear();
+        self.bytes = 0;
+    }
+
+    /// Gives the end what it has room for.
+    pub(super) fn drain(&mut self, end: &mut End, now: Instant) {
+        if end.closed().is_some() {
+            return self.clear();
+        }
+        while let Some(item) = self.items.pop_front() {
+            let cost = item.cost();
+            match item {
+                FromSdk::Data { headers, data } => {
+                    if !end.can_write() {
+                        // Either there is no room yet, or the direction has ended: then writing
+                        // says so and the rest is thrown away.
+                        if end.is_sending_over() {
+                            self.bytes -= cost;
+                            continue;
+                        }
+                        self.items.push_front(FromSdk::Data { headers, data });
+                        return;
+                    }
+                    // There is room: it is taken.
+                    let _ = end.write_with(headers, data);
+                }
+                FromSdk::Fin => end.finish(now),
+                FromSdk::Close => end.close(now),
+            }
+            self.bytes -= cost;
+            self.taken += cost;
+        }
+    }
+
+    /// To be called after each change. Whether the SDK is to be read no longer (`true`), or again
+    /// (`false`), if that is another answer than before.
+    pub(super) fn settle(&mut self, now: Instant) -> Option<bool> {
+        let (bytes, held) = (self.bytes as u64, self.held.bytes());
+        if bytes == 0 && held == 0 {
+            // Most data goes on at once.
+            self.still = None;
+            return None;
+        }
+        let grew = bytes > held;
+        if grew {
+            // It is read already. The budget counts as overdrawn until there is room again.
+            self.held.grow_anyway(bytes - held);
+        } else {
+            self.held.shrink(held - bytes);
+        }
+        if bytes == 0 {
+            self.still = None;
+        } else if self.still.is_none() || self.taken >= PROGRESS {
+            (self.still, self.taken) = (Some(now), 0);
+        }
+        let no_room = bytes > 0 && (grew || self.over) && self.held.budget().free() == 0;
+        let over = no_room || self.bytes > if self.over { RESUME } else { LIMIT };
+        let turned = over != self.over;
+        self.over = over;
+        turned.then_some(over)
+    }
+
+    /// When the circuit is to be ended unless it moves; `None` while nobody waits for it.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.still.filter(|_| self.over).map(|since| since + PATIENCE)
+    }
+
+    /// True if the SDK's other circuits have waited long enough for this one.
+    pub(super) fn is_stuck(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_xgress::{Options, Role};
+
+    use super::*;
+
+    /// An end that takes what fits its window, and nothing more.
+    fn end(now: Instant) -> End {
+        End::new(Role::Initiator, &Options::default(), &Budget::unlimited(), now)
+    }
+
+    fn data(bytes: usize) -> FromSdk {
+        FromSdk::Data { headers: Vec::new(), data: vec![7; bytes].into() }
+    }
+
+    /// Pushes until the SDK is to be read no longer, or `most` bytes wait.
+    fn push(backlog: &mut Backlog, end: &mut End, most: usize, now: Instant) -> bool {
+        while backlog.bytes < most {
+            backlog.push(data(16 << 10));
+            backlog.drain(end, now);
+            if backlog.settle(now) == Some(true) {
+                return true;
+            }
+        }
+        false
+    }
+
+    #[test]
+    fn what_flows_is_drawn_from_no_budget_and_what_waits_is() {
+        let (now, budget) = (Instant::now(), Budget::new(64 << 20));
+        let (mut backlog, mut end) = (Backlog::new(&budget), end(now));
+        backlog.push(data(1000));
+        backlog.drain(&mut end, now);
+        assert_eq!((backlog.settle(now), budget.used()), (None, 0));
+        assert!(push(&mut backlog, &mut end, usize::MAX, now));
+        assert!(budget.used() as usize > LIMIT && budget.used() as usize == backlog.bytes);
+        backlog.clear();
+        assert_eq!((backlog.settle(now), budget.used()), (Some(false), 0));
+    }
+
+    #[test]
+    fn many_connection_ids_hold_no_more_than_their_budget_together() {
+        let (now, budget) = (Instant::now(), Budget::new(4 << 20));
+        let mut stopped = 0;
+        let mut held = Vec::new();
+        for _ in 0..1000 {
+            let (mut backlog, mut end) = (Backlog::new(&budget), end(now));
+            // Each stays far below its own limit.
+            stopped += usize::from(push(&mut backlog, &mut end, LIMIT / 4, now));
+            held.push(backlog);
+        }
+        // Those beyond the budget stop the reading at their first message.
+        assert!(stopped > 900, "{stopped}");
+        assert!(budget.used() < (4 << 20) + 1000 * (20 << 10), "{}", budget.used());
+        // Read again only once nothing of it waits, or there is room.
+        let last = held.last_mut().unwrap();
+        assert_eq!(last.settle(now), None);
+        held.drain(..900).for_each(drop);
+        assert_eq!(held.last_mut().unwrap().settle(now), Some(false));
+    }
+
+    #[test]
+    fn a_circuit_that_takes_nothing_is_stuck_once_others_wait_for_it() {
+        let (start, budget) = (Instant::now(), Budget::unlimited());
+        let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
+        assert!(!push(&mut backlog, &mut stalled, LIMIT / 2, start));
+        let late = start + 100 * PATIENCE;
+        assert!(!backlog.is_stuck(late), "nobody waits for it");
+        // It has taken nothing for long when it begins to stop the others.
+        assert!(push(&mut backlog, &mut stalled, usize::MAX, late));
+        assert!(backlog.is_stuck(late));
+
+        let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
+        assert!(push(&mut backlog, &mut stalled, usize::MAX, start));
+        assert_eq!(backlog.deadline(), Some(start + PATIENCE));
+        // A little does not count, and what counts gives it the whole time again.
+        backlog.taken += PROGRESS - 1;
+        assert_eq!(backlog.settle(start + PATIENCE / 2), None);
+        assert_eq!(backlog.deadline(), Some(start + PATIENCE));
+        backlog.taken += 1;
+        assert_eq!(backlog.settle(start + PATIENCE / 2), None);
+        assert_eq!(backlog.deadline(), Some(start + PATIENCE / 2 + PATIENCE));
+        backlog.clear();
+        assert_eq!(backlog.settle(start + PATIENCE), Some(false));
+        assert_eq!(backlog.deadline(), None);
+    }
+}

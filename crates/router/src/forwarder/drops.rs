@@ -1,0 +1,54 @@
+//! What this router threw away, counted where it happens, shown on request and in the log.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::seam::Dropped;
+
+/// Counts since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Drops {
+    full: AtomicU64,
+    repeated: AtomicU64,
+    malformed: AtomicU64,
+    no_way: AtomicU64,
+    stuck: AtomicU64,
+}
+
+impl Drops {
+    /// A payload or ack found no room before an SDK that reads too slowly.
+    pub(super) fn full(&self) {
+        self.full.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A payload came again while it still waited.
+    pub(super) fn repeated(&self) {
+        self.repeated.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A message of a circuit did not follow its encoding.
+    pub(super) fn malformed(&self) {
+        self.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A message of a circuit had no way on.
+    pub(super) fn no_way(&self) {
+        self.no_way.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A circuit was ended because it stopped an SDK's others.
+    pub(super) fn stuck(&self) {
+        self.stuck.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All of it.
+    pub(crate) fn seen(&self) -> Dropped {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Dropped {
+            full: count(&self.full),
+            repeated: count(&self.repeated),
+            malformed: count(&self.malformed),
+            no_way: count(&self.no_way),
+            stuck: count(&self.stuck),
+        }
+    }
+}
