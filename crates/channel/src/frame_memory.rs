@@ -119,6 +119,9 @@ impl Partial {
             self.grant = self.memory.0.budget.take_anyway(self.grant.bytes());
         }
         let held = self.grant.bytes();
+        if bytes <= FREE && held == 0 {
+            return Ok(());
+        }
         if bytes <= FREE || bytes < held {
             self.grant.shrink(if bytes <= FREE { held } else { held - bytes });
             self.note_large(bytes);

@@ -30,6 +30,9 @@ use crate::{
 
 /// How often identity files are looked at.
 const RELOAD: Duration = Duration::from_secs(1);
+/// Routers that have not shown yet who they are, in all and from one source.
+const PENDING: usize = 1024;
+const PENDING_PER_SOURCE: usize = 256;
 /// How long requests that are worked on may take once the controller is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -141,7 +144,12 @@ async fn listen(
     let bind = listener.host_port().to_string();
     let tls = ControlPlane::tls(&core.identity)?;
     let handshake_timeout = core.handshake_timeout();
-    let limits = ListenerLimits { handshake_timeout, ..ListenerLimits::default() };
+    let limits = ListenerLimits {
+        pending: PENDING,
+        pending_per_source: PENDING_PER_SOURCE,
+        handshake_timeout,
+        ..ListenerLimits::default()
+    };
     let registration = control
         .listen(listeners, &bind, limits, tls)
         .await
