@@ -100,10 +100,23 @@ impl Bed {
         Ok(self.with_token(reply.data()["token"].as_str().unwrap()))
     }
 
-    /// Somebody who shows a session token.
+    /// Somebody who shows a session token, with the certificate that the session was opened with
+    /// if there was one.
     pub(crate) fn with_token(&self, token: &str) -> Caller {
+        let session = self.controller.sessions().by_token(token, self.controller.now());
+        let shown = session.and_then(|session| {
+            let first =
+                session.certificates.iter().find(|it| it.created_at <= session.base.created_at);
+            Some(Certificate::from_pem(first?.cert_pem.as_bytes()).unwrap())
+        });
+        self.with_token_and(token, shown.unwrap_or_default())
+    }
+
+    /// Somebody who shows a session token over a connection with these certificates.
+    pub(crate) fn with_token_and(&self, token: &str, certificates: Vec<Certificate>) -> Caller {
         let session = Some(token.to_owned());
-        self.controller.resolve(Credentials { session, ..Credentials::default() })
+        let origin = Origin { certificates, ..Origin::default() };
+        self.controller.resolve(Credentials { session, origin, ..Credentials::default() })
     }
 
     /// Somebody who logs in with a certificate.

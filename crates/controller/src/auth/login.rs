@@ -55,7 +55,7 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
             Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
             None => return Err(Failure::field("method", "method in query is required", "")),
         };
-        let session = open(&controller, &caller, &body, &shown);
+        let session = open(&controller, &caller, &body, &shown, call.api);
         // What was shown may have gone before there was a session that could end with it.
         if !stands(&controller.snapshot(), &session) {
             controller.sessions().end(std::slice::from_ref(&session.base.id));
@@ -295,6 +295,7 @@ fn open(
     caller: &Caller,
     body: &AuthenticateBody,
     shown: &Shown,
+    api: Api,
 ) -> Arc<ApiSession> {
     let now = controller.now();
     let snapshot = controller.snapshot();
@@ -321,6 +322,7 @@ fn open(
         env_info: body.env_info.as_ref().map(|_| env_info(&told)),
         certificates,
         ca_id: shown.ca.clone(),
+        is_of_client: api == Api::Client,
     };
     controller.sessions().put_told(&shown.identity.base.id, told);
     let is_complete = super::resolve::is_complete(&snapshot, &session);

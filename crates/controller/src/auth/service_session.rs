@@ -284,6 +284,10 @@ impl Controller {
         let now = self.now();
         let snapshot = self.snapshot();
         let (login, identity) = self.check_login(&snapshot, api_session_token, now)?;
+        if self.legacy_session(&login).is_none() {
+            let reason = "the session is none that routers may be used with";
+            return Err(Refusal::new(RefusalCode::InvalidApiSession, reason));
+        }
         let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidSession, reason);
         let claims = self
             .read_service_token(service_token, now)

@@ -87,28 +87,12 @@ pub enum SessionNotice {
     /// The certificates that go with a session have changed, or what is asked of it: one that is
     /// not complete any more has ended for routers.
     Updated(Arc<ApiSession>),
-    /// Sessions have ended.
-    Removed(Vec<Ended>),
+    /// Sessions have ended; their ids.
+    Removed(Vec<Id>),
     /// Service sessions have ended. Their ids are also the `jti` of their tokens.
     ServiceRemoved(Vec<Arc<Session>>),
     /// Notices were missed: start over from [`crate::Controller::legacy_sessions`].
     Resync,
-}
-
-/// A session that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    /// Its id.
-    pub id: Id,
-    /// Its token.
-    pub token: Arc<str>,
-}
-
-impl Ended {
-    /// What is said of a session that ends.
-    pub(crate) fn of(session: &ApiSession) -> Self {
-        Self { id: session.base.id.clone(), token: Arc::clone(&session.token) }
-    }
 }
 
 /// Follows the sessions.
@@ -269,13 +253,6 @@ impl Sessions {
         }
     }
 
-    /// Marks activity by token, as router heartbeats name it; false if there is no such session.
-    pub fn touch_token(&self, token: &str, now: Timestamp) -> Option<Arc<ApiSession>> {
-        let session = self.by_token(token, now)?;
-        self.touch(&session.base.id, now);
-        Some(session)
-    }
-
     /// When a session was last active.
     pub(crate) fn last_activity(&self, session: &ApiSession) -> Timestamp {
         self.0.tables.read().last_activity(session)
@@ -317,11 +294,9 @@ impl Sessions {
         for id in ids {
             services.extend(self.take_services_of(&mut tables, id));
             tables.active.remove(id);
-            let removed = tables.api.remove(id);
-            let removed = removed.as_ref().and_then(|entity| entity.get::<ApiSession>());
-            if let Some(session) = removed {
+            if tables.api.remove(id).is_some() {
                 live.delete(Kind::ApiSession, id);
-                ended.push(Ended::of(session));
+                ended.push(id.clone());
             }
         }
         if !services.is_empty() {
@@ -512,7 +487,7 @@ pub(crate) fn keep_certificate(
 ) {
     let begun = session.base.created_at;
     let certificates = &mut session.certificates;
-    certificates.retain(|own| own.not_after > now);
+    certificates.retain(|own| own.not_after > now || own.created_at <= begun);
     while certificates.len() >= CERTIFICATES {
         let made = certificates.iter().position(|own| own.created_at > begun);
         certificates.remove(made.unwrap_or_default());

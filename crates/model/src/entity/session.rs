@@ -60,6 +60,8 @@ row! {
         15 => pub certificates: Vec<SessionCertificate>,
         /// The third-party CA that vouched for the certificate of the login.
         16 => pub ca_id: Option<Id>,
+        /// Whether it was opened at the client API: routers are never told of others.
+        17 => pub is_of_client: bool,
     }
 }
 
