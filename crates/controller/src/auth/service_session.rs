@@ -83,7 +83,8 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
             }
         }
         // One that is away may be back before the client needs it.
-        if routers_between(&context, identity, &service.base.id).is_empty() {
+        let edge_routers = edge_routers(&context, identity, &service.base.id);
+        if edge_routers.is_empty() {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
         let session = record(&controller, &login, &service.base.id, session_type)?;
@@ -98,7 +99,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         }
         controller.sessions().kept().await?;
         // The whole session, where the original leaves half of it null (protocol: auth 20.6).
-        Reply::created_with(&shown(&context, &session)?)
+        Reply::created_with(&shown_with(&context, &session, edge_routers)?)
     }
     .boxed()
 }
@@ -131,13 +132,22 @@ fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionE
 
 /// A service session as the APIs show it.
 pub(crate) fn shown(context: &Context, session: &Session) -> Result<SessionDetail, Failure> {
+    let edge_routers = edge_routers(context, session.identity_id.as_str(), &session.service_id);
+    shown_with(context, session, edge_routers)
+}
+
+fn shown_with(
+    context: &Context,
+    session: &Session,
+    edge_routers: Vec<SessionEdgeRouter>,
+) -> Result<SessionDetail, Failure> {
     let (identity, service) = (session.identity_id.as_str(), &session.service_id);
     let api_session = session.api_session_id.as_str();
     Ok(SessionDetail {
         base: convert::base(COLLECTION, &session.base, &["route-path"]),
         api_session: EntityRef::new(API_SESSIONS, api_session, ""),
         api_session_id: api_session.to_owned(),
-        edge_routers: edge_routers(context, identity, service),
+        edge_routers,
         identity_id: identity.to_owned(),
         service: convert::mention::<Service>(context.view(), SERVICES, service),
         service_id: service.to_string(),
