@@ -47,14 +47,14 @@ impl Controller {
             return Who::Nobody(Some(Challenge::InvalidSession));
         };
         let snapshot = self.snapshot();
-        let leaf = origin.certificates.first();
-        if !stands(&snapshot, &session) || !is_shown_by(&snapshot, &session, leaf) {
-            return Who::Nobody(Some(Challenge::InvalidSession));
-        }
         let identity = snapshot.get::<Identity>(&session.identity_id);
         let Some(identity) = identity.filter(|identity| !identity.is_disabled(now)) else {
             return Who::Nobody(None);
         };
+        let leaf = origin.certificates.first();
+        if !stands(&snapshot, &session, now) || !is_shown_by(&snapshot, &session, leaf) {
+            return Who::Nobody(Some(Challenge::InvalidSession));
+        }
         self.sessions().touch(&session.base.id, now);
         Who::Identity(Arc::new(Login {
             identity: identity.base.id.to_string(),
@@ -68,7 +68,7 @@ impl Controller {
             complete: is_complete(&snapshot, &session),
             session: SessionRef {
                 id: session.base.id.to_string(),
-                token: session.token.to_string(),
+                token: token.to_owned(),
                 legacy: true,
             },
         }))

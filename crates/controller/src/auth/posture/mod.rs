@@ -8,10 +8,9 @@
 //!
 //! - [`Postures`]: the facts; [`Viewer`]: those that count for one look at the model;
 //! - `responses`: how they come in; `queries`: what is asked of clients; `refusals`: what was
-//!   refused and why; `refused`: how much of that is remembered; `ending`: when what was granted ends
+//!   refused and why; `refused`: how much of that is remembered; [`Ending`]: when what was granted ends
 //!   by itself.
 
-mod ending;
 pub(crate) mod queries;
 pub(crate) mod refusals;
 mod refused;
@@ -28,6 +27,7 @@ use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo
 use weft_model::posture::{Check, OsReport, PostureData, ProcessReport};
 use weft_model::{Id, Snapshot, Timestamp};
 
+use super::ending::Ending;
 use crate::Controller;
 use crate::domain::view::Context;
 
@@ -87,7 +87,7 @@ struct Tables {
     devices: HashMap<Id, Device>,
     endpoints: HashMap<Id, EndpointState>,
     refusals: refused::Refusals,
-    ending: ending::Ending,
+    ending: Ending,
 }
 
 fn size_of_process(path: &str, report: &ProcessReport) -> usize {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weft_model::entity::{ApiSession, Authenticator};
 use weft_model::{Id, Snapshot, Timestamp};
 
+use super::stands;
 use crate::Controller;
 use crate::auth::resolve::is_complete;
 
@@ -28,29 +29,38 @@ impl Controller {
     pub fn legacy_sessions(&self) -> Vec<LegacySession> {
         let (snapshot, now) = (self.snapshot(), self.now());
         let sessions = self.sessions().all().into_iter();
-        sessions.filter_map(|session| for_routers(&snapshot, &session, now)).collect()
+        sessions.filter_map(|session| self.for_routers(&snapshot, &session, now)).collect()
     }
 
     /// A session as routers know it, with its certificates of this moment; none if no router may
     /// know it.
     pub fn legacy_session(&self, session: &ApiSession) -> Option<LegacySession> {
-        for_routers(&self.snapshot(), session, self.now())
+        self.for_routers(&self.snapshot(), session, self.now())
     }
-}
 
-/// A login of the client API of which nothing more is asked, and whose client has a certificate to
-/// show: no other can be used at a router.
-fn for_routers(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> Option<LegacySession> {
-    if !session.is_of_client || !is_complete(snapshot, session) {
-        return None;
+    /// A login of the client API of which nothing more is asked, and whose client has a certificate
+    /// to show: no other can be used at a router.
+    fn for_routers(
+        &self,
+        snapshot: &Snapshot,
+        session: &ApiSession,
+        now: Timestamp,
+    ) -> Option<LegacySession> {
+        let is_one = session.is_of_client && is_complete(snapshot, session);
+        if !is_one || !stands(snapshot, session, now) {
+            return None;
+        }
+        let fingerprints = fingerprints(snapshot, session, now);
+        if fingerprints.is_empty() {
+            return None;
+        }
+        Some(LegacySession {
+            id: session.base.id.clone(),
+            token: self.sessions().token_of(session)?,
+            identity: session.identity_id.clone(),
+            fingerprints,
+        })
     }
-    let fingerprints = fingerprints(snapshot, session, now);
-    (!fingerprints.is_empty()).then(|| LegacySession {
-        id: session.base.id.clone(),
-        token: Arc::clone(&session.token),
-        identity: session.identity_id.clone(),
-        fingerprints,
-    })
 }
 
 fn fingerprints(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> Vec<String> {

@@ -102,9 +102,10 @@ impl Feed<'_> {
         if let Some(say) = self.backlog.pop_front() {
             return Next::Say(say);
         }
-        let settled = async {
-            match &self.settling {
-                Some(settling) => tokio::time::sleep_until(settling.until).await,
+        let until = self.settling.as_ref().map(|settling| settling.until);
+        let settled = async move {
+            match until {
+                Some(until) => tokio::time::sleep_until(until).await,
                 None => std::future::pending().await,
             }
         };
@@ -269,15 +270,17 @@ pub(crate) fn on_heartbeat(session: &Session, message: &Message) -> Result<(), W
     }
     let ids: Vec<Id> = named.iter().map(|(_, known)| known.base.id.clone()).collect();
     let may_know = session.plane.sessions.may_know(&session.router.id, &ids);
+    let mut used = Vec::new();
     for ((token, known), may_know) in named.into_iter().zip(may_know) {
         if !may_know {
             unknown.push(token);
             continue;
         }
-        controller.sessions().touch(&known.base.id, now);
+        used.push(known.base.id.clone());
         session.put_identity(&known.identity_id, true);
         session.connected.lock().insert(known.identity_id.clone());
     }
+    controller.sessions().touch_all(&used, now);
     if !unknown.is_empty() {
         let removed = ApiSessionRemoved { tokens: unknown, ids: Vec::new() };
         session.send(Lane::Default, removed.to_message());

@@ -195,10 +195,17 @@ async fn a_router_learns_of_no_login_that_it_cannot_serve() {
     net.bed.client(&client, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
     let told = added(&mut peer).await.0.api_sessions;
     assert_eq!((told.len(), told[0].id.as_str()), (1, id.as_str().unwrap()));
-    let stolen = net.bed.with_token(&told[0].token);
+    let token = told[0].token.clone();
+    let stolen = net.bed.with_token(&token);
     assert!(net.bed.client(&stolen, "getCurrentIdentity", &[], Value::Null).await.is_ok());
     let refused = net.bed.manage(&stolen, "listIdentities", &[], Value::Null).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unauthorized);
+    // Once that certificate has expired, no router can use the session any more.
+    let later = net.bed.controller.now().plus(Duration::from_secs(13 * 3600));
+    net.bed.controller.sessions().touch(&id.as_str().unwrap().into(), later);
+    net.bed.clock.advance(Duration::from_secs(13 * 3600));
+    assert_eq!(removed(&mut peer).await.tokens, [token]);
+    assert!(net.bed.controller.sessions().by_id(id.as_str().unwrap()).is_some());
 }
 
 #[tokio::test]
@@ -238,11 +245,15 @@ async fn a_change_of_policies_makes_sessions_known_and_withdraws_them() {
     let (id, _) = login(&net, &chain).await;
     let mut peer = net.connect(&router).await;
     assert!(everything(&mut peer).await.is_empty());
-    let come = async |peer: &mut Peer| {
+    // Those of before are told again a while after everything was told.
+    let heard = async |peer: &mut Peer, wanted: &str| loop {
         let (told, _) = added(peer).await;
         assert!(!told.is_full_state);
-        assert_eq!(told.api_sessions.iter().map(|it| &it.id).collect::<Vec<_>>(), [&id]);
+        if told.api_sessions.iter().any(|it| it.id == wanted) {
+            break;
+        }
     };
+    let come = async |peer: &mut Peer| heard(peer, &id).await;
     let gone = async |peer: &mut Peer| assert_eq!(removed(peer).await.ids, [id.clone()]);
     let own = router.id.as_str();
 
@@ -262,11 +273,42 @@ async fn a_change_of_policies_makes_sessions_known_and_withdraws_them() {
     net.manage("deleteEdgeRouterPolicy", &[&named], Value::Null).await;
     // One of two was enough.
     let (later, _) = login(&net, &chain).await;
-    assert_eq!(added(&mut peer).await.0.api_sessions[0].id, later);
+    heard(&mut peer, &later).await;
     net.manage("deleteEdgeRouterPolicy", &[&second], Value::Null).await;
     let mut all = removed(&mut peer).await.ids;
     all.sort_unstable();
     assert_eq!(all, [id.clone(), later]);
+}
+
+#[tokio::test]
+async fn sessions_that_rest_on_nothing_any_more_end_at_routers() {
+    let net = Net::new().await;
+    policy(&net, &["#all"], &["#all"]).await;
+    let (identity, chain) = net.bed.enroll(&net.admin, "laptop").await;
+    let (other, of_other) = net.bed.enroll(&net.admin, "phone").await;
+    let (id, _) = login(&net, &chain).await;
+    let (of_phone, _) = login(&net, &of_other).await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    assert_eq!(everything(&mut peer).await, [id.clone(), of_phone.clone()]);
+    let body = json!({"name": "strict", "secondary": {"requireTotp": false}, "primary": {
+        "cert": {"allowed": false, "allowExpiredCerts": false},
+        "extJwt": {"allowed": true, "allowedSigners": []},
+        "updb": {"allowed": true, "lockoutDurationMinutes": 0, "maxAttempts": 0,
+            "minPasswordLength": 5, "requireMixedCase": false, "requireNumberChar": false,
+            "requireSpecialChar": false}}});
+    let strict = net.create("createAuthPolicy", body).await;
+    net.manage("patchIdentity", &[&identity], json!({"authPolicyId": strict})).await;
+    assert_eq!(removed(&mut peer).await.ids, [id]);
+    // And those that end by themselves, while somebody uses them.
+    net.manage("patchAuthPolicy", &[&strict], json!({"primary": {"cert": {"allowed": true}}}))
+        .await;
+    net.manage("patchIdentity", &[&other], json!({"authPolicyId": strict})).await;
+    let year = Duration::from_secs(366 * 24 * 3600);
+    let sessions = net.bed.controller.sessions();
+    sessions.touch(&of_phone.as_str().into(), net.bed.controller.now().plus(year));
+    net.bed.clock.advance(year);
+    assert_eq!(removed(&mut peer).await.ids, [of_phone]);
 }
 
 #[tokio::test]
