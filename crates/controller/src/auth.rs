@@ -19,6 +19,7 @@ pub(crate) mod admission;
 pub(crate) mod attempts;
 pub(crate) mod client_services;
 pub(crate) mod current;
+pub(crate) mod ending;
 pub(crate) mod enroll;
 pub(crate) mod external_id;
 pub(crate) mod external_token;

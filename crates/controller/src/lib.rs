@@ -87,7 +87,10 @@ impl std::fmt::Debug for Controller {
 
 impl Controller {
     /// Runs an operation of an API: the gate first, then the operation's own rules.
-    pub async fn call(&self, caller: Caller, call: Call) -> Result<Reply, Failure> {
+    pub async fn call(&self, mut caller: Caller, call: Call) -> Result<Reply, Failure> {
+        if !auth::resolve::opens(self, &caller, call.api) {
+            caller.who = Who::Nobody(Some(Challenge::InvalidSession));
+        }
         domain::gate::pass(&caller, call.row)?;
         match self.0.registry.handler(call.api, call.row.id) {
             Some(handler) => handler(self.clone(), caller, call).await,

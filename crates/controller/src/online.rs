@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use weft_contract::resource::edge_router::sync_status;
 use weft_contract::resource::identity::{ConnectionStatus, Interface};
@@ -69,12 +69,20 @@ pub struct Online(Arc<RwLock<Tables>>);
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// With the number of the connection.
-    routers: HashMap<Id, (u64, Arc<RouterFacts>)>,
+    routers: HashMap<Id, Connection>,
     /// Sync status of routers that were connected before.
     gone: HashMap<Id, &'static str>,
     /// By identity: the routers that hold a connection of it, and when one last told.
     identities: HashMap<Id, Connected>,
+}
+
+/// The connection of a router.
+#[derive(Debug)]
+struct Connection {
+    number: u64,
+    facts: Arc<RouterFacts>,
+    /// Those it told of that are connected to it.
+    identities: HashSet<Id>,
 }
 
 #[derive(Debug, Default)]
@@ -85,13 +93,15 @@ struct Connected {
 
 impl Tables {
     fn is_current(&self, router: &Id, connection: u64) -> bool {
-        self.routers.get(router).is_some_and(|(current, _)| *current == connection)
+        self.routers.get(router).is_some_and(|current| current.number == connection)
     }
 
-    /// No identity is connected to a router any more.
-    fn disconnect_all(&mut self, router: &Id) {
-        for connected in self.identities.values_mut() {
-            connected.routers.retain(|own| own != router);
+    /// No identity is connected over a connection of a router any more.
+    fn disconnect_all(&mut self, router: &Id, ended: &Connection) {
+        for identity in &ended.identities {
+            if let Some(connected) = self.identities.get_mut(identity) {
+                connected.routers.retain(|own| own != router);
+            }
         }
     }
 }
@@ -101,8 +111,10 @@ impl Online {
     pub fn put_router(&self, router: &Id, connection: u64, facts: RouterFacts) {
         let mut tables = self.0.write();
         tables.gone.remove(router);
-        if tables.routers.insert(router.clone(), (connection, Arc::new(facts))).is_some() {
-            tables.disconnect_all(router);
+        let (facts, identities) = (Arc::new(facts), HashSet::new());
+        let connection = Connection { number: connection, facts, identities };
+        if let Some(former) = tables.routers.insert(router.clone(), connection) {
+            tables.disconnect_all(router, &former);
         }
     }
 
@@ -113,10 +125,10 @@ impl Online {
         connection: u64,
         change: impl FnOnce(&mut RouterFacts),
     ) {
-        if let Some((current, facts)) = self.0.write().routers.get_mut(router)
-            && *current == connection
+        if let Some(current) = self.0.write().routers.get_mut(router)
+            && current.number == connection
         {
-            change(Arc::make_mut(facts));
+            change(Arc::make_mut(&mut current.facts));
         }
     }
 
@@ -126,14 +138,14 @@ impl Online {
         if !tables.is_current(router, connection) {
             return;
         }
-        tables.routers.remove(router);
+        let Some(ended) = tables.routers.remove(router) else { return };
         tables.gone.insert(router.clone(), sync_status::DISCONNECTED);
-        tables.disconnect_all(router);
+        tables.disconnect_all(router, &ended);
     }
 
     /// What a router told, while it is connected.
     pub fn router(&self, router: &str) -> Option<Arc<RouterFacts>> {
-        self.0.read().routers.get(router).map(|(_, facts)| Arc::clone(facts))
+        self.0.read().routers.get(router).map(|current| Arc::clone(&current.facts))
     }
 
     /// Whether a router is connected.
@@ -150,7 +162,7 @@ impl Online {
     pub fn sync_status(&self, router: &str) -> String {
         let tables = self.0.read();
         match tables.routers.get(router) {
-            Some((_, facts)) => facts.sync_status.clone(),
+            Some(current) => current.facts.sync_status.clone(),
             None => tables.gone.get(router).copied().unwrap_or(sync_status::UNKNOWN).to_owned(),
         }
     }
@@ -164,9 +176,15 @@ impl Online {
         now: Timestamp,
     ) {
         let mut tables = self.0.write();
-        if !tables.is_current(router, connection) {
+        let tables = &mut *tables;
+        let Some(current) = tables.routers.get_mut(router) else { return };
+        if current.number != connection {
             return;
         }
+        match connected {
+            true => current.identities.insert(identity.clone()),
+            false => current.identities.remove(identity),
+        };
         let entry = tables.identities.entry(identity.clone()).or_default();
         entry.told = now;
         entry.routers.retain(|own| own != router);
@@ -228,6 +246,31 @@ mod tests {
         assert_eq!(online.identity("laptop", now), ConnectionStatus::Offline);
         assert_eq!(online.sync_status("r1"), sync_status::DISCONNECTED);
         assert_eq!(online.sync_status("r2"), sync_status::UNKNOWN);
+    }
+
+    #[test]
+    fn a_router_that_goes_takes_only_its_own_connections_along() {
+        let online = Online::default();
+        let now = Timestamp(1_000_000);
+        let (one, other) = (Id::new("r1"), Id::new("r2"));
+        online.put_router(&one, 1, RouterFacts::default());
+        online.put_router(&other, 2, RouterFacts::default());
+        let ids: Vec<Id> = (0..100).map(|number| Id::new(&format!("i{number}"))).collect();
+        for (number, id) in ids.iter().enumerate() {
+            online.put_identity(id, (&one, 1), true, now);
+            online.put_identity(id, (&other, 2), number % 2 == 0, now);
+        }
+        online.put_identity(&ids[1], (&one, 1), false, now);
+        let up = || {
+            let is_up = |id: &&Id| online.identity(id.as_str(), now) == ConnectionStatus::Online;
+            ids.iter().filter(is_up).count()
+        };
+        assert_eq!(up(), 99);
+        online.remove_router(&one, 1);
+        assert_eq!(up(), 50);
+        online.forget("i0");
+        online.put_router(&other, 3, RouterFacts::default());
+        assert_eq!(up(), 0);
     }
 
     #[test]

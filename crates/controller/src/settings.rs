@@ -7,7 +7,7 @@ use std::time::Duration;
 use weft_config::RateLimiter;
 use weft_config::controller::JwksFetch;
 use weft_contract::Api;
-use weft_identity::{Authority, KeyedChain, TrustBundle};
+use weft_identity::{Authority, KeyedChain, SealKey, TrustBundle};
 use weft_store::Store;
 
 use crate::clock::{Clock, SystemClock};
@@ -22,6 +22,9 @@ pub struct Settings {
     pub store: Arc<dyn Store>,
     /// Keys and certificates.
     pub keys: Keys,
+    /// Seals the tokens of sessions that routers are told. Without one a key is made that ends with
+    /// the process, and these sessions with it.
+    pub session_key: Option<Arc<SealKey>>,
     /// Where it can be reached.
     pub addresses: Addresses,
     /// How long things last.
@@ -56,6 +59,7 @@ impl Settings {
             id: id.into(),
             store,
             keys,
+            session_key: None,
             addresses,
             durations: Durations::default(),
             totp_issuer: "openziti.io".into(),
@@ -126,6 +130,8 @@ pub struct Addresses {
 pub struct Durations {
     /// An API session without activity.
     pub session: Duration,
+    /// An API session, however much it is used; none for as long as it is used.
+    pub longest_session: Option<Duration>,
     /// Enrollment of an identity.
     pub identity_enrollment: Duration,
     /// Enrollment of a router.
@@ -141,6 +147,7 @@ impl Default for Durations {
         let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
         Self {
             session: minutes(30),
+            longest_session: None,
             identity_enrollment: minutes(180),
             router_enrollment: minutes(180),
             activity_flush: Duration::from_secs(90),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use weft_contract::ErrorCode;
+use weft_identity::SealKey;
 use weft_model::entity::{AuthPolicy, Authenticator, Identity, UpdbCredential};
 use weft_model::{ApplyError, Base, Entity, Id, Revision, Snapshot, Timeline};
 use weft_store::{OpenError, ReadError};
@@ -30,7 +31,9 @@ const LOAD_AHEAD: usize = 16;
 const SCANS: usize = 2;
 const SIGNINGS: usize = 1;
 /// How often sessions are looked at for their end (protocol: auth 10.3).
-const SWEEP: Duration = Duration::from_secs(5);
+const ENDS: Duration = Duration::from_secs(1);
+/// Of those times, how often the rest is done.
+const SWEEP: u32 = 5;
 
 /// Why a controller cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +67,12 @@ impl Controller {
             .map_err(|_| StartError::Stopped)??;
         let is_new = snapshot.get::<AuthPolicy>(&Id::new(AuthPolicy::DEFAULT_ID)).is_none();
         let now = settings.clock.now();
-        let sessions = Sessions::load(Arc::clone(&settings.store), &settings.durations, now)?;
+        let key = match &settings.session_key {
+            Some(key) => Arc::clone(key),
+            None => Arc::new(SealKey::random()?),
+        };
+        let store = Arc::clone(&settings.store);
+        let sessions = Sessions::load(store, key, &settings.durations, now)?;
         let controller = Self(Arc::new(Core {
             writer: Writer::start(Arc::clone(&settings.store), snapshot, Deadlines::default()),
             registry: Registry::new(),
@@ -93,6 +101,7 @@ impl Controller {
         } else {
             controller.upgrade().await;
         }
+        controller.sessions().upgrade(&controller.snapshot());
         controller.drop_orphaned_sessions();
         tokio::spawn(crate::auth::sessions::follow_model(controller.clone().weak()));
         tokio::spawn(sweep(controller.clone().weak()));
@@ -192,7 +201,8 @@ impl Controller {
     /// Ends sessions that rest on what is gone: the last run may have ended between the two.
     fn drop_orphaned_sessions(&self) {
         let snapshot = self.snapshot();
-        self.sessions().retain(|session| stands(&snapshot, session));
+        let now = self.now();
+        self.sessions().retain(|session| stands(&snapshot, session, now));
     }
 }
 
@@ -235,11 +245,15 @@ fn load(store: &dyn weft_store::Store) -> Result<Snapshot, StartError> {
 
 /// Ends sessions without activity, and stores the activity of the others now and then.
 async fn sweep(core: Weak<Core>) {
-    let mut ticks = tokio::time::interval(SWEEP);
+    let mut ticks = tokio::time::interval(ENDS);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
+    for tick in (0..SWEEP).cycle() {
         ticks.tick().await;
         let Some(core) = core.upgrade() else { return };
+        core.sessions.end_due(&core.writer.snapshot(), core.settings.clock.now());
+        if tick > 0 {
+            continue;
+        }
         core.sessions.sweep(core.settings.clock.now());
         core.traces.sweep(core.settings.clock.now());
         Controller(core).sweep_postures();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weft_contract::Api;
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, KeyedChain, Leaf,
-    PrivateKey, Purpose, San, Subject, TrustBundle,
+    PrivateKey, Purpose, San, SealKey, Subject, TrustBundle,
 };
 use weft_model::{Id, Timestamp};
 use weft_store::{Faulty, Memory, Store};
@@ -52,13 +52,24 @@ fn keys() -> Keys {
 impl Bed {
     /// A new network with its default admin.
     pub(crate) async fn new() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    /// The same with other settings.
+    pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let store = Faulty::new(Memory::new());
-        let bed = Self::on(store, keys()).await;
+        let key = Arc::new(SealKey::random().unwrap());
+        let bed = Self::on(store, keys(), key, change).await;
         bed.controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
         bed
     }
 
-    async fn on(store: Faulty<Memory>, keys: Keys) -> Self {
+    async fn on(
+        store: Faulty<Memory>,
+        keys: Keys,
+        session_key: Arc<SealKey>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
         let addresses = Addresses {
             api: "ctrl.example:1280".into(),
@@ -69,19 +80,27 @@ impl Bed {
             ]),
         };
         let shared: Arc<dyn Store> = Arc::new(store.clone());
-        let settings = Settings {
+        let mut settings = Settings {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             random: Arc::new(SeededRandom::new(42)),
+            session_key: Some(session_key),
             ..Settings::new("ctrl1", shared, keys, addresses)
         };
+        change(&mut settings);
         let controller = Controller::start(settings).await.unwrap();
         Self { controller, clock, store }
     }
 
     /// The same store and keys after a restart.
     pub(crate) async fn restarted(&self) -> Self {
+        self.restarted_with(|_| ()).await
+    }
+
+    /// The same with other settings.
+    pub(crate) async fn restarted_with(&self, change: impl FnOnce(&mut Settings)) -> Self {
         let keys = self.controller.settings().keys.clone();
-        let bed = Self::on(self.store.clone(), keys).await;
+        let key = self.controller.settings().session_key.clone().unwrap();
+        let bed = Self::on(self.store.clone(), keys, key, change).await;
         bed.clock.advance(self.clock.now().since(bed.clock.now()));
         bed
     }
@@ -100,10 +119,23 @@ impl Bed {
         Ok(self.with_token(reply.data()["token"].as_str().unwrap()))
     }
 
-    /// Somebody who shows a session token.
+    /// Somebody who shows a session token, with the certificate that the session was opened with
+    /// if there was one.
     pub(crate) fn with_token(&self, token: &str) -> Caller {
+        let session = self.controller.sessions().by_token(token, self.controller.now());
+        let shown = session.and_then(|session| {
+            let first =
+                session.certificates.iter().find(|it| it.created_at <= session.base.created_at);
+            Some(Certificate::from_pem(first?.cert_pem.as_bytes()).unwrap())
+        });
+        self.with_token_and(token, shown.unwrap_or_default())
+    }
+
+    /// Somebody who shows a session token over a connection with these certificates.
+    pub(crate) fn with_token_and(&self, token: &str, certificates: Vec<Certificate>) -> Caller {
         let session = Some(token.to_owned());
-        self.controller.resolve(Credentials { session, ..Credentials::default() })
+        let origin = Origin { certificates, ..Origin::default() };
+        self.controller.resolve(Credentials { session, origin, ..Credentials::default() })
     }
 
     /// Somebody who logs in with a certificate.

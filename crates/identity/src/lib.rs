@@ -23,6 +23,7 @@ mod name;
 mod pem;
 mod public;
 mod request;
+mod seal;
 mod spiffe;
 pub mod tls;
 pub mod token;
@@ -43,6 +44,7 @@ pub use name::Subject;
 pub use pem::encode as encode_pem;
 pub use public::{KeyAlgorithm, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
 pub use request::{CertificateRequest, MAX_REQUEST_BYTES, MAX_REQUEST_NAMES};
+pub use seal::SealKey;
 pub use spiffe::{SpiffeId, SpiffeSubject};
 pub use trust::{MAX_PEER_CHAIN, TrustBundle, Usage, Verify};
 

@@ -73,6 +73,11 @@ macro_rules! kinds {
                 match self { $(Kind::$kind => <entity::$kind as Record>::LINKS,)* }
             }
 
+            /// How many groups an entity may be in besides.
+            pub const fn groups(self) -> usize {
+                match self { $(Kind::$kind => <entity::$kind as Record>::GROUPS,)* }
+            }
+
             /// Names of its unique values besides id and name.
             pub const fn unique(self) -> &'static [&'static str] {
                 match self { $(Kind::$kind => <entity::$kind as Record>::UNIQUE,)* }
@@ -155,6 +160,11 @@ macro_rules! kinds {
             /// The entities it names, see [`Kind::links`].
             pub fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
                 each!(self, it => it.links(each))
+            }
+
+            /// The groups it is in, see [`Record::groups`].
+            pub fn groups(&self, each: &mut dyn FnMut(usize, &Id)) {
+                each!(self, it => it.groups(each))
             }
 
             /// Its role attributes; `None` if policies cannot mean it.

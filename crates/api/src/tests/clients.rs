@@ -152,21 +152,25 @@ async fn a_ticket_becomes_a_certificate_that_logs_in() {
         let seen = send(login.json(&json!({"sdkInfo": {"appID": "x", "version": "1"}}))).await;
         assert_eq!(seen.status, 200, "{seen:?}");
         assert_eq!(seen.data()["isCertExtendable"], true);
-        let own = bed.session(seen.header("zt-session").unwrap());
-        assert_eq!(own.get("/current-identity").await.data()["id"], id.as_str());
+        let token = seen.header("zt-session").unwrap().to_owned();
+        let get = |path: &str| send(http.get(bed.url(path)).header("zt-session", &token));
+        assert_eq!(get("/current-identity").await.data()["id"], id.as_str());
+        // The token is of no use over another connection.
+        let stranger = bed.session(&token);
+        stranger.get("/current-identity").await.is_error(401, "UNAUTHORIZED");
         for path in
             ["/services?configTypes=all&limit=25&offset=0", "/current-identity/edge-routers"]
         {
-            let list = own.get(path).await;
+            let list = get(path).await;
             assert_eq!((list.status, list.data()), (200, json!([])));
         }
-        let updates = own.get("/current-api-session/service-updates").await.data();
+        let updates = get("/current-api-session/service-updates").await.data();
         assert!(updates["lastChangeAt"].is_string());
-        own.get(&format!("{MANAGEMENT}/identities")).await.is_error(401, "UNAUTHORIZED");
+        get(&format!("{MANAGEMENT}/identities")).await.is_error(401, "UNAUTHORIZED");
         let admin = bed.admin().await;
         let at = format!("{MANAGEMENT}/identities/{id}");
         admin.call(Method::DELETE, &at, &Value::Null).await;
-        own.get("/current-identity").await.is_error(401, "UNAUTHORIZED");
+        get("/current-identity").await.is_error(401, "UNAUTHORIZED");
     }
     let login = send(bed.request(Method::POST, "/authenticate?method=cert")).await;
     login.is_error(401, "INVALID_AUTH");

@@ -11,6 +11,8 @@ pub struct EdgeConfig {
     pub api_address: Option<HostPort>,
     /// Life of an unused API session. At least 1m, default 30m.
     pub session_timeout: Duration,
+    /// Life of an API session, however much it is used. At least 1m, default none.
+    pub session_lifetime: Option<Duration>,
     /// How often the use of sessions is written down. 1ms..=10m, default 90s.
     pub activity_update_interval: Duration,
     /// How many at once. 1..=10000, default 250.
@@ -166,6 +168,7 @@ impl EdgeConfig {
         Self {
             api_address: api.host_port("address"),
             session_timeout: at_least(&api, "sessionTimeout", MINUTE, 30 * MINUTE),
+            session_lifetime: session_lifetime(&api),
             activity_update_interval: api.duration_in(
                 "activityUpdateInterval",
                 Duration::from_secs(90),
@@ -349,6 +352,16 @@ fn is_hostname(name: &str) -> bool {
                 && !label.ends_with('-')
                 && label.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
         })
+}
+
+/// weft's own: an end of every session, beside that of those that nobody uses.
+fn session_lifetime(api: &Section<'_>) -> Option<Duration> {
+    const KEY: &str = "sessionLifetime";
+    let lifetime = api.has(KEY).then(|| api.duration(KEY, Duration::ZERO))?;
+    if lifetime < MINUTE {
+        api.problem(KEY, "must be at least 1m; without it sessions last as long as they are used");
+    }
+    Some(lifetime)
 }
 
 /// A duration with a floor under which the default takes its place.

@@ -67,6 +67,8 @@ edge:
     address: {api_advertise}
     # An API session ends after so long without use.
     sessionTimeout: 30m
+    # And after so long however much it is used; never, unless this is set.
+    # sessionLifetime: 12h
   enrollment:
     # The authority that issues certificates to identities and routers.
     signingCert:

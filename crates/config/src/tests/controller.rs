@@ -30,6 +30,17 @@ fn refused(old: &str, new: &str) -> String {
 }
 
 #[test]
+fn sessions_end_after_a_time_if_the_file_says_so() {
+    let api = |value: &str| format!("{{address: \"ctrl.example:1280\", sessionLifetime: {value}}}");
+    let old = r#"{address: "ctrl.example:1280"}"#;
+    let loaded = controller(&MINIMAL.replacen(old, &api("12h"), 1)).unwrap();
+    let lifetime = loaded.config.edge.unwrap().session_lifetime;
+    assert_eq!(lifetime, Some(Duration::from_secs(12 * 3600)));
+    let refused = controller(&MINIMAL.replacen(old, &api("30s"), 1)).unwrap_err().to_string();
+    assert!(refused.contains("edge.api.sessionLifetime: must be at least 1m"), "{refused}");
+}
+
+#[test]
 fn the_minimal_file_has_all_defaults() {
     let loaded = controller(MINIMAL).unwrap();
     assert_eq!(warnings(&loaded), "");
@@ -44,6 +55,7 @@ fn the_minimal_file_has_all_defaults() {
     assert_eq!(config.network.interval_age_threshold, Duration::from_secs(80));
     let edge = config.edge.unwrap();
     assert_eq!(edge.session_timeout, Duration::from_secs(1800));
+    assert_eq!(edge.session_lifetime, None);
     assert_eq!(edge.enrollment.identity_duration, Duration::from_secs(3 * 3600));
     assert_eq!(edge.oidc.refresh, Duration::from_secs(24 * 3600));
     assert_eq!(edge.totp_hostname, "openziti.io");

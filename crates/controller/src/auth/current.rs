@@ -63,15 +63,20 @@ pub(crate) fn session_of(
     session.ok_or_else(|| Failure::unauthorized("the session has ended"))
 }
 
-/// A session as the API shows it; `own` adds when it ends.
-pub(crate) fn shown(controller: &Controller, session: &ApiSession, own: bool) -> ApiSessionDetail {
+/// A session as the API shows it: who has its token sees that, and when it ends.
+pub(crate) fn shown(
+    controller: &Controller,
+    session: &ApiSession,
+    token: Option<&str>,
+) -> ApiSessionDetail {
+    let own = token.is_some();
     let snapshot = controller.snapshot();
     let view = View::of(&snapshot);
     let last = controller.sessions().last_activity(session);
-    let timeout = controller.sessions().timeout();
+    let end = controller.sessions().expires_at(session);
     let authenticator = view.get::<Authenticator>(session.authenticator_id.as_str());
     let cert = authenticator.and_then(|it| it.cert.as_ref());
-    let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+    let seconds = end.secs() - last.secs();
     ApiSessionDetail {
         base: Base {
             links: links(COLLECTION, session.base.id.as_str(), &["sessions"]),
@@ -91,9 +96,9 @@ pub(crate) fn shown(controller: &Controller, session: &ApiSession, own: bool) ->
         is_mfa_complete: session.is_mfa_complete,
         is_mfa_required: session.is_mfa_required,
         last_activity_at: convert::time(last),
-        token: session.token.to_string(),
+        token: token.unwrap_or_default().to_owned(),
         expiration_seconds: own.then_some(seconds),
-        expires_at: own.then(|| convert::time(last.plus(timeout))),
+        expires_at: own.then(|| convert::time(end)),
     }
 }
 
@@ -137,7 +142,8 @@ fn token_query(snapshot: &Snapshot, id: &Id) -> AuthQuery {
 fn session(controller: Controller, caller: Caller, _call: Call) -> Answer {
     async move {
         let session = session_of(&controller, &caller)?;
-        let mut detail = shown(&controller, &session, true);
+        let token = login_of(&caller)?.session.token.as_str();
+        let mut detail = shown(&controller, &session, Some(token));
         detail.base.links = BTreeMap::from([
             ("self".to_owned(), Link::to("current-api-session")),
             ("current-identity".to_owned(), Link::to("current-identity")),

@@ -16,7 +16,7 @@ use weft_model::{Base, Id, Snapshot, Timestamp};
 
 use super::external_id;
 use super::password::{self, Hashed};
-use super::sessions::{Told, stands};
+use super::sessions::{Told, print_of, stands};
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::resources::identity_state::disable_in;
@@ -41,6 +41,8 @@ struct Shown {
     leaf: Option<Certificate>,
     /// The third-party CA that vouches for the leaf.
     ca: Option<Id>,
+    /// By which it is known whether that is still so.
+    print: Arc<str>,
 }
 
 fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
@@ -55,17 +57,17 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
             Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
             None => return Err(Failure::field("method", "method in query is required", "")),
         };
-        let session = open(&controller, &caller, &body, &shown);
+        let token = controller.ids().token();
+        let session = open(&controller, &caller, &body, &shown, (call.api, token.as_str()));
         // What was shown may have gone before there was a session that could end with it.
-        if !stands(&controller.snapshot(), &session) {
+        if !stands(&controller.snapshot(), &session, controller.now()) {
             controller.sessions().end(std::slice::from_ref(&session.base.id));
             return Err(refused());
         }
         remember_chain(&controller, &shown).await;
         controller.sessions().kept().await?;
-        let detail = super::current::shown(&controller, &session, true);
-        let mut reply =
-            Reply::detail(&detail)?.with_header(headers::SESSION, session.token.to_string());
+        let detail = super::current::shown(&controller, &session, Some(token.as_str()));
+        let mut reply = Reply::detail(&detail)?.with_header(headers::SESSION, token.to_string());
         if shown.extend_requested {
             reply = reply.with_header(headers::EXTEND_REQUESTED, "true");
         }
@@ -130,6 +132,7 @@ async fn by_password(controller: &Controller, body: &AuthenticateBody) -> Result
         return Err(refused());
     }
     controller.lockouts().right(&authenticator.base.id);
+    let print = |id: &Id| print_of(&snapshot, &identity.base.id, id).ok_or_else(refused);
     Ok(Shown {
         authenticator: authenticator.base.id.clone(),
         identity: Arc::clone(identity),
@@ -138,6 +141,7 @@ async fn by_password(controller: &Controller, body: &AuthenticateBody) -> Result
         improper_chain: false,
         leaf: None,
         ca: None,
+        print: print(&authenticator.base.id)?,
     })
 }
 
@@ -207,8 +211,10 @@ async fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Show
         return Err(refused());
     }
     let cert = authenticator.and_then(|it| it.cert.as_ref());
+    let authenticator = authenticator.map_or(Id::new(VIRTUAL), |it| it.base.id.clone());
     Ok(Shown {
-        authenticator: authenticator.map_or(Id::new(VIRTUAL), |it| it.base.id.clone()),
+        print: print_of(&snapshot, &identity.base.id, &authenticator).ok_or_else(refused)?,
+        authenticator,
         identity: Arc::clone(identity),
         is_cert_extendable: cert.is_some_and(|cert| cert.is_issued_by_network),
         extend_requested: cert.is_some_and(|cert| cert.is_extend_requested),
@@ -295,6 +301,7 @@ fn open(
     caller: &Caller,
     body: &AuthenticateBody,
     shown: &Shown,
+    (api, token): (Api, &str),
 ) -> Arc<ApiSession> {
     let now = controller.now();
     let snapshot = controller.snapshot();
@@ -306,7 +313,6 @@ fn open(
     let certificates = shown.leaf.iter().map(|leaf| certificate(controller, leaf, now)).collect();
     let session = ApiSession {
         base: Base::new(controller.ids().ordered(now), now),
-        token: controller.ids().token().as_str().into(),
         identity_id: shown.identity.base.id.clone(),
         authenticator_id: shown.authenticator.clone(),
         config_types: WantedConfigs::of(View::of(&snapshot), wanted).into_ids(),
@@ -321,10 +327,13 @@ fn open(
         env_info: body.env_info.as_ref().map(|_| env_info(&told)),
         certificates,
         ca_id: shown.ca.clone(),
+        is_of_client: api == Api::Client,
+        credential: shown.print.clone(),
+        ..ApiSession::default()
     };
     controller.sessions().put_told(&shown.identity.base.id, told);
     let is_complete = super::resolve::is_complete(&snapshot, &session);
-    controller.sessions().open(session, is_complete)
+    controller.sessions().open(session, token, is_complete)
 }
 
 /// A certificate as a session keeps it.

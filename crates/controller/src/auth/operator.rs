@@ -21,7 +21,6 @@ impl Controller {
         let now = self.now();
         let session = ApiSession {
             base: Base::new(self.ids().ordered(now), now),
-            token: self.ids().token().as_str().into(),
             identity_id: admin.base.id.clone(),
             authenticator_id: authenticator.base.id.clone(),
             is_mfa_required: false,
@@ -30,6 +29,8 @@ impl Controller {
             last_activity_at: now,
             ..ApiSession::default()
         };
-        Some(Arc::clone(&self.sessions().open(session, true).token))
+        let token = self.ids().token();
+        self.sessions().open(session, token.as_str(), true);
+        Some(token.as_str().into())
     }
 }

@@ -125,6 +125,10 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
             Some(password) => Some(hash(&controller, password.expose()).await?),
             None => None,
         };
+        if let Some((hashed, _)) = &password {
+            let now = controller.now();
+            controller.sessions().expect_password(&caller, &current.base.id, hashed, now);
+        }
         controller
             .decide(&caller, move |decision| {
                 let found = decision.tip().get::<Authenticator>(&current.base.id);

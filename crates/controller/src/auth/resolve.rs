@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use weft_contract::Permission;
+use weft_contract::{Api, Permission};
+use weft_identity::Certificate;
 use weft_model::Snapshot;
-use weft_model::entity::{ApiSession, AuthPolicy, Identity, Mfa};
+use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Identity, Mfa};
 
+use super::login::VIRTUAL;
+use super::sessions::stands;
 use crate::{Caller, Challenge, Controller, Login, Origin, SessionRef, Who};
 
 /// Bearer tokens of a request that are looked at.
@@ -28,7 +31,7 @@ impl Controller {
     pub fn resolve(&self, credentials: Credentials) -> Caller {
         let Credentials { session, bearers, origin } = credentials;
         let who = match session.filter(|token| !token.is_empty()) {
-            Some(token) => self.resolve_session(&token),
+            Some(token) => self.resolve_session(&token, &origin),
             // No bearer session is issued by this controller, and none is accepted.
             None if bearers.iter().take(MAX_BEARERS).any(|token| !token.is_empty()) => {
                 Who::Nobody(Some(Challenge::InvalidBearer))
@@ -38,7 +41,7 @@ impl Controller {
         Caller { who, origin }
     }
 
-    fn resolve_session(&self, token: &str) -> Who {
+    fn resolve_session(&self, token: &str, origin: &Origin) -> Who {
         let now = self.now();
         let Some(session) = self.sessions().by_token(token, now) else {
             return Who::Nobody(Some(Challenge::InvalidSession));
@@ -48,6 +51,10 @@ impl Controller {
         let Some(identity) = identity.filter(|identity| !identity.is_disabled(now)) else {
             return Who::Nobody(None);
         };
+        let leaf = origin.certificates.first();
+        if !stands(&snapshot, &session, now) || !is_shown_by(&snapshot, &session, leaf) {
+            return Who::Nobody(Some(Challenge::InvalidSession));
+        }
         self.sessions().touch(&session.base.id, now);
         Who::Identity(Arc::new(Login {
             identity: identity.base.id.to_string(),
@@ -61,11 +68,44 @@ impl Controller {
             complete: is_complete(&snapshot, &session),
             session: SessionRef {
                 id: session.base.id.to_string(),
-                token: session.token.to_string(),
+                token: token.to_owned(),
                 legacy: true,
             },
         }))
     }
+}
+
+/// Whether the session of a caller opens an API. What a router is told of a session must be of no
+/// use to it: a login by certificate is bound to the certificate, and one by password that routers
+/// know opens the client API alone.
+pub(crate) fn opens(controller: &Controller, caller: &Caller, api: Api) -> bool {
+    let Some(login) = caller.login().filter(|_| api != Api::Client) else { return true };
+    let session = controller.sessions().by_id(&login.session.id);
+    let Some(session) = session.filter(|session| session.is_of_client) else { return true };
+    is_by_certificate(&controller.snapshot(), &session)
+        || controller.legacy_session(&session).is_none()
+}
+
+/// Whether a session was opened with a certificate.
+fn is_by_certificate(snapshot: &Snapshot, session: &ApiSession) -> bool {
+    let authenticator = &session.authenticator_id;
+    let known = || snapshot.get::<Authenticator>(authenticator);
+    *authenticator == VIRTUAL || known().is_some_and(|it| it.cert.is_some())
+}
+
+/// Whether the peer that shows a token may: a login of the client API by certificate goes with that
+/// certificate, with one that took its place, or with one made for the session. Logins of the
+/// management API, of which routers are not told, are also used by programs that show their
+/// certificate only once.
+fn is_shown_by(snapshot: &Snapshot, session: &ApiSession, leaf: Option<&Certificate>) -> bool {
+    if !session.is_of_client || !is_by_certificate(snapshot, session) {
+        return true;
+    }
+    let Some(leaf) = leaf.map(Certificate::fingerprint) else { return false };
+    let own = snapshot.referring::<Authenticator>(0, &session.identity_id);
+    let mut own = own.filter_map(|it| it.cert.as_ref());
+    session.certificates.iter().any(|it| *it.fingerprint == *leaf)
+        || own.any(|it| *it.fingerprint == *leaf || **it.unverified_fingerprint == *leaf)
 }
 
 /// What is still asked of a session.

@@ -84,7 +84,8 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
             }
         }
         // One that is away may be back before the client needs it.
-        if routers_between(&context, identity, &service.base.id).is_empty() {
+        let edge_routers = edge_routers(&context, identity, &service.base.id);
+        if edge_routers.is_empty() {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
         let session = record(&controller, &login, &service.base.id, session_type)?;
@@ -102,7 +103,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         let (kept, key) = (Arc::clone(&session), controller.settings().keys.session.key());
         let sign = move |controller: &Controller| controller.service_token(&kept);
         let token = controller.sign_in_turn(&caller, key.algorithm(), sign).await?;
-        Reply::created_with(&shown(&context, &session, token))
+        Reply::created_with(&shown_with(&context, &session, token, edge_routers))
     }
     .boxed()
 }
@@ -135,13 +136,23 @@ fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionE
 
 /// A service session as the APIs show it. The token is for whoever may use the session.
 pub(crate) fn shown(context: &Context, session: &Session, token: String) -> SessionDetail {
+    let edge_routers = edge_routers(context, session.identity_id.as_str(), &session.service_id);
+    shown_with(context, session, token, edge_routers)
+}
+
+fn shown_with(
+    context: &Context,
+    session: &Session,
+    token: String,
+    edge_routers: Vec<SessionEdgeRouter>,
+) -> SessionDetail {
     let (identity, service) = (session.identity_id.as_str(), &session.service_id);
     let api_session = session.api_session_id.as_str();
     SessionDetail {
         base: convert::base(COLLECTION, &session.base, &["route-path"]),
         api_session: EntityRef::new(API_SESSIONS, api_session, ""),
         api_session_id: api_session.to_owned(),
-        edge_routers: edge_routers(context, identity, service),
+        edge_routers,
         identity_id: identity.to_owned(),
         service: convert::mention::<Service>(context.view(), SERVICES, service),
         service_id: service.to_string(),
@@ -303,6 +314,10 @@ impl Controller {
         let now = self.now();
         let snapshot = self.snapshot();
         let (login, identity) = self.check_login(&snapshot, api_session_token, now)?;
+        if self.legacy_session(&login).is_none() {
+            let reason = "the session is none that routers may be used with";
+            return Err(Refusal::new(RefusalCode::InvalidApiSession, reason));
+        }
         let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidSession, reason);
         let claims = self
             .read_service_token(service_token, now)

@@ -3,37 +3,56 @@
 //!
 //! Class Local: bound to this controller, kept in memory, written behind, loaded before routers
 //! are answered. What is written and told goes out under the lock of the tables, so that the store
-//! and the routers see everything in the order in which it happened. A client learns of its session only once it is on the disk: a controller that is
-//! killed and comes back would end the circuits of a session that it does not know. Routers follow them through [`Sessions::subscribe`]: an SDK that connects with an
-//! opaque token is known to a router only because it was told.
+//! and the routers see everything in the order in which it happened. A client learns of its session
+//! only once it is on the disk: a controller that is killed and comes back would end the circuits of
+//! a session that it does not know. What routers are told of them follows from
+//! [`Sessions::subscribe`]: an SDK that connects with an opaque token is known to a router only
+//! because it was told.
+//!
+//! - `stands`: what a login rests on; `follow`: what ends with a change of the model; `ends`: what
+//!   ends by itself;
+//! - `tokens`: how tokens are kept; `activity`: when sessions were used; `routers`: what routers know;
+//! - `services`, `touched`: the service sessions in them.
 
+mod activity;
+mod ends;
 mod follow;
 mod routers;
 mod services;
+mod stands;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod touched;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use weft_contract::resource::identity::{EnvInfo, SdkInfo};
+use weft_identity::SealKey;
 use weft_model::entity::{ApiSession, Session, SessionCertificate};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
-pub(crate) use follow::{follow_model, stands};
+pub(crate) use follow::follow_model;
 pub use routers::LegacySession;
+pub use stands::CERTIFICATE;
+use stands::password_print;
+pub(crate) use stands::{print_of, stands};
+pub use tokens::lock_in;
 
-use crate::{Durations, Failure};
+use super::ending::Ending;
+use super::password::Hashed;
+use crate::{Caller, Durations, Failure};
+use activity::Activity;
 
 /// Notices a subscriber may be behind before it has to start over.
-const BACKLOG: usize = 4096;
+const BACKLOG: usize = 16_384;
 /// What clients told of themselves, by identity.
 const TOLD: Space = Space(1);
 /// Sessions ended, or whose activity is stored, in one go while holding the lock.
@@ -50,17 +69,23 @@ pub struct Sessions(Arc<Inner>);
 struct Inner {
     tables: RwLock<Tables>,
     store: Arc<dyn Store>,
+    /// Seals the tokens that routers are told.
+    key: Arc<SealKey>,
     notices: broadcast::Sender<SessionNotice>,
     timeout: Duration,
+    longest: Option<Duration>,
     flush: Duration,
 }
 
 struct Tables {
     api: Table,
     service: Table,
-    /// Last activity that is not stored yet.
-    active: HashMap<Id, Timestamp>,
+    active: HashMap<Id, Activity>,
+    /// Sessions whose last activity is not stored yet.
+    used: HashSet<Id>,
     flushed: Timestamp,
+    /// When sessions are looked at for their end.
+    ending: Ending,
 }
 
 /// What a client told of itself at a login.
@@ -87,28 +112,12 @@ pub enum SessionNotice {
     /// The certificates that go with a session have changed, or what is asked of it: one that is
     /// not complete any more has ended for routers.
     Updated(Arc<ApiSession>),
-    /// Sessions have ended.
-    Removed(Vec<Ended>),
+    /// Sessions have ended; their ids.
+    Removed(Vec<Id>),
     /// Service sessions have ended. Their ids are also the `jti` of their tokens.
     ServiceRemoved(Vec<Arc<Session>>),
     /// Notices were missed: start over from [`crate::Controller::legacy_sessions`].
     Resync,
-}
-
-/// A session that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    /// Its id.
-    pub id: Id,
-    /// Its token.
-    pub token: Arc<str>,
-}
-
-impl Ended {
-    /// What is said of a session that ends.
-    pub(crate) fn of(session: &ApiSession) -> Self {
-        Self { id: session.base.id.clone(), token: Arc::clone(&session.token) }
-    }
 }
 
 /// Follows the sessions.
@@ -152,29 +161,23 @@ impl Tables {
     fn of_identity(&self, identity: &Id) -> Vec<Arc<ApiSession>> {
         self.api.referring(0, identity).filter_map(|it| it.get::<ApiSession>().cloned()).collect()
     }
-
-    fn last_activity(&self, session: &ApiSession) -> Timestamp {
-        let cached = self.active.get(&session.base.id).copied();
-        cached.map_or(session.last_activity_at, |at| at.max(session.last_activity_at))
-    }
-
-    fn is_expired(&self, session: &ApiSession, timeout: Duration, now: Timestamp) -> bool {
-        self.last_activity(session).plus(timeout) <= now
-    }
 }
 
 impl Sessions {
     /// Loads the sessions of the last run; those that have expired meanwhile are dropped.
     pub(crate) fn load(
         store: Arc<dyn Store>,
+        key: Arc<SealKey>,
         durations: &Durations,
         now: Timestamp,
     ) -> Result<Self, ReadError> {
         let mut tables = Tables {
             api: Table::new(Kind::ApiSession),
             service: Table::new(Kind::Session),
-            active: HashMap::new(),
+            active: activity::load(store.live())?,
+            used: HashSet::new(),
             flushed: now,
+            ending: Ending::default(),
         };
         let mut stored = Vec::new();
         store.live().load(&mut |entity| stored.push(entity))?;
@@ -189,17 +192,21 @@ impl Sessions {
             }
         }
         let (notices, _) = broadcast::channel(BACKLOG);
-        let (timeout, flush) = (durations.session, durations.activity_flush);
         let tables = RwLock::new(tables);
-        let sessions = Self(Arc::new(Inner { tables, store, notices, timeout, flush }));
+        let sessions = Self(Arc::new(Inner {
+            tables,
+            store,
+            key,
+            notices,
+            timeout: durations.session,
+            longest: durations.longest_session,
+            flush: durations.activity_flush,
+        }));
         sessions.drop_strays();
-        sessions.end_expired(now);
+        sessions.drop_stray_activity();
+        sessions.drop_locked_out();
+        sessions.expect_ends(now);
         Ok(sessions)
-    }
-
-    /// How long a session lasts without activity.
-    pub fn timeout(&self) -> Duration {
-        self.0.timeout
     }
 
     /// Follows the sessions from now on.
@@ -213,7 +220,13 @@ impl Sessions {
     }
 
     /// Begins a session. `is_complete`: nothing more is asked of the client.
-    pub(crate) fn open(&self, session: ApiSession, is_complete: bool) -> Arc<ApiSession> {
+    pub(crate) fn open(
+        &self,
+        mut session: ApiSession,
+        token: &str,
+        is_complete: bool,
+    ) -> Arc<ApiSession> {
+        lock_in(&mut session, &self.0.key, token);
         let session = Arc::new(session);
         let oldest = {
             let mut tables = self.0.tables.write();
@@ -238,6 +251,8 @@ impl Sessions {
         if let Err(error) = tables.api.put(entity.clone()) {
             tracing::error!(%error, "a session could not be kept");
         }
+        let at = self.look_at(tables, session, session.base.updated_at);
+        tables.ending.put(&session.base.id, at);
         self.0.store.live().put(entity);
     }
 
@@ -251,34 +266,15 @@ impl Sessions {
 
     /// The session of a token, if it has not expired.
     pub fn by_token(&self, token: &str, now: Timestamp) -> Option<Arc<ApiSession>> {
+        let hash = tokens::hash(token);
         let tables = self.0.tables.read();
-        let session = tables.api.by_unique(ApiSession::TOKEN, token)?.get::<ApiSession>()?;
-        (!tables.is_expired(session, self.0.timeout, now)).then(|| Arc::clone(session))
+        let session = tables.api.by_unique(ApiSession::TOKEN, &hash)?.get::<ApiSession>()?;
+        (self.end_of(&tables, session) > now).then(|| Arc::clone(session))
     }
 
     /// A session by id.
     pub fn by_id(&self, id: &str) -> Option<Arc<ApiSession>> {
         self.0.tables.read().api.get(&Id::new(id))?.get::<ApiSession>().cloned()
-    }
-
-    /// Marks activity of a session.
-    pub fn touch(&self, id: &Id, now: Timestamp) {
-        let mut tables = self.0.tables.write();
-        if tables.api.ordinal(id).is_some() {
-            tables.active.insert(id.clone(), now);
-        }
-    }
-
-    /// Marks activity by token, as router heartbeats name it; false if there is no such session.
-    pub fn touch_token(&self, token: &str, now: Timestamp) -> Option<Arc<ApiSession>> {
-        let session = self.by_token(token, now)?;
-        self.touch(&session.base.id, now);
-        Some(session)
-    }
-
-    /// When a session was last active.
-    pub(crate) fn last_activity(&self, session: &ApiSession) -> Timestamp {
-        self.0.tables.read().last_activity(session)
     }
 
     /// Ids of the config types a session asked for.
@@ -303,6 +299,23 @@ impl Sessions {
         Some(changed)
     }
 
+    /// The client of a session gives itself another password: its own session goes on.
+    pub(crate) fn expect_password(
+        &self,
+        caller: &Caller,
+        authenticator: &Id,
+        password: &Hashed,
+        now: Timestamp,
+    ) {
+        let Some(login) = caller.login() else { return };
+        let own = self.by_id(&login.session.id);
+        let own = own.filter(|session| session.authenticator_id == *authenticator);
+        if let Some(own) = own {
+            let print = password_print(&password.password, &password.salt);
+            self.change(&own.base.id, now, |session| session.next_credential = print);
+        }
+    }
+
     /// Adds a certificate to a session.
     pub(crate) fn add_certificate(&self, id: &Id, certificate: SessionCertificate, now: Timestamp) {
         self.change(id, now, |session| keep_certificate(session, certificate, now));
@@ -316,12 +329,11 @@ impl Sessions {
         let mut services = Vec::new();
         for id in ids {
             services.extend(self.take_services_of(&mut tables, id));
-            tables.active.remove(id);
-            let removed = tables.api.remove(id);
-            let removed = removed.as_ref().and_then(|entity| entity.get::<ApiSession>());
-            if let Some(session) = removed {
+            tables.forget_activity(live, id);
+            tables.ending.remove(id);
+            if tables.api.remove(id).is_some() {
                 live.delete(Kind::ApiSession, id);
-                ended.push(Ended::of(session));
+                ended.push(id.clone());
             }
         }
         if !services.is_empty() {
@@ -456,48 +468,6 @@ impl Sessions {
         tables.api.iter().filter_map(|entity| entity.get::<ApiSession>().cloned()).collect()
     }
 
-    /// Ends what has expired, and now and then stores the activity of the rest.
-    pub(crate) fn sweep(&self, now: Timestamp) {
-        self.end_expired(now);
-        let active: Vec<Id> = {
-            let mut tables = self.0.tables.write();
-            if now.since(tables.flushed) < self.0.flush {
-                return;
-            }
-            tables.flushed = now;
-            tables.active.keys().cloned().collect()
-        };
-        for ids in active.chunks(SWEEP_BATCH) {
-            self.keep_activity(ids);
-        }
-    }
-
-    fn keep_activity(&self, ids: &[Id]) {
-        let mut tables = self.0.tables.write();
-        for id in ids {
-            let Some(at) = tables.active.remove(id) else { continue };
-            let session = tables.api.get(id).and_then(|entity| entity.get::<ApiSession>());
-            let Some(mut session) = session.map(|session| (**session).clone()) else { continue };
-            session.last_activity_at = at;
-            self.keep(&mut tables, &Arc::new(session));
-        }
-    }
-
-    fn end_expired(&self, now: Timestamp) {
-        loop {
-            let expired: Vec<Id> = {
-                let tables = self.0.tables.read();
-                let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
-                let expired = sessions.filter(|it| tables.is_expired(it, self.0.timeout, now));
-                expired.take(SWEEP_BATCH).map(|session| session.base.id.clone()).collect()
-            };
-            if expired.is_empty() {
-                return;
-            }
-            self.end(&expired);
-        }
-    }
-
     fn forget(&self, identity: &Id) {
         self.0.store.live().put_note(TOLD, identity.as_str(), None);
     }
@@ -512,7 +482,7 @@ pub(crate) fn keep_certificate(
 ) {
     let begun = session.base.created_at;
     let certificates = &mut session.certificates;
-    certificates.retain(|own| own.not_after > now);
+    certificates.retain(|own| own.not_after > now || own.created_at <= begun);
     while certificates.len() >= CERTIFICATES {
         let made = certificates.iter().position(|own| own.created_at > begun);
         certificates.remove(made.unwrap_or_default());

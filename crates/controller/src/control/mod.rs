@@ -124,6 +124,7 @@ pub(crate) struct Plane {
     pub(crate) options: ControlOptions,
     pub(crate) model: Arc<Model>,
     pub(crate) peers: Peers,
+    pub(crate) sessions: Arc<legacy::Book>,
     stop: CancellationToken,
 }
 
@@ -139,8 +140,11 @@ impl ControlPlane {
     pub async fn start(network: Network, options: ControlOptions) -> Result<Self, ReadError> {
         let controller = network.controller().clone();
         let (model, changes) = Model::load(controller.clone(), options.log).await?;
+        let (sessions, following) = legacy::Book::open(controller.clone());
+        network.spawn(following);
         let plane = Self(Arc::new(Plane {
             controller,
+            sessions,
             options,
             model: Arc::clone(&model),
             peers: Peers::default(),

@@ -168,12 +168,9 @@ impl Reported {
         if self.instance_id.is_empty() {
             return Ok(());
         }
-        let mut others = tip.referring::<Terminator>(Terminator::SERVICE, &self.service);
-        let foreign = others.find(|one| {
-            *one.instance_id == *self.instance_id
-                && one.base.id != self.id
-                && one.host_id != self.host
-        });
+        let key = Terminator::instance_key(&self.service, &self.instance_id);
+        let mut others = tip.referring::<Terminator>(Terminator::INSTANCE, &key);
+        let foreign = others.find(|one| one.base.id != self.id && one.host_id != self.host);
         match foreign {
             None => Ok(()),
             Some(foreign) => Err(Refused::Instance {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_model::entity::Terminator;
@@ -32,6 +32,8 @@ pub struct Validations {
 #[derive(Debug, Default)]
 struct State {
     routers: HashMap<Id, Check>,
+    /// Routers that have connected and are to be asked at once.
+    connected: HashSet<Id>,
     last_marker: u64,
 }
 
@@ -56,7 +58,21 @@ impl Validations {
 
     /// A router is gone; it is asked about everything when it comes back.
     pub(super) fn forget(&self, router: &Id) {
-        self.state.lock().routers.remove(router);
+        let mut state = self.state.lock();
+        state.routers.remove(router);
+        state.connected.remove(router);
+    }
+
+    /// The routers that have connected since the last call.
+    fn take_connected(&self) -> Vec<Id> {
+        self.state.lock().connected.drain().collect()
+    }
+
+    /// The routers with terminators that nobody has vouched for.
+    fn waiting(&self) -> Vec<Id> {
+        let mut state = self.state.lock();
+        state.routers.retain(|_, check| !check.pending.is_empty());
+        state.routers.keys().cloned().collect()
     }
 
     /// What there is to ask of a router now.
@@ -113,6 +129,7 @@ impl Network {
         let snapshot = self.0.controller.snapshot();
         let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
         self.0.validations.add(router, own.map(|terminator| terminator.base.id.clone()));
+        self.0.validations.state.lock().connected.insert(router.clone());
         self.0.validations.wake.notify_one();
     }
 
@@ -155,8 +172,10 @@ impl Network {
                     }
                     None => return,
                 },
-                _ = ticks.tick() => self.ask_all(),
-                () = self.0.validations.wake.notified() => self.ask_all(),
+                _ = ticks.tick() => self.ask(&self.0.validations.waiting()),
+                () = self.0.validations.wake.notified() => {
+                    self.ask(&self.0.validations.take_connected());
+                }
             }
         }
     }
@@ -178,10 +197,11 @@ impl Network {
         }
     }
 
-    fn ask_all(&self) {
+    fn ask(&self, routers: &[Id]) {
         let snapshot = self.0.controller.snapshot();
         let now = self.0.controller.now();
-        for router in self.0.routers.all() {
+        let routers = routers.iter().filter_map(|id| self.0.routers.get(id.as_str()));
+        for router in routers {
             let is_due = |id: &Id| match snapshot.get::<Terminator>(id) {
                 Some(one) if one.router_id != router.id => Due::Never,
                 Some(one) if now.since(one.base.created_at) < self.0.options.validation_age => {
@@ -239,7 +259,9 @@ mod tests {
         assert_eq!(validations.answered(&r1, &answer), [Id::new("t1")]);
         let again: Vec<_> = validations.due(&r1, |_| Due::Now);
         assert_eq!(again.len(), 2, "t2 was not answered, t3 not asked yet");
+        assert_eq!(validations.waiting(), std::slice::from_ref(&r1));
         validations.forget(&r1);
         assert!(validations.due(&r1, |_| Due::Now).is_empty());
+        assert!(validations.waiting().is_empty(), "nobody else is looked at");
     }
 }

@@ -112,6 +112,8 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
     const UNIQUE: &'static [&'static str] = &[];
     /// The references, in the order of the numbers that [`Record::links`] gives.
     const LINKS: &'static [Link] = &[];
+    /// How many groups an entity may be in, see [`Record::groups`].
+    const GROUPS: usize = 0;
     /// The kinds on the sides of a policy; empty for entities that are not policies.
     const SIDES: &'static [Kind] = &[];
 
@@ -134,6 +136,10 @@ pub trait Record: crate::row::Row + Clone + Into<crate::Entity> + 'static {
 
     /// The entities named: (index into [`Record::LINKS`], id).
     fn links(&self, _each: &mut dyn FnMut(usize, &Id)) {}
+
+    /// The sets of its like that it is found in, besides those who name the same: (number behind
+    /// that of the last link, key).
+    fn groups(&self, _each: &mut dyn FnMut(usize, &Id)) {}
 
     /// Takes a reference with [`OnDelete::Unlink`] out.
     fn unlink(&mut self, _link: usize, _id: &Id) {}

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::{Base, EnvInfo, Link, OnDelete, PolicyType, Record, SdkInfo, record};
 use crate::{Id, Kind, Timestamp, row::row};
 
@@ -30,8 +32,8 @@ row! {
     pub struct ApiSession {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// Unique secret, a UUID.
-        2 => pub token: Arc<str>,
+        /// The secret in clear, as earlier releases stored it; empty since.
+        2 => pub former_token: Arc<str>,
         /// Who is logged in.
         3 => pub identity_id: Id,
         /// With which authenticator; virtual ones have ids of their own.
@@ -60,6 +62,16 @@ row! {
         15 => pub certificates: Vec<SessionCertificate>,
         /// The third-party CA that vouched for the certificate of the login.
         16 => pub ca_id: Option<Id>,
+        /// Whether it was opened at the client API: routers are never told of others.
+        17 => pub is_of_client: bool,
+        /// What it rests on: a print of what was shown at the login. Empty if nothing was.
+        18 => pub credential: Arc<str>,
+        /// The print of a new password that the client of this session gives itself.
+        19 => pub next_credential: Arc<str>,
+        /// Unique: a hash of the secret.
+        20 => pub token_hash: Arc<str>,
+        /// The secret, sealed, where routers have to be told of it.
+        21 => pub sealed_token: Bytes,
     }
 }
 
@@ -75,7 +87,9 @@ impl Record for ApiSession {
     const LINKS: &'static [Link] = &[Link::new("identityId", Kind::Identity, OnDelete::Cascade)];
 
     fn unique(&self, each: &mut dyn FnMut(usize, &Arc<str>)) {
-        each(Self::TOKEN, &self.token);
+        if !self.token_hash.is_empty() {
+            each(Self::TOKEN, &self.token_hash);
+        }
     }
 
     fn links(&self, each: &mut dyn FnMut(usize, &Id)) {

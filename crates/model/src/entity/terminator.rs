@@ -44,6 +44,14 @@ impl Terminator {
     pub const SERVICE: usize = 0;
     /// Index of the router in [`Record::LINKS`].
     pub const ROUTER: usize = 1;
+    /// The group of those that reach the same instance of a service, by
+    /// [`Terminator::instance_key`].
+    pub const INSTANCE: usize = 2;
+
+    /// The key of an instance of a service.
+    pub fn instance_key(service: &Id, instance: &str) -> Id {
+        Id::new(&format!("{service} {instance}"))
+    }
 }
 
 impl Record for Terminator {
@@ -53,9 +61,16 @@ impl Record for Terminator {
         Link::new("serviceId", Kind::Service, OnDelete::Cascade),
         Link::new("routerId", Kind::Router, OnDelete::Cascade),
     ];
+    const GROUPS: usize = 1;
 
     fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
         each(Self::SERVICE, &self.service_id);
         each(Self::ROUTER, &self.router_id);
+    }
+
+    fn groups(&self, each: &mut dyn FnMut(usize, &Id)) {
+        if !self.instance_id.is_empty() {
+            each(Self::INSTANCE, &Self::instance_key(&self.service_id, &self.instance_id));
+        }
     }
 }

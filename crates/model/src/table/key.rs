@@ -35,6 +35,7 @@ pub(crate) fn keys(entity: &Entity) -> Vec<Key> {
             keys.push(Key::Link(link as u8, id.clone()));
         }
     });
+    entity.groups(&mut |group, id| keys.push(Key::Link(group as u8, id.clone())));
     if let Some(attributes) = entity.attributes() {
         keys.push(Key::Eligible);
         keys.extend(attributes.iter().cloned().map(Key::Attribute));

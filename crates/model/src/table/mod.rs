@@ -54,7 +54,7 @@ pub struct Table {
     /// By time, then id.
     by_created: Ranked,
     by_unique: Vec<Ranked>,
-    /// One map for each link.
+    /// One map for each link, and for each group behind them.
     by_link: Vec<OrdMap<Id, Refs>>,
     by_attribute: OrdMap<Arc<str>, Arc<RoaringBitmap>>,
 }
@@ -82,7 +82,7 @@ impl Table {
             by_name: Ranked::default(),
             by_created: Ranked::default(),
             by_unique: vec![Ranked::default(); kind.unique().len()],
-            by_link: vec![OrdMap::new(); kind.links().len()],
+            by_link: vec![OrdMap::new(); kind.links().len() + kind.groups()],
             by_attribute: OrdMap::new(),
         }
     }

@@ -52,7 +52,8 @@ fn open(path: &Path) -> Result<Embedded, OpenError> {
 
 fn session(n: u32) -> Entity {
     let base = Base::new(Id::new(&format!("session-{n}")), Timestamp(1));
-    ApiSession { base, token: format!("token {n}").as_str().into(), ..ApiSession::default() }.into()
+    ApiSession { base, token_hash: format!("token {n}").as_str().into(), ..ApiSession::default() }
+        .into()
 }
 
 fn owner() -> Id {

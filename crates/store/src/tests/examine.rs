@@ -15,7 +15,7 @@ use crate::{
 
 fn session(id: &str) -> ApiSession {
     let base = Base::new(Id::new(id), Timestamp(1));
-    ApiSession { base, token: format!("token-{id}").as_str().into(), ..ApiSession::default() }
+    ApiSession { base, token_hash: format!("token-{id}").as_str().into(), ..ApiSession::default() }
 }
 
 async fn filled(path: &Path) -> Embedded {

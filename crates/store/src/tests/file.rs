@@ -107,7 +107,7 @@ async fn live_state_reaches_the_disk_without_being_asked() {
     let path = folder.path().join("db");
     let store = open(&path);
     let base = Base::new(Id::new("s"), Timestamp(1));
-    store.live().put(ApiSession { base, token: "t".into(), ..ApiSession::default() }.into());
+    store.live().put(ApiSession { base, token_hash: "t".into(), ..ApiSession::default() }.into());
     let copy = folder.path().join("copy");
     let found = async {
         loop {

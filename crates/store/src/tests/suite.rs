@@ -158,7 +158,7 @@ fn live_state_is_read_as_it_was_put() {
         let live = store.live();
         let session = |id: &str, at| -> Entity {
             let base = weft_model::Base::new(Id::new(id), Timestamp(at));
-            ApiSession { base, token: id.into(), ..ApiSession::default() }.into()
+            ApiSession { base, token_hash: id.into(), ..ApiSession::default() }.into()
         };
         let all = || {
             let mut found = Vec::new();

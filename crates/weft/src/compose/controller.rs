@@ -22,7 +22,7 @@ use weft_controller::{
 use weft_identity::LiveIdentity;
 use weft_store::{Embedded, Options, Store};
 
-use super::{identity_section, keys, shown, warn};
+use super::{identity_section, keys, session_key, shown, warn};
 use crate::{
     build,
     failure::{Failure, chain},
@@ -204,6 +204,7 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
     };
     Ok(match &config.edge {
         Some(edge) => Settings {
+            session_key: session_key::of(edge)?,
             totp_issuer: edge.totp_hostname.clone(),
             login_limiter: edge.auth_rate_limiter.clone(),
             jwks_fetch: edge.jwks_fetch.clone(),
@@ -253,6 +254,7 @@ fn durations(config: &ControllerConfig) -> Durations {
     let Some(edge) = &config.edge else { return Durations::default() };
     Durations {
         session: edge.session_timeout,
+        longest_session: edge.session_lifetime,
         identity_enrollment: edge.enrollment.identity_duration,
         router_enrollment: edge.enrollment.router_duration,
         activity_flush: edge.activity_update_interval,

@@ -4,6 +4,7 @@
 pub(crate) mod controller;
 mod keys;
 pub(crate) mod router;
+mod session_key;
 mod shown;
 
 use std::path::Path;

@@ -50,6 +50,7 @@ fn edge(edge: &EdgeConfig) -> Value {
         "api": {
             "address": edge.api_address.as_ref().map(ToString::to_string),
             "sessionTimeout": show_duration(edge.session_timeout),
+            "sessionLifetime": edge.session_lifetime.map(show_duration),
             "activityUpdateInterval": show_duration(edge.activity_update_interval),
             "activityUpdateBatchSize": edge.activity_update_batch,
         },

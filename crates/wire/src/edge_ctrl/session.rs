@@ -1,9 +1,12 @@
 //! How opaque API sessions are kept in step (protocol: edge-control-plane 10).
 
-use super::{ApiSessionAdded, ApiSessionUpdated, header};
+use super::{ApiSession, ApiSessionAdded, ApiSessionUpdated, header};
 use crate::error::WireError;
 use crate::message::Message;
 use crate::proto::ProtoBody;
+use bytes::Bytes;
+use prost::Message as _;
+use prost::encoding::{WireType, encode_key, encode_varint};
 use serde::{Deserialize, Serialize};
 
 /// The one strategy there is.
@@ -39,23 +42,72 @@ impl SyncState {
     }
 }
 
+/// An API session, encoded once for all messages that it goes into.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EncodedApiSession(Bytes);
+
+// It has the token in it.
+impl std::fmt::Debug for EncodedApiSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EncodedApiSession({} bytes)", self.0.len())
+    }
+}
+
+impl From<&ApiSession> for EncodedApiSession {
+    fn from(session: &ApiSession) -> Self {
+        Self(session.encode_to_vec().into())
+    }
+}
+
+impl EncodedApiSession {
+    /// Writes it as one value of a repeated field.
+    fn put(&self, field: u32, body: &mut Vec<u8>) {
+        encode_key(field, WireType::LengthDelimited, body);
+        encode_varint(self.0.len() as u64, body);
+        body.extend_from_slice(&self.0);
+    }
+
+    /// An [`ApiSessionAdded`] of sessions that are encoded already.
+    pub fn added<'s>(
+        is_full_state: bool,
+        sessions: impl IntoIterator<Item = &'s Self>,
+        state: &SyncState,
+    ) -> Message {
+        let (flag, repeated) = (1, 2);
+        let mut body = Vec::new();
+        if is_full_state {
+            encode_key(flag, WireType::Varint, &mut body);
+            encode_varint(1, &mut body);
+        }
+        sessions.into_iter().for_each(|session| session.put(repeated, &mut body));
+        let json = serde_json::to_vec(state).unwrap_or_default();
+        synced(Message::new(ApiSessionAdded::CONTENT_TYPE, body), &json)
+    }
+
+    /// An [`ApiSessionUpdated`] of this session, with the strategy that old routers look for.
+    pub fn updated(&self) -> Message {
+        let mut body = Vec::new();
+        self.put(1, &mut body);
+        synced(Message::new(ApiSessionUpdated::CONTENT_TYPE, body), &[])
+    }
+}
+
+fn synced(mut message: Message, state: &[u8]) -> Message {
+    message.headers.set_str(header::SYNC_STRATEGY_TYPE, SYNC_INSTANT);
+    message.headers.set(header::SYNC_STRATEGY_STATE, state);
+    message
+}
+
 impl ApiSessionAdded {
     /// The message, with its place among the others.
     pub fn to_message_at(&self, state: &SyncState) -> Message {
-        let mut message = self.to_message();
-        let json = serde_json::to_vec(state).unwrap_or_default();
-        message.headers.set_str(header::SYNC_STRATEGY_TYPE, SYNC_INSTANT);
-        message.headers.set(header::SYNC_STRATEGY_STATE, &json);
-        message
+        synced(self.to_message(), &serde_json::to_vec(state).unwrap_or_default())
     }
 }
 
 impl ApiSessionUpdated {
     /// The message, with the strategy that old routers look for.
     pub fn to_synced_message(&self) -> Message {
-        let mut message = self.to_message();
-        message.headers.set_str(header::SYNC_STRATEGY_TYPE, SYNC_INSTANT);
-        message.headers.set(header::SYNC_STRATEGY_STATE, &[]);
-        message
+        synced(self.to_message(), &[])
     }
 }

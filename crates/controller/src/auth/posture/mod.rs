@@ -9,9 +9,8 @@
 //! - [`Postures`]: the facts; [`Viewer`]: those that count for one look at the model;
 //! - `responses`: how they come in; `queries`: what is asked of clients; `refusals`: what was
 //!   refused and why; `refused`: how much of that is remembered; `kept`: how much of the facts is;
-//!   `ending`: when what was granted ends by itself.
+//!   [`Ending`]: when what was granted ends by itself.
 
-mod ending;
 mod kept;
 pub(crate) mod queries;
 pub(crate) mod refusals;
@@ -29,6 +28,7 @@ use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo
 use weft_model::posture::{Check, OsReport, PostureData, ProcessReport};
 use weft_model::{Id, Snapshot, Timestamp};
 
+use super::ending::Ending;
 use crate::Controller;
 use crate::domain::view::Context;
 
@@ -88,7 +88,7 @@ struct Tables {
     devices: kept::Devices,
     endpoints: HashMap<Id, EndpointState>,
     refusals: refused::Refusals,
-    ending: ending::Ending,
+    ending: Ending,
 }
 
 fn size_of_process(path: &str, report: &ProcessReport) -> usize {

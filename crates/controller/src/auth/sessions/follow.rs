@@ -5,13 +5,14 @@ use std::sync::{Arc, Weak};
 use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Ca, Identity, Service};
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
-use super::{SessionNotice, Sessions};
+use super::{SessionNotice, Sessions, stands};
 use crate::auth::login::VIRTUAL;
 use crate::auth::resolve::is_complete;
 use crate::{Controller, Core, Notice};
 
 /// Ends sessions when the model says so: identities deleted or disabled, authenticators or CAs
-/// that logins rest on deleted, services deleted; and tells of certificates that came or went.
+/// that logins rest on deleted or changed, methods forbidden, services deleted; and tells of
+/// certificates that came or went.
 pub(crate) async fn follow_model(core: Weak<Core>) {
     let Some((_, mut subscription)) = core.upgrade().map(|core| core.writer.subscribe()) else {
         return;
@@ -44,10 +45,7 @@ pub(crate) async fn follow_model(core: Weak<Core>) {
 }
 
 fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
-    sessions.retain(|session| {
-        let identity = snapshot.get::<Identity>(&session.identity_id);
-        identity.is_some_and(|identity| !identity.is_disabled(now)) && stands(snapshot, session)
-    });
+    sessions.retain(|session| stands(snapshot, session, now));
     let lost = sessions.all_services().into_iter();
     let lost = lost.filter(|it| snapshot.get::<Service>(&it.service_id).is_none());
     sessions.remove_services(&lost.map(|it| it.base.id.clone()).collect::<Vec<_>>());
@@ -74,21 +72,31 @@ fn follow(
             sessions.end_of_identity(&identity.base.id);
         }
         Change::Put(Entity::Identity(identity)) => {
-            let old = before.get::<Identity>(&identity.base.id);
-            if old.is_some_and(|old| old.auth_policy_id != identity.auth_policy_id) {
+            let Some(old) = before.get::<Identity>(&identity.base.id) else { return };
+            let is_anew = old.auth_policy_id != identity.auth_policy_id;
+            if is_anew || old.external_id != identity.external_id {
+                sessions.end_where(&identity.base.id, |it| !stands(after, it, now));
+            }
+            if is_anew {
                 let own = sessions.of_identity(&identity.base.id);
                 sessions.asked_anew(before, after, &own);
             }
         }
         Change::Put(Entity::AuthPolicy(policy)) => {
-            let old = before.get::<AuthPolicy>(&policy.base.id);
-            if old.is_some_and(|old| old.secondary != policy.secondary) {
+            let Some(old) = before.get::<AuthPolicy>(&policy.base.id) else { return };
+            if (&old.cert, &old.updb) != (&policy.cert, &policy.updb) {
+                sessions.retain(|session| stands(after, session, now));
+            }
+            if old.secondary != policy.secondary {
                 sessions.asked_anew(before, after, &sessions.all());
             }
         }
         Change::Put(Entity::Authenticator(authenticator)) => {
             let fingerprint = |it: &Authenticator| Some(Arc::clone(&it.cert.as_ref()?.fingerprint));
             let old = before.get::<Authenticator>(&authenticator.base.id);
+            if old.is_some_and(|old| old.updb != authenticator.updb) {
+                sessions.end_where(&authenticator.identity_id, |it| !stands(after, it, now));
+            }
             if old.is_none_or(|old| fingerprint(old) != fingerprint(authenticator)) {
                 sessions.changed_around(&authenticator.identity_id);
             }
@@ -100,24 +108,20 @@ fn follow(
                 sessions.changed_around(identity);
             }
         }
+        Change::Put(Entity::Ca(ca)) => {
+            let Some(old) = before.get::<Ca>(&ca.base.id) else { return };
+            let claims_anew = old.external_id_claim != ca.external_id_claim;
+            sessions.retain(|session| {
+                let is_its_own = session.ca_id.as_ref() == Some(&ca.base.id);
+                let is_claimed = claims_anew && session.authenticator_id == VIRTUAL;
+                !is_its_own || (!is_claimed && stands(after, session, now))
+            });
+        }
         Change::Delete(Kind::Ca, id) => {
             sessions.retain(|session| session.ca_id.as_ref() != Some(id));
         }
         _ => {}
     }
-}
-
-/// Whether what a login rests on is still there: its identity, the authenticator it was made
-/// with, and the CA that vouched for its certificate. Deleting an authenticator is how a
-/// certificate is revoked (protocol: auth 16).
-pub(crate) fn stands(snapshot: &Snapshot, session: &ApiSession) -> bool {
-    let authenticator = &session.authenticator_id;
-    let is_known =
-        *authenticator == VIRTUAL || snapshot.get::<Authenticator>(authenticator).is_some();
-    let ca = session.ca_id.as_ref();
-    is_known
-        && snapshot.get::<Identity>(&session.identity_id).is_some()
-        && ca.is_none_or(|ca| snapshot.get::<Ca>(ca).is_some())
 }
 
 impl Sessions {
@@ -141,7 +145,7 @@ impl Sessions {
         }
     }
 
-    fn updated(&self, id: &Id) {
+    pub(super) fn updated(&self, id: &Id) {
         let tables = self.0.tables.read();
         let session = tables.api.get(id).and_then(|entity| entity.get::<ApiSession>());
         if let Some(session) = session {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weft_model::entity::{ApiSession, Authenticator};
 use weft_model::{Id, Snapshot, Timestamp};
 
+use super::stands;
 use crate::Controller;
 use crate::auth::resolve::is_complete;
 
@@ -17,39 +18,57 @@ pub struct LegacySession {
     pub token: Arc<str>,
     /// Whose it is.
     pub identity: Id,
-    /// Certificates that prove possession: those of the identity, and those of the session.
+    /// Certificates that prove possession: those of the identity, and those of the session. Never
+    /// empty: every router asks for one of them.
     pub fingerprints: Vec<String>,
 }
 
 impl Controller {
-    /// Every fully authenticated session with an opaque token, ordered by id: what a router is
-    /// told when it connects (protocol: edge-control-plane 10.2).
+    /// Every session that some router may be told of, ordered by id
+    /// (protocol: edge-control-plane 10.2).
     pub fn legacy_sessions(&self) -> Vec<LegacySession> {
-        let snapshot = self.snapshot();
-        let now = self.now();
+        let (snapshot, now) = (self.snapshot(), self.now());
         let sessions = self.sessions().all().into_iter();
-        let complete = sessions.filter(|it| is_complete(&snapshot, it));
-        complete.map(|session| for_router(&snapshot, &session, now)).collect()
+        sessions.filter_map(|session| self.for_routers(&snapshot, &session, now)).collect()
     }
 
-    /// A session as routers know it, with its certificates of this moment.
-    pub fn legacy_session(&self, session: &ApiSession) -> LegacySession {
-        for_router(&self.snapshot(), session, self.now())
+    /// A session as routers know it, with its certificates of this moment; none if no router may
+    /// know it.
+    pub fn legacy_session(&self, session: &ApiSession) -> Option<LegacySession> {
+        self.for_routers(&self.snapshot(), session, self.now())
+    }
+
+    /// A login of the client API of which nothing more is asked, and whose client has a certificate
+    /// to show: no other can be used at a router.
+    fn for_routers(
+        &self,
+        snapshot: &Snapshot,
+        session: &ApiSession,
+        now: Timestamp,
+    ) -> Option<LegacySession> {
+        let is_one = session.is_of_client && is_complete(snapshot, session);
+        if !is_one || !stands(snapshot, session, now) {
+            return None;
+        }
+        let fingerprints = fingerprints(snapshot, session, now);
+        if fingerprints.is_empty() {
+            return None;
+        }
+        Some(LegacySession {
+            id: session.base.id.clone(),
+            token: self.sessions().token_of(session)?,
+            identity: session.identity_id.clone(),
+            fingerprints,
+        })
     }
 }
 
-fn for_router(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> LegacySession {
+fn fingerprints(snapshot: &Snapshot, session: &ApiSession, now: Timestamp) -> Vec<String> {
     let own = snapshot.referring::<Authenticator>(0, &session.identity_id);
     let own = own.filter_map(|it| Some(it.cert.as_ref()?.fingerprint.to_string()));
     let valid = session.certificates.iter().filter(|it| it.not_after > now);
-    let mut fingerprints: Vec<String> =
-        own.chain(valid.map(|it| it.fingerprint.to_string())).collect();
-    fingerprints.sort_unstable();
-    fingerprints.dedup();
-    LegacySession {
-        id: session.base.id.clone(),
-        token: Arc::clone(&session.token),
-        identity: session.identity_id.clone(),
-        fingerprints,
-    }
+    let mut all: Vec<String> = own.chain(valid.map(|it| it.fingerprint.to_string())).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }

@@ -1,3 +1,6 @@
+mod ends;
+mod stored;
+
 use std::thread::yield_now;
 use std::time::Duration;
 
@@ -91,7 +94,6 @@ fn login(bed: &Bed) -> ApiSession {
     let now = bed.controller.now();
     let id = bed.controller.ids().ordered(now);
     ApiSession {
-        token: id.as_str().into(),
         base: Base::new(id, now),
         identity_id: Id::new("anna"),
         last_activity_at: now,
@@ -117,7 +119,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
     let now = bed.controller.now();
     for _ in 0..200 {
         let mut told = sessions.subscribe();
-        let session = sessions.open(login(&bed), true);
+        let session = sessions.open(login(&bed), "one", true);
         let id = &session.base.id;
         std::thread::scope(|scope| {
             // On a machine with one core the others must get a turn.
@@ -152,7 +154,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
 async fn service_sessions_that_are_asked_for_at_once_are_one() {
     let bed = Bed::new().await;
     let sessions = bed.controller.sessions();
-    let session = sessions.open(login(&bed), true);
+    let session = sessions.open(login(&bed), "one", true);
     let ask = || sessions.service_or(dial(&bed, &session)).unwrap().base.id.clone();
     let ids: Vec<Id> = std::thread::scope(|scope| {
         let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();

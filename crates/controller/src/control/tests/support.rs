@@ -13,7 +13,7 @@ use weft_contract::Api;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{
     Authority, AuthoritySpec, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, Leaf,
-    LiveIdentity, PrivateKey, Purpose, San, Subject, TrustBundle,
+    LiveIdentity, PrivateKey, Purpose, San, SealKey, Subject, TrustBundle,
 };
 use weft_model::{Id, Timestamp};
 use weft_store::{Faulty, Memory, Store};
@@ -96,6 +96,7 @@ async fn bed() -> Bed {
     let settings = Settings {
         clock: Arc::clone(&clock) as Arc<dyn crate::clock::Clock>,
         random: Arc::new(SeededRandom::new(7)),
+        session_key: Some(Arc::new(SealKey::random().unwrap())),
         ..Settings::new("ctrl1", shared, keys(), addresses)
     };
     let controller = Controller::start(settings).await.unwrap();

@@ -310,7 +310,6 @@ async fn sessions_that_hang_on_nothing_end() {
     let sessions = bed.controller.sessions();
     let login = |id: &str| ApiSession {
         base: base(id),
-        token: id.into(),
         identity_id: Id::new("nobody"),
         last_activity_at: NOW,
         ..ApiSession::default()
@@ -321,7 +320,7 @@ async fn sessions_that_hang_on_nothing_end() {
         service_id: Id::new(service),
         ..Session::default()
     };
-    sessions.open(login("orphan"), false);
+    sessions.open(login("orphan"), "token", false);
     let mine = sessions.all().iter().find(|it| it.base.id != "orphan").unwrap().base.id.clone();
     sessions.plant_service(session("s1", &Id::new("ended"), "web"));
     sessions.plant_service(session("s2", &mine, "web"));

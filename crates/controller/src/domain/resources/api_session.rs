@@ -53,12 +53,14 @@ impl Live for ApiSessions {
     }
 
     fn detail(context: &Context, record: &ApiSession) -> Result<ApiSessionDetail, Failure> {
-        let mut detail = shown(context.controller(), record, false);
+        // Whoever has a token has the session: it is nobody's but its client's.
+        let login = context.caller().login();
+        let own = login.filter(|_| context.caller().is_admin());
+        let own = own.filter(|login| login.session.id == record.base.id.as_str());
+        let own = own.map(|login| login.session.token.as_str());
+        let mut detail = shown(context.controller(), record, own);
         detail.auth_queries.clear();
-        // Whoever has a token has the session: it is for those who may do everything anyway.
-        if !context.caller().is_admin() {
-            detail.token.clear();
-        }
+        (detail.expiration_seconds, detail.expires_at) = (None, None);
         Ok(detail)
     }
 }

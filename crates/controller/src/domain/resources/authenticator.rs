@@ -150,16 +150,19 @@ impl Resource for Authenticators {
 
     fn prepare<'a>(
         controller: &'a Controller,
-        _caller: &'a Caller,
+        caller: &'a Caller,
         body: &'a AuthenticatorBody,
         verb: Verb,
-        _id: &'a Id,
+        id: &'a Id,
     ) -> BoxFuture<'a, Result<Prepared, Failure>> {
         async move {
             let password = match &body.password {
                 Some(password) => Some(hash(controller, password.expose()).await?),
                 None => None,
             };
+            if let Some((hashed, _)) = password.as_ref().filter(|_| verb != Verb::Create) {
+                controller.sessions().expect_password(caller, id, hashed, controller.now());
+            }
             let certificate = match (&body.cert_pem, verb) {
                 (Some(pem), Verb::Create) => Some(one_certificate(controller, pem)?),
                 _ => None,

@@ -301,6 +301,12 @@ proptest! {
         }];
         let added = ApiSessionAdded { is_full_state: flag, api_sessions: api_sessions.clone() };
         let state = SyncState { id: id.clone(), is_last: flag, sequence };
+        let encoded: Vec<_> = api_sessions.iter().map(EncodedApiSession::from).collect();
+        prop_assert_eq!(
+            EncodedApiSession::added(flag, &encoded, &state), added.to_message_at(&state)
+        );
+        let updated = ApiSessionUpdated { api_sessions: api_sessions.clone() };
+        prop_assert_eq!(encoded[0].updated(), updated.to_synced_message());
         let message = decode(&encode(&added.to_message_at(&state)));
         prop_assert_eq!(ApiSessionAdded::from_message(&message), Ok(added));
         prop_assert_eq!(SyncState::from_message(&message), Ok(state));

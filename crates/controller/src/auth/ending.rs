@@ -1,13 +1,14 @@
-//! Grants that end by themselves: a second factor or an unlocked device that times out.
+//! Sessions that end by themselves, and their grants: nobody uses them, a certificate expires, a
+//! second factor or an unlocked device times out.
 
 use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 use weft_model::{Id, Timestamp};
 
-/// Service sessions and when their grants end: each session once, however often it is judged.
+/// Sessions and when they are to be judged again: each one once, however often it is judged.
 #[derive(Default)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     by_time: BTreeSet<(Timestamp, Id)>,
     by_id: HashMap<Id, Timestamp>,
 }
@@ -15,7 +16,7 @@ pub(super) struct Ending {
 impl Ending {
     /// Remembers an end. Of several the first counts: then the session is judged again, and the
     /// next one is known.
-    pub(super) fn put(&mut self, session: &Id, at: Timestamp) {
+    pub(crate) fn put(&mut self, session: &Id, at: Timestamp) {
         if self.by_id.get(session).is_some_and(|known| *known <= at) {
             return;
         }
@@ -25,14 +26,14 @@ impl Ending {
     }
 
     /// The session is gone.
-    pub(super) fn remove(&mut self, session: &Id) {
+    pub(crate) fn remove(&mut self, session: &Id) {
         if let Some(at) = self.by_id.remove(session) {
             self.by_time.remove(&(at, session.clone()));
         }
     }
 
     /// Takes those out that are over, in order.
-    pub(super) fn take(&mut self, now: Timestamp) -> Vec<Id> {
+    pub(crate) fn take(&mut self, now: Timestamp) -> Vec<Id> {
         let later = self.by_time.split_off(&(now, Id::default()));
         let over = std::mem::replace(&mut self.by_time, later);
         let over: Vec<Id> = over.into_iter().map(|(_, id)| id).collect();
@@ -43,7 +44,7 @@ impl Ending {
     }
 
     /// All sessions in here.
-    pub(super) fn sessions(&self) -> impl Iterator<Item = &Id> {
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = &Id> {
         self.by_id.keys()
     }
 }

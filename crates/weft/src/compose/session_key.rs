@@ -1,0 +1,59 @@
+//! The key that seals session tokens in the database: a file beside the key that signs, so that who
+//! has a copy of the database alone has no session.
+
+use std::{path::Path, sync::Arc};
+
+use weft_config::controller::EdgeConfig;
+use weft_identity::{Error, Location, SealKey};
+
+use crate::failure::Failure;
+
+/// Its name, in the folder of `edge.enrollment.signingCert.key`.
+const NAME: &str = "session-tokens.key";
+
+/// The key of a controller's file, which is made when it is needed first. None where it cannot be
+/// kept: then a key is made for as long as the controller runs.
+pub(crate) fn of(edge: &EdgeConfig) -> Result<Option<Arc<SealKey>>, Failure> {
+    let signing = Location::parse(&edge.enrollment.signing_cert.key)?;
+    let Some(path) = signing.path().map(|path| path.with_file_name(NAME)) else {
+        not_kept("the signing key is no file, beside which it could lie");
+        return Ok(None);
+    };
+    kept_at(&path)
+}
+
+fn kept_at(path: &Path) -> Result<Option<Arc<SealKey>>, Failure> {
+    match SealKey::load_or_make(path) {
+        Ok(key) => Ok(Some(Arc::new(key))),
+        Err(error @ Error::File { action: "write", .. }) => {
+            not_kept(&error.to_string());
+            Ok(None)
+        }
+        Err(error) => Err(Failure::from(error).during("the key of session tokens")),
+    }
+}
+
+fn not_kept(why: &str) {
+    tracing::warn!(
+        "the key that seals session tokens is not kept: {why}; sessions of clients end when the \
+         controller stops"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_made_once_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(NAME);
+        let sealed = kept_at(&path).unwrap().unwrap().seal("s", b"token").unwrap();
+        let again = kept_at(&path).unwrap().unwrap();
+        assert_eq!(again.open("s", &sealed).as_deref(), Some(&b"token"[..]));
+        std::fs::write(&path, "no key").unwrap();
+        assert!(kept_at(&path).unwrap_err().to_string().contains(NAME));
+        let nowhere = folder.path().join("missing").join(NAME);
+        assert!(kept_at(&nowhere).unwrap().is_none(), "a controller runs without it");
+    }
+}
