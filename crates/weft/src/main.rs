@@ -25,6 +25,7 @@ mod session;
 mod signals;
 mod tools;
 mod verify;
+mod weak;
 mod yaml;
 
 use std::{
