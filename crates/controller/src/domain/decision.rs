@@ -5,17 +5,19 @@
 //! holds to (unique names and values, references that exist) is checked when the change set is
 //! applied and comes back as the same kind of failure.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft_contract::{Cause, ErrorCode};
 use weft_model::deletion::{self, DeletionError};
-use weft_model::entity::{Record, Service};
+use weft_model::entity::{Identity, Record, Service};
 use weft_model::{
     ApplyError, Author, AuthorKind, Change, ChangeSet, Entity, Id, Kind, Snapshot, Timestamp,
 };
 
 use super::caller::{Caller, Who};
 use super::convert;
+use super::rank;
 use super::view::View;
 use crate::Durations;
 use crate::failure::Failure;
@@ -132,11 +134,7 @@ impl<'a> Decision<'a> {
     }
 
     /// The entity that a member of the body names.
-    pub fn require<T: Record>(
-        &self,
-        field: &str,
-        id: &Id,
-    ) -> Result<&'a std::sync::Arc<T>, Failure> {
+    pub fn require<T: Record>(&self, field: &str, id: &Id) -> Result<&'a Arc<T>, Failure> {
         self.tip.get::<T>(id).ok_or_else(|| missing(T::KIND, field, id.as_str()))
     }
 
@@ -154,9 +152,21 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// The change set; empty if nothing changes.
-    pub fn finish(mut self) -> ChangeSet {
-        self.changes.append(&mut self.later);
+    /// Refuses who acts on an identity that may do more than he may.
+    pub(crate) fn guard(&self, identity: &Identity) -> Result<(), Failure> {
+        rank::guard(self.caller, identity)
+    }
+
+    /// The change set; empty if nothing changes. What the caller may not do to others is refused.
+    pub fn finish(mut self) -> Result<ChangeSet, Failure> {
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.append(&mut self.later);
+        rank::check(self.caller, self.tip, &changes)?;
+        Ok(self.signed(changes))
+    }
+
+    /// Changes with who made them, how and when.
+    pub(crate) fn signed(&self, changes: Vec<Change>) -> ChangeSet {
         let (kind, id, name) = match &self.caller.who {
             Who::Identity(login) => {
                 (AuthorKind::Identity, Id::new(&login.identity), login.name.as_str())
@@ -165,7 +175,7 @@ impl<'a> Decision<'a> {
         };
         let remote = self.caller.origin.remote.map(|remote| remote.to_string());
         ChangeSet {
-            changes: self.changes,
+            changes,
             author: Author { kind, id, name: name.into() },
             cause: weft_model::Cause {
                 source_type: "rest".into(),

@@ -12,7 +12,6 @@ use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::decision::Decision;
 use crate::domain::resource::require;
-use crate::failure::Failure;
 
 /// The operations.
 pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
@@ -26,7 +25,7 @@ fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
         controller
             .decide(&caller, move |decision| {
                 let identity = require::<Identities>(decision.view(), &id)?;
-                guard(decision, identity)?;
+                decision.guard(identity)?;
                 disable_in(decision, identity, minutes);
                 Ok(())
             })
@@ -65,7 +64,7 @@ fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {
         controller
             .decide(&caller, move |decision| {
                 let mut identity = (**require::<Identities>(decision.view(), &id)?).clone();
-                guard(decision, &identity)?;
+                decision.guard(&identity)?;
                 identity.disabled_at = None;
                 identity.disabled_until = None;
                 identity.base.updated_at = decision.now();
@@ -76,13 +75,4 @@ fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {
         Reply::empty()
     }
     .boxed()
-}
-
-/// Administrators are left alone by who is none.
-pub(crate) fn guard(decision: &Decision<'_>, identity: &Identity) -> Result<(), Failure> {
-    let kept = identity.is_admin || identity.is_default_admin;
-    if kept && !decision.caller().is_admin() {
-        return Err(Failure::unauthorized("only administrators may change administrators"));
-    }
-    Ok(())
 }

@@ -13,6 +13,7 @@ mod mfa_codes;
 mod posture;
 mod posture_checks;
 mod races;
+mod ranks;
 mod role_usage;
 mod token_enrollment;
 
