@@ -6,6 +6,7 @@
 //! - [`service_session`]: leave to dial or bind, as a signed token; and its check for routers;
 //! - `admission`: how many logins are worked on at once;
 //! - `enroll`, [`tickets`]: how identities and routers get their first credentials;
+//! - `router_certificate`: what certificates of routers say;
 //! - [`operator`]: a session for the program around the controller;
 //! - [`password`], `lockout`: hashes, and how often one may be wrong;
 //! - `mfa`, `totp`, `spent`, `attempts`: second factors, their codes, what a used one still does, and
@@ -34,6 +35,7 @@ pub(crate) mod posture;
 pub mod public_keys;
 pub mod resolve;
 pub(crate) mod revocations;
+pub(crate) mod router_certificate;
 pub(crate) mod service_changes;
 pub mod service_session;
 pub mod sessions;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_config::RateLimiter;
-use weft_config::controller::JwksFetch;
+use weft_config::controller::{JwksFetch, RouterNames};
 use weft_contract::Api;
 use weft_identity::{Authority, KeyedChain, TrustBundle};
 use weft_store::Store;
@@ -32,6 +32,8 @@ pub struct Settings {
     pub login_limiter: RateLimiter,
     /// How key sets of external signers are fetched (protocol: auth 13.3).
     pub jwks_fetch: JwksFetch,
+    /// Names that certificates of routers may carry.
+    pub router_names: RouterNames,
     /// Whether posture checks take part in decisions.
     pub posture_checks: bool,
     /// What the configuration says, without secrets, for whoever looks inside; null if nothing.
@@ -61,6 +63,7 @@ impl Settings {
             totp_issuer: "openziti.io".into(),
             login_limiter: RateLimiter::with_sizes(5, 250),
             jwks_fetch: open_fetch(),
+            router_names: RouterNames::default(),
             posture_checks: true,
             shown: serde_json::Value::Null,
             build: Build::default(),

@@ -87,6 +87,8 @@ impl Controller {
         } else {
             controller.upgrade().await;
         }
+        let settings = controller.settings();
+        crate::auth::router_certificate::warn_of_old_names(settings, &controller.snapshot());
         controller.drop_orphaned_sessions();
         tokio::spawn(crate::auth::sessions::follow_model(controller.clone().weak()));
         tokio::spawn(sweep(controller.clone().weak()));

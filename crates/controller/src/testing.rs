@@ -52,13 +52,17 @@ fn keys() -> Keys {
 impl Bed {
     /// A new network with its default admin.
     pub(crate) async fn new() -> Self {
-        let store = Faulty::new(Memory::new());
-        let bed = Self::on(store, keys()).await;
+        Self::with(|_| {}).await
+    }
+
+    /// The same with other settings.
+    pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let bed = Self::on(Faulty::new(Memory::new()), keys(), change).await;
         bed.controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
         bed
     }
 
-    async fn on(store: Faulty<Memory>, keys: Keys) -> Self {
+    async fn on(store: Faulty<Memory>, keys: Keys, change: impl FnOnce(&mut Settings)) -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
         let addresses = Addresses {
             api: "ctrl.example:1280".into(),
@@ -69,11 +73,12 @@ impl Bed {
             ]),
         };
         let shared: Arc<dyn Store> = Arc::new(store.clone());
-        let settings = Settings {
+        let mut settings = Settings {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             random: Arc::new(SeededRandom::new(42)),
             ..Settings::new("ctrl1", shared, keys, addresses)
         };
+        change(&mut settings);
         let controller = Controller::start(settings).await.unwrap();
         Self { controller, clock, store }
     }
@@ -81,7 +86,7 @@ impl Bed {
     /// The same store and keys after a restart.
     pub(crate) async fn restarted(&self) -> Self {
         let keys = self.controller.settings().keys.clone();
-        let bed = Self::on(self.store.clone(), keys).await;
+        let bed = Self::on(self.store.clone(), keys, |_| {}).await;
         bed.clock.advance(self.clock.now().since(bed.clock.now()));
         bed
     }

@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
+use super::router_names::RouterNames;
 use crate::{address::HostPort, rate_limiter::RateLimiter, section::Section};
 
 /// Edge APIs, enrollment and sessions.
@@ -42,6 +43,8 @@ pub struct EnrollmentConfig {
     pub identity_duration: Duration,
     /// Life of an enrollment of a router. At least 5m, default 3h.
     pub router_duration: Duration,
+    /// Names that certificates of routers may carry.
+    pub router_names: RouterNames,
 }
 
 /// The authority that issues certificates.
@@ -124,6 +127,20 @@ pub struct Network {
     pub address: IpAddr,
     /// Bits that count.
     pub prefix: u8,
+}
+
+impl Network {
+    /// Whether an address is one of it.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
+            IpAddr::V6(address) => (address.to_bits(), 128),
+        };
+        let ((own, length), (other, other_length)) = (bits(self.address), bits(address));
+        let shift = 128 - u32::from(self.prefix);
+        length == other_length && own.checked_shr(shift) == other.checked_shr(shift)
+    }
 }
 
 impl FromStr for Network {
@@ -230,6 +247,7 @@ impl EnrollmentConfig {
             signing_cert,
             identity_duration: life("edgeIdentity"),
             router_duration: life("edgeRouter"),
+            router_names: RouterNames::read(&section.section("edgeRouter")),
         }
     }
 }
@@ -340,7 +358,7 @@ fn host_patterns(section: &Section<'_>, key: &'static str) -> Vec<String> {
     out
 }
 
-fn is_hostname(name: &str) -> bool {
+pub(super) fn is_hostname(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 253
         && name.split('.').all(|label| {

@@ -3,6 +3,7 @@
 mod edge;
 mod events;
 mod network;
+mod router_names;
 mod storage;
 
 use std::{path::Path, time::Duration};
@@ -15,6 +16,7 @@ pub use events::{
     EventHandler, EventSink, EventSubscription, FileEvents, QueueEvents, UsageVersion,
 };
 pub use network::{ControlConfig, ControlDialer, NetworkConfig};
+pub use router_names::{NameRule, RouterNames};
 pub use storage::{ClusterConfig, ClusterDialer, Storage};
 
 use crate::{

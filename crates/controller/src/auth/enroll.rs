@@ -25,6 +25,7 @@ use weft_model::entity::{
 };
 use weft_model::{Base, Id, Kind};
 
+use crate::auth::router_certificate;
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::decision::Decision;
@@ -308,22 +309,27 @@ async fn updb(
 /// The client certificate of a router. An edge router asks for its id as common name; one without
 /// edge need not know its id, and is given it (protocol: auth 2.4).
 fn client_leaf(
+    controller: &Controller,
     request: &CertificateRequest,
     id: &Id,
     is_edge: bool,
     now: SystemTime,
 ) -> Result<Leaf, Failure> {
-    let leaf = Leaf::for_router(request, Purpose::Client, now);
-    if request.common_name() == Some(id.as_str()) {
-        return Ok(leaf);
-    }
-    if is_edge {
+    if is_edge && request.common_name() != Some(id.as_str()) {
         let reason = format!("the common name of the request must be the id of the router, {id}");
         let cause = Cause::error(ErrorCode::EdgeRouterEnrollCommonNameInvalid, reason);
         return Err(Failure::new(ErrorCode::CouldNotProcessCsr).with_cause(cause));
     }
-    leaf.named(id.as_str())
-        .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
+    router_certificate::leaf(controller, request, id.as_str(), Purpose::Client, now)
+}
+
+/// A router that is disabled gets no certificate.
+fn check_enabled(router: &Router) -> Result<(), Failure> {
+    if router.disabled {
+        let reason = "the router is disabled";
+        return Err(Failure::because(ErrorCode::InvalidEnrollmentNotAllowed, reason));
+    }
+    Ok(())
 }
 
 /// A router gets its client and server certificates.
@@ -345,8 +351,10 @@ async fn router(
     }
     let (client, server) = (parse_csr(&client)?, parse_csr(&server)?);
     let now = system_time(controller.now());
-    let (issued, cert) = issue(controller, &client_leaf(&client, &id, is_edge, now)?)?;
-    let (_, server_cert) = issue(controller, &Leaf::for_router(&server, Purpose::Server, now))?;
+    let server = router_certificate::leaf(controller, &server, id.as_str(), Purpose::Server, now)?;
+    let client = client_leaf(controller, &client, &id, is_edge, now)?;
+    let ((issued, cert), (_, server_cert)) =
+        (issue(controller, &client)?, issue(controller, &server)?);
     let kept = cert.clone();
     controller
         .decide(caller, move |decision| {
@@ -355,6 +363,7 @@ async fn router(
             let mut router = current
                 .map(|router| (**router).clone())
                 .ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
+            check_enabled(&router)?;
             router.fingerprint = Some(issued.fingerprint().into());
             router.cert_pem.clone_from(&kept);
             router.unverified_fingerprint = None;

@@ -199,6 +199,7 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
             totp_issuer: edge.totp_hostname.clone(),
             login_limiter: edge.auth_rate_limiter.clone(),
             jwks_fetch: edge.jwks_fetch.clone(),
+            router_names: edge.enrollment.router_names.clone(),
             posture_checks: !edge.disable_posture_checks,
             ..settings
         },

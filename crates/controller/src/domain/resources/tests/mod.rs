@@ -15,6 +15,7 @@ mod posture_checks;
 mod races;
 mod ranks;
 mod role_usage;
+mod router_certificates;
 mod token_enrollment;
 
 use serde_json::{Value, json};
