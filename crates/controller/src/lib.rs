@@ -35,7 +35,7 @@ pub use domain::caller::{Caller, Login, Origin, SessionRef, Who};
 pub use domain::subscription::{Notice, Published, Subscription};
 pub use domain::writer::{Done, Health};
 pub use failure::{Challenge, Failure};
-pub use settings::{Addresses, Build, Durations, Keys, Settings};
+pub use settings::{Addresses, Build, Durations, GuessLimits, Keys, Settings};
 pub use start::StartError;
 
 use auth::password::Hasher;
@@ -64,6 +64,7 @@ pub(crate) struct Core {
     hasher: Hasher,
     admission: auth::admission::Admission,
     lockouts: auth::lockout::Lockouts,
+    guesses: auth::guesses::Guesses,
     attempts: auth::attempts::Attempts,
     spent: auth::spent::Spent,
     postures: auth::posture::Postures,
@@ -236,6 +237,9 @@ impl Controller {
         &self.0.admission
     }
 
+    pub(crate) fn guesses(&self) -> &auth::guesses::Guesses {
+        &self.0.guesses
+    }
 
     pub(crate) fn lockouts(&self) -> &auth::lockout::Lockouts {
         &self.0.lockouts

@@ -10,6 +10,7 @@ use weft_contract::Api;
 use weft_identity::{Authority, KeyedChain, TrustBundle};
 use weft_store::Store;
 
+pub use crate::auth::guesses::GuessLimits;
 use crate::clock::{Clock, SystemClock};
 use crate::random::{Random, SystemRandom};
 
@@ -30,6 +31,8 @@ pub struct Settings {
     pub totp_issuer: String,
     /// How many logins are worked on at once (protocol: config 4.9).
     pub login_limiter: RateLimiter,
+    /// How many wrong passwords may come in a minute.
+    pub guess_limits: GuessLimits,
     /// How key sets of external signers are fetched (protocol: auth 13.3).
     pub jwks_fetch: JwksFetch,
     /// Names that certificates of routers may carry.
@@ -62,6 +65,7 @@ impl Settings {
             durations: Durations::default(),
             totp_issuer: "openziti.io".into(),
             login_limiter: RateLimiter::with_sizes(5, 250),
+            guess_limits: GuessLimits::default(),
             jwks_fetch: open_fetch(),
             router_names: RouterNames::default(),
             posture_checks: true,

@@ -70,6 +70,7 @@ impl Controller {
             hasher: Hasher::default(),
             admission: crate::auth::admission::Admission::new(&settings.login_limiter),
             lockouts: crate::auth::lockout::Lockouts::default(),
+            guesses: crate::auth::guesses::Guesses::new(settings.guess_limits),
             attempts: crate::auth::attempts::Attempts::default(),
             spent: crate::auth::spent::Spent::default(),
             postures: crate::auth::posture::Postures::default(),
@@ -167,6 +168,7 @@ impl Controller {
                 username: username.into(),
                 password: hashed.password,
                 salt: hashed.salt,
+                ..UpdbCredential::default()
             })),
             cert: None,
         };

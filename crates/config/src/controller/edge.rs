@@ -26,6 +26,11 @@ pub struct EdgeConfig {
     pub totp_hostname: String,
     /// Limit on logins under way.
     pub auth_rate_limiter: RateLimiter,
+    /// Wrong passwords a minute for a name (`wrongPasswords.perName`); 0 = no limit. Default 10.
+    pub wrong_passwords_per_name: u32,
+    /// Wrong passwords a minute from an address (`wrongPasswords.perAddress`); 0 = no limit.
+    /// Default 100.
+    pub wrong_passwords_per_address: u32,
     /// How it is known which identities are online.
     pub identity_status: IdentityStatusConfig,
     /// How key sets of external signers are fetched.
@@ -180,6 +185,7 @@ impl EdgeConfig {
             section.problem("totp", text);
         }
         let limiter = section.section("authRateLimiter");
+        let wrong = section.section("wrongPasswords");
         Self {
             api_address: api.host_port("address"),
             session_timeout: at_least(&api, "sessionTimeout", MINUTE, 30 * MINUTE),
@@ -199,6 +205,8 @@ impl EdgeConfig {
                 5,
                 1000,
             ),
+            wrong_passwords_per_name: wrong.int("perName", 10, 0..=1_000_000),
+            wrong_passwords_per_address: wrong.int("perAddress", 100, 0..=1_000_000),
             identity_status: IdentityStatusConfig::read(&section.section("identityStatusConfig")),
             jwks_fetch: JwksFetch::read(
                 &section.section("externalJwtSigners").section("jwksFetch"),

@@ -49,6 +49,7 @@ fn the_minimal_file_has_all_defaults() {
     assert_eq!(edge.totp_hostname, "openziti.io");
     assert_eq!(edge.identity_status.source, IdentityStatusSource::Hybrid);
     assert!(edge.auto_bind_oidc && edge.auth_rate_limiter.enabled);
+    assert_eq!((edge.wrong_passwords_per_name, edge.wrong_passwords_per_address), (10, 100));
     assert_eq!(edge.enrollment.router_names, RouterNames::default());
     assert_eq!(config.web[0].options.write_timeout, Duration::from_secs(10));
     assert_eq!(config.web[0].options.max_tls, TlsVersion::V1_3);

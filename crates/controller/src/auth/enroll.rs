@@ -286,6 +286,7 @@ async fn updb(
             username: username.clone(),
             password: hashed.password,
             salt: hashed.salt,
+            ..UpdbCredential::default()
         })),
         cert: None,
     };

@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, openapi};
 use weft_model::{Id, Kind, OnDelete};
 
-use crate::testing::{Bed, to};
-use crate::{Caller, Failure};
+use crate::testing::{Bed, PASSWORD, USERNAME, to};
+use crate::{Caller, Failure, GuessLimits};
 
 const NONE: Value = Value::Null;
 
@@ -419,7 +419,7 @@ async fn overrides_reach_the_client_and_hold_their_config() {
 }
 
 #[tokio::test]
-async fn too_many_wrong_passwords_disable_when_the_policy_says_so() {
+async fn too_many_wrong_passwords_lock_the_password_and_end_no_session() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     bed.controller
@@ -440,15 +440,71 @@ async fn too_many_wrong_passwords_disable_when_the_policy_says_so() {
     let failure = refusal(&bed, &admin, "createAuthenticator", "", body).await;
     assert_eq!(failure.code(), ErrorCode::MaxAuthenticatorMethodsReached);
     assert_eq!(failure.status(), 400);
-    assert!(bed.login("user", "richtig").await.is_ok());
+    let up = bed.login("user", "richtig").await.unwrap();
     for _ in 0..2 {
         assert!(bed.login("user", "falsch").await.is_err());
     }
-    assert!(bed.login("user", "richtig").await.is_err(), "disabled now");
+    assert!(bed.login("user", "richtig").await.is_err(), "locked now");
     let read = bed.manage(&admin, "detailIdentity", &[&id], NONE).await.unwrap();
-    assert_eq!(read["disabled"], true);
+    assert_eq!(read["disabled"], false);
+    bed.manage(&up, "getCurrentAPISession", &[], NONE).await.unwrap();
     bed.manage(&admin, "enableIdentity", &[&id], NONE).await.unwrap();
     assert!(bed.login("user", "richtig").await.is_ok());
+    // It survives a restart, and a new password ends it.
+    for _ in 0..2 {
+        assert!(bed.login("user", "falsch").await.is_err());
+    }
+    let again = bed.restarted().await;
+    assert!(again.login("user", "richtig").await.is_err(), "still locked");
+    let admin = again.admin().await;
+    let own = again.manage(&admin, "getIdentityAuthenticators", &[&id], NONE).await.unwrap();
+    let own = own[0]["id"].as_str().unwrap();
+    let fresh = json!({"password": "ganz neu"});
+    again.manage(&admin, "patchAuthenticator", &[own], fresh).await.unwrap();
+    assert!(again.login("user", "ganz neu").await.is_ok());
+}
+
+#[tokio::test]
+async fn the_last_administrator_is_not_locked_out() {
+    let bed = Bed::with(|settings| {
+        settings.guess_limits = GuessLimits { per_name: 0, per_address: 0 };
+    })
+    .await;
+    let admin = bed.admin().await;
+    let policy = json!({"primary": {"updb": {"maxAttempts": 2, "lockoutDurationMinutes": 0}}});
+    bed.manage(&admin, "patchAuthPolicy", &["default"], policy).await.unwrap();
+    let body = json!({"name": "second", "type": "User", "isAdmin": true});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    let body =
+        json!({"identityId": id, "method": "updb", "username": "second", "password": "richtig"});
+    bed.create(&admin, "createAuthenticator", body).await;
+    // Somebody tries every administrator, again and again.
+    for username in ["second", USERNAME, "second", USERNAME] {
+        for _ in 0..5 {
+            assert!(bed.login(username, "falsch").await.is_err());
+        }
+    }
+    assert!(bed.login("second", "richtig").await.is_err(), "locked");
+    assert!(bed.login(USERNAME, PASSWORD).await.is_ok(), "the last one");
+    bed.manage(&admin, "getCurrentAPISession", &[], NONE).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn guessing_gets_slow_for_a_name_and_not_for_others() {
+    let bed = Bed::new().await;
+    let mut refused = None;
+    for _ in 0..6 {
+        let failure = bed.login(USERNAME, "falsch").await.unwrap_err();
+        if failure.code() == ErrorCode::ServerTooManyRequests {
+            refused = failure.retry_after();
+            break;
+        }
+        assert_eq!(failure.code(), ErrorCode::InvalidAuth);
+    }
+    assert!(refused.is_some_and(|wait| wait.as_secs() >= 1), "{refused:?}");
+    // Of a name that nobody has nothing else is told.
+    let failure = bed.login("nobody", "falsch").await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::InvalidAuth);
 }
 
 #[tokio::test]

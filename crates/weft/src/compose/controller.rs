@@ -15,7 +15,7 @@ use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_config::{ControllerConfig, Loaded, WebApi, controller::Storage};
 use weft_controller::{
-    Addresses, Controller, Durations, Settings,
+    Addresses, Controller, Durations, GuessLimits, Settings,
     control::{ControlOptions, ControlPlane},
     network::{Network, NetworkOptions},
 };
@@ -198,6 +198,10 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
         Some(edge) => Settings {
             totp_issuer: edge.totp_hostname.clone(),
             login_limiter: edge.auth_rate_limiter.clone(),
+            guess_limits: GuessLimits {
+                per_name: edge.wrong_passwords_per_name,
+                per_address: edge.wrong_passwords_per_address,
+            },
             jwks_fetch: edge.jwks_fetch.clone(),
             router_names: edge.enrollment.router_names.clone(),
             posture_checks: !edge.disable_posture_checks,

@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use weft_contract::resource::identity::DisableBody;
 use weft_contract::{Api, Verb};
-use weft_model::entity::{Identity, Revocation, RevocationType};
+use weft_model::entity::{Authenticator, Identity, Revocation, RevocationType};
 use weft_model::{Base, Id};
 
 use super::identity::{Identities, disabled};
@@ -33,6 +33,20 @@ fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
         Reply::empty()
     }
     .boxed()
+}
+
+/// Takes passwords of an identity again that were refused for wrong ones in a row.
+fn unlock(decision: &mut Decision<'_>, identity: &Id) {
+    let (tip, now) = (decision.tip(), decision.now());
+    for authenticator in tip.referring::<Authenticator>(0, identity) {
+        let mut authenticator = (**authenticator).clone();
+        let locked = authenticator.updb.as_mut().filter(|updb| updb.locked_at.is_some());
+        if let Some(updb) = locked {
+            updb.unlock();
+            authenticator.base.updated_at = now;
+            decision.put(authenticator);
+        }
+    }
 }
 
 /// Disables an identity and refuses its tokens, in one change. Its sessions end when the change
@@ -68,6 +82,7 @@ fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {
                 identity.disabled_at = None;
                 identity.disabled_until = None;
                 identity.base.updated_at = decision.now();
+                unlock(decision, &identity.base.id);
                 decision.put(identity);
                 Ok(())
             })
