@@ -198,11 +198,18 @@ async fn complete(
     }
 }
 
-/// The ticket, if nobody used or changed it since it was looked at.
+/// The ticket, if nobody used or changed it since it was looked at, and if whom it enrolls is not
+/// disabled.
 fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
     let current = decision.tip().get::<Enrollment>(&enrollment.base.id);
     if current.is_none_or(|current| current.token != enrollment.token) {
         return Err(ErrorCode::InvalidEnrollmentToken.into());
+    }
+    let identity = enrollment.identity_id.as_ref();
+    let identity = identity.and_then(|id| decision.tip().get::<Identity>(id));
+    if identity.is_some_and(|identity| identity.is_disabled(decision.now())) {
+        let reason = "the identity is disabled";
+        return Err(Failure::because(ErrorCode::InvalidEnrollmentNotAllowed, reason));
     }
     decision.delete(Kind::Enrollment, &enrollment.base.id)
 }
