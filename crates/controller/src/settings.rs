@@ -37,6 +37,8 @@ pub struct Settings {
     pub jwks_fetch: JwksFetch,
     /// Names that certificates of routers may carry.
     pub router_names: RouterNames,
+    /// Names or ids of routers whose own bindings may dial and host every service; `*` is all.
+    pub unrestricted_bindings: Vec<String>,
     /// Whether posture checks take part in decisions.
     pub posture_checks: bool,
     /// What the configuration says, without secrets, for whoever looks inside; null if nothing.
@@ -68,6 +70,7 @@ impl Settings {
             guess_limits: GuessLimits::default(),
             jwks_fetch: open_fetch(),
             router_names: RouterNames::default(),
+            unrestricted_bindings: Vec::new(),
             posture_checks: true,
             shown: serde_json::Value::Null,
             build: Build::default(),

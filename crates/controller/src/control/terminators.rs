@@ -17,7 +17,7 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, Outcome, ProtoBody, WireError};
 
-use super::dial::own_identity;
+use super::dial::{own_binding, own_identity};
 use super::edge_errors::{
     error, malformed, of_refused, of_session, terminator_answer, tunnel_terminator_answer,
 };
@@ -287,8 +287,9 @@ async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<S
     let snapshot = controller.snapshot();
     let service = snapshot.by_id_or_name::<Service>(&request.service_id);
     let service = service
-        .map(|service| service.base.id.clone())
         .ok_or_else(|| Refused::Gone(format!("service {} does not exist", request.service_id)))?;
+    own_binding(session, service, PolicyType::Bind).map_err(refused)?;
+    let service = service.base.id.clone();
     let binding = match request.binding.as_str() {
         "" if request.address.starts_with("udp:") => "udp",
         "" => "transport",

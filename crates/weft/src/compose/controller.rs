@@ -191,6 +191,7 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
     let settings = Settings {
         durations: durations(config),
         shown: shown::controller(config),
+        unrestricted_bindings: config.network.unrestricted_bindings.clone(),
         build: build::of_controller(),
         ..settings
     };
