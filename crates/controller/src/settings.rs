@@ -1,6 +1,7 @@
 //! What a controller is started with.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub struct Settings {
     pub jwks_fetch: JwksFetch,
     /// Names that certificates of routers may carry.
     pub router_names: RouterNames,
+    /// Where snapshots of the database may be written; none is where the database lies.
+    pub snapshot_folder: Option<PathBuf>,
     /// Names or ids of routers whose own bindings may dial and host every service; `*` is all.
     pub unrestricted_bindings: Vec<String>,
     /// Whether posture checks take part in decisions.
@@ -70,6 +73,7 @@ impl Settings {
             guess_limits: GuessLimits::default(),
             jwks_fetch: open_fetch(),
             router_names: RouterNames::default(),
+            snapshot_folder: None,
             unrestricted_bindings: Vec::new(),
             posture_checks: true,
             shown: serde_json::Value::Null,

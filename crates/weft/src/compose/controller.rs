@@ -33,6 +33,9 @@ const RELOAD: Duration = Duration::from_secs(1);
 /// How long requests that are worked on may take once the controller is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// `edge.api.activityUpdateBatchSize` of who does not say.
+const DEFAULT_ACTIVITY_BATCH: u32 = 250;
+
 /// Most time for a TLS handshake, whatever the file says.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 
@@ -191,6 +194,7 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
     let settings = Settings {
         durations: durations(config),
         shown: shown::controller(config),
+        snapshot_folder: config.snapshot_folder.clone(),
         unrestricted_bindings: config.network.unrestricted_bindings.clone(),
         build: build::of_controller(),
         ..settings
@@ -287,6 +291,11 @@ pub(crate) fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'
             || !fetch.denied_hostnames.is_empty()
             || !fetch.allowed_hostnames.is_empty();
         warn(limited, "edge.externalJwtSigners", "there are no external signers yet");
+        warn(
+            edge.activity_update_batch != DEFAULT_ACTIVITY_BATCH,
+            "edge.api.activityUpdateBatchSize",
+            "the last activity of all sessions is written together",
+        );
     }
     for api in config.web.iter().flat_map(|server| &server.apis) {
         // The server names the others itself.
