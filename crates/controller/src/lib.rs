@@ -31,7 +31,7 @@ use weft_model::entity::{Enrollment, EnrollmentMethod, Router, Terminator};
 use weft_model::{Base, ChangeSet, Snapshot, Timestamp};
 
 pub use domain::call::{Call, Content, Query, Reply};
-pub use domain::caller::{Caller, Login, Origin, SessionRef, Who};
+pub use domain::caller::{Caller, Login, Origin, SessionRef, Via, Who};
 pub use domain::subscription::{Notice, Published, Subscription};
 pub use domain::writer::{Done, Health};
 pub use failure::{Challenge, Failure};
@@ -91,6 +91,8 @@ impl Controller {
             // What is shown with the request (a ticket, a password) counts, not who else shows it.
             caller = Caller::nobody(caller.origin);
         }
+        let (api, operation, method) = (call.api, call.row.id, call.row.method);
+        caller.origin.via = Via::Rest { api, operation, method };
         match self.0.registry.handler(call.api, call.row.id) {
             Some(handler) => handler(self.clone(), caller, call).await,
             None => Err(Failure::unhandled("the operation is not implemented").with_status(501)),

@@ -106,7 +106,7 @@ impl Controller {
     /// The default auth policy and the built-in config types (protocol: management-api 8).
     async fn seed(&self) -> Result<(), Failure> {
         let now = self.now();
-        self.decide(&Caller::system(), move |decision| {
+        self.decide(&Caller::own("seed"), move |decision| {
             decision.put(AuthPolicy::default_policy(now));
             for seed in seeds::CONFIG_TYPES {
                 let made = seed.make(now);
@@ -123,7 +123,7 @@ impl Controller {
     /// What an earlier release left otherwise. A network does not depend on it, so that one that
     /// cannot be written now is run as it is, and brought up to date at another start.
     async fn upgrade(&self) {
-        let done = self.decide(&Caller::system(), upgrade::decide).await;
+        let done = self.decide(&Caller::own("upgrade"), upgrade::decide).await;
         if let Err(failure) = done {
             tracing::warn!(%failure, "the network was not brought up to date with this release; it is tried again at the next start");
         }
@@ -172,7 +172,7 @@ impl Controller {
             })),
             cert: None,
         };
-        self.decide(&Caller::system(), move |decision| {
+        self.decide(&Caller::own("init"), move |decision| {
             if decision.view().all::<Identity>().any(|identity| identity.is_default_admin) {
                 return Err(Failure::because(
                     ErrorCode::CouldNotValidate,

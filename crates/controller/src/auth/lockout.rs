@@ -58,8 +58,8 @@ pub(crate) async fn wrong_password(controller: &Controller, authenticator: &Auth
 /// Refuses a password from now on; 0 minutes are "until somebody enables the identity".
 async fn lock(controller: &Controller, authenticator: &Id, minutes: u64) {
     let id = authenticator.clone();
-    let system = Caller::system();
-    let done = controller.decide(&system, move |decision| {
+    let own = Caller::own("lockout");
+    let done = controller.decide(&own, move |decision| {
         let (tip, now) = (decision.tip(), decision.now());
         let Some(current) = tip.get::<Authenticator>(&id) else { return Ok(()) };
         if is_last_administrator(tip, &current.identity_id, now) {

@@ -261,8 +261,8 @@ async fn remember_chain(controller: &Controller, shown: &Shown) {
     if noted(&controller.snapshot()).is_none() {
         return;
     }
-    let system = Caller::system();
-    let done = controller.decide(&system, move |decision| {
+    let own = Caller::own("login");
+    let done = controller.decide(&own, move |decision| {
         if let Some(mut noted) = noted(decision.tip()) {
             noted.base.updated_at = decision.now();
             decision.put(noted);

@@ -67,8 +67,8 @@ async fn renew(session: &Session, message: &Message) -> Result<(), NotRenewed> {
     let is_verified_later = request.require_verification;
     // Its connection goes on, also once the new one counts alone.
     session.router.renewed(&fingerprint);
-    let system = Caller::system();
-    let decided = controller.decide(&system, move |decision| {
+    let router = Caller::router(&session.router.id, "renew certificates");
+    let decided = controller.decide(&router, move |decision| {
         let mut router = (**decision.require::<Router>("id", &id)?).clone();
         if router.disabled {
             return Err(Failure::unauthorized("the router is disabled"));
@@ -158,8 +158,8 @@ fn verify(session: &Session, request: &EnrollmentExtendRouterVerifyRequest) -> E
 /// A router has shown its new certificate: the old one is done with.
 pub(crate) async fn confirm_seen(controller: Controller, id: Id, leaf: Certificate) {
     let shown = id.clone();
-    let system = Caller::system();
-    let decided = controller.decide(&system, move |decision| {
+    let router = Caller::router(&id, "use of a new certificate");
+    let decided = controller.decide(&router, move |decision| {
         let Some(router) = decision.tip().get::<Router>(&id) else { return Ok(()) };
         if router.unverified_fingerprint.as_deref() != Some(leaf.fingerprint()) {
             return Ok(());

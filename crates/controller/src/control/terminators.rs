@@ -375,8 +375,8 @@ async fn each_own(
     change: impl Fn(&mut Terminator) + Send + Sync + 'static,
 ) -> Result<(), Failure> {
     let router = session.router.id.clone();
-    let system = Caller::system();
-    let decided = session.plane.controller.decide(&system, move |decision| {
+    let caller = Caller::router(&session.router.id, "quiesce");
+    let decided = session.plane.controller.decide(&caller, move |decision| {
         let own = decision.tip().referring::<Terminator>(Terminator::ROUTER, &router);
         for terminator in own {
             let mut changed = (**terminator).clone();
@@ -394,8 +394,8 @@ async fn each_own(
 async fn decommission(session: &Session) -> Result<String, Refused> {
     let router = session.router.id.clone();
     tracing::info!(%router, "router decommissioned");
-    let system = Caller::system();
-    let decided = session.plane.controller.decide(&system, move |decision| {
+    let caller = Caller::router(&session.router.id, "decommission");
+    let decided = session.plane.controller.decide(&caller, move |decision| {
         // Its own identity, if it has one, goes with it.
         let has_identity =
             decision.tip().get::<Router>(&router).is_some_and(|router| router.is_tunneler_enabled);
