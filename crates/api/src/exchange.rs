@@ -146,7 +146,7 @@ impl Site {
     fn caller(&self, peer: &Peer, head: &Parts, query: &Query) -> Caller {
         let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
         let (remote, certificates) = (Some(peer.remote), peer.certificates.clone());
-        let origin = Origin { remote, certificates, trace_id };
+        let origin = Origin { remote, certificates, trace_id, ..Origin::default() };
         self.shared.controller.resolve(credentials(&head.headers, origin))
     }
 

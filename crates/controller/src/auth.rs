@@ -6,8 +6,9 @@
 //! - [`service_session`]: leave to dial or bind, as a signed token; and its check for routers;
 //! - `admission`: how many logins are worked on at once;
 //! - `enroll`, [`tickets`]: how identities and routers get their first credentials;
+//! - `router_certificate`: what certificates of routers say;
 //! - [`operator`]: a session for the program around the controller;
-//! - [`password`], `lockout`: hashes, and how often one may be wrong;
+//! - [`password`], `lockout`, `guesses`: hashes, how often one may be wrong in a row, and how fast;
 //! - `mfa`, `totp`, `spent`, `attempts`: second factors, their codes, what a used one still does, and
 //!   how fast codes may be tried;
 //! - `posture`: what clients say of their devices, and what follows;
@@ -24,6 +25,7 @@ pub(crate) mod enroll;
 pub(crate) mod external_id;
 pub(crate) mod external_token;
 pub(crate) mod fetch_policy;
+pub(crate) mod guesses;
 pub(crate) mod lapsed;
 pub(crate) mod lockout;
 pub(crate) mod login;
@@ -35,6 +37,7 @@ pub(crate) mod posture;
 pub mod public_keys;
 pub mod resolve;
 pub(crate) mod revocations;
+pub(crate) mod router_certificate;
 pub(crate) mod service_changes;
 pub mod service_session;
 pub mod sessions;

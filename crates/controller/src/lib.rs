@@ -32,11 +32,11 @@ use weft_model::entity::{Enrollment, EnrollmentMethod, Router, Terminator};
 use weft_model::{Base, ChangeSet, Snapshot, Timestamp};
 
 pub use domain::call::{Call, Content, Query, Reply};
-pub use domain::caller::{Caller, Login, Origin, SessionRef, Who};
+pub use domain::caller::{Caller, Login, Origin, SessionRef, Via, Who};
 pub use domain::subscription::{Notice, Published, Subscription};
 pub use domain::writer::{Done, Health};
 pub use failure::{Challenge, Failure};
-pub use settings::{Addresses, Build, Durations, Keys, Settings};
+pub use settings::{Addresses, Build, Durations, GuessLimits, Keys, Settings};
 pub use start::StartError;
 
 use auth::password::Hasher;
@@ -67,6 +67,7 @@ pub(crate) struct Core {
     signing: turns::Turns,
     admission: auth::admission::Admission,
     lockouts: auth::lockout::Lockouts,
+    guesses: auth::guesses::Guesses,
     attempts: auth::attempts::Attempts,
     spent: auth::spent::Spent,
     postures: auth::posture::Postures,
@@ -92,6 +93,12 @@ impl Controller {
             caller.who = Who::Nobody(Some(Challenge::InvalidSession));
         }
         domain::gate::pass(&caller, call.row)?;
+        if call.row.access == weft_contract::Access::Public {
+            // What is shown with the request (a ticket, a password) counts, not who else shows it.
+            caller = Caller::nobody(caller.origin);
+        }
+        let (api, operation, method) = (call.api, call.row.id, call.row.method);
+        caller.origin.via = Via::Rest { api, operation, method };
         match self.0.registry.handler(call.api, call.row.id) {
             Some(handler) => handler(self.clone(), caller, call).await,
             None => Err(Failure::unhandled("the operation is not implemented").with_status(501)),
@@ -127,7 +134,7 @@ impl Controller {
         self.submit(move |tip| {
             let mut decision = Decision::new(tip, &caller, now).with_longest_token(longest);
             decide(&mut decision)?;
-            Ok(decision.finish())
+            decision.finish()
         })
         .await
     }
@@ -246,6 +253,10 @@ impl Controller {
 
     pub(crate) fn admission(&self) -> &auth::admission::Admission {
         &self.0.admission
+    }
+
+    pub(crate) fn guesses(&self) -> &auth::guesses::Guesses {
+        &self.0.guesses
     }
 
     pub(crate) fn lockouts(&self) -> &auth::lockout::Lockouts {

@@ -1,15 +1,17 @@
 //! What a controller is started with.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weft_config::RateLimiter;
-use weft_config::controller::JwksFetch;
+use weft_config::controller::{JwksFetch, RouterNames};
 use weft_contract::Api;
 use weft_identity::{Authority, KeyedChain, SealKey, TrustBundle};
 use weft_store::Store;
 
+pub use crate::auth::guesses::GuessLimits;
 use crate::clock::{Clock, SystemClock};
 use crate::random::{Random, SystemRandom};
 
@@ -33,8 +35,16 @@ pub struct Settings {
     pub totp_issuer: String,
     /// How many logins are worked on at once (protocol: config 4.9).
     pub login_limiter: RateLimiter,
+    /// How many wrong passwords may come in a minute.
+    pub guess_limits: GuessLimits,
     /// How key sets of external signers are fetched (protocol: auth 13.3).
     pub jwks_fetch: JwksFetch,
+    /// Names that certificates of routers may carry.
+    pub router_names: RouterNames,
+    /// Where snapshots of the database may be written; none is where the database lies.
+    pub snapshot_folder: Option<PathBuf>,
+    /// Names or ids of routers whose own bindings may dial and host every service; `*` is all.
+    pub unrestricted_bindings: Vec<String>,
     /// Whether posture checks take part in decisions.
     pub posture_checks: bool,
     /// What the configuration says, without secrets, for whoever looks inside; null if nothing.
@@ -64,7 +74,11 @@ impl Settings {
             durations: Durations::default(),
             totp_issuer: "openziti.io".into(),
             login_limiter: RateLimiter::with_sizes(5, 250),
+            guess_limits: GuessLimits::default(),
             jwks_fetch: open_fetch(),
+            router_names: RouterNames::default(),
+            snapshot_folder: None,
+            unrestricted_bindings: Vec::new(),
             posture_checks: true,
             shown: serde_json::Value::Null,
             build: Build::default(),

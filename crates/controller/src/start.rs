@@ -84,6 +84,7 @@ impl Controller {
             signing: Turns::per_processor(SIGNINGS),
             admission: crate::auth::admission::Admission::new(&settings.login_limiter),
             lockouts: crate::auth::lockout::Lockouts::default(),
+            guesses: crate::auth::guesses::Guesses::new(settings.guess_limits),
             attempts: crate::auth::attempts::Attempts::default(),
             spent: crate::auth::spent::Spent::default(),
             postures: crate::auth::posture::Postures::default(),
@@ -102,6 +103,8 @@ impl Controller {
             controller.upgrade().await;
         }
         controller.sessions().upgrade(&controller.snapshot());
+        let settings = controller.settings();
+        crate::auth::router_certificate::warn_of_old_names(settings, &controller.snapshot());
         controller.drop_orphaned_sessions();
         tokio::spawn(crate::auth::sessions::follow_model(controller.clone().weak()));
         tokio::spawn(sweep(controller.clone().weak()));
@@ -118,7 +121,7 @@ impl Controller {
     /// The default auth policy and the built-in config types (protocol: management-api 8).
     async fn seed(&self) -> Result<(), Failure> {
         let now = self.now();
-        self.decide(&Caller::system(), move |decision| {
+        self.decide(&Caller::own("seed"), move |decision| {
             decision.put(AuthPolicy::default_policy(now));
             for seed in seeds::CONFIG_TYPES {
                 let made = seed.make(now);
@@ -135,7 +138,7 @@ impl Controller {
     /// What an earlier release left otherwise. A network does not depend on it, so that one that
     /// cannot be written now is run as it is, and brought up to date at another start.
     async fn upgrade(&self) {
-        let done = self.decide(&Caller::system(), upgrade::decide).await;
+        let done = self.decide(&Caller::own("upgrade"), upgrade::decide).await;
         if let Err(failure) = done {
             tracing::warn!(%failure, "the network was not brought up to date with this release; it is tried again at the next start");
         }
@@ -180,10 +183,11 @@ impl Controller {
                 username: username.into(),
                 password: hashed.password,
                 salt: hashed.salt,
+                ..UpdbCredential::default()
             })),
             cert: None,
         };
-        self.decide(&Caller::system(), move |decision| {
+        self.decide(&Caller::own("init"), move |decision| {
             if decision.view().all::<Identity>().any(|identity| identity.is_default_admin) {
                 return Err(Failure::because(
                     ErrorCode::CouldNotValidate,

@@ -100,19 +100,27 @@ impl Leaf {
         })
     }
 
-    /// Certificate of a router, client or server: subject and names as requested, one year. That
-    /// the common name is the router's id is for the caller to check.
-    #[must_use]
-    pub fn for_router(request: &CertificateRequest, purpose: Purpose, now: SystemTime) -> Self {
-        Self { sans: request.sans().to_vec(), ..Self::as_requested(request, purpose, now) }
-    }
-
-    /// The same with a subject that is only this name.
+    /// Certificate of a router, client or server, one year: the subject as requested if its only
+    /// common name is the router's id, else just that; the router's SPIFFE id, and the names that
+    /// it was granted.
     ///
     /// # Errors
-    /// When the name is too long.
-    pub fn named(self, common_name: &str) -> Result<Self> {
-        Ok(Self { subject: Subject::common_name(common_name).to_der()?, ..self })
+    /// When the id is too long for a common name.
+    pub fn for_router(
+        request: &CertificateRequest,
+        id: &str,
+        spiffe: &SpiffeId,
+        granted: impl IntoIterator<Item = San>,
+        purpose: Purpose,
+        now: SystemTime,
+    ) -> Result<Self> {
+        let mut leaf = Self::as_requested(request, purpose, now);
+        if !request.is_only_named(id) {
+            leaf.subject = Subject::common_name(id).to_der()?;
+        }
+        leaf.sans.push(San::Uri(spiffe.to_string()));
+        leaf.sans.extend(granted);
+        Ok(leaf)
     }
 
     /// Certificate for a key of our own, as quickstart makes them.

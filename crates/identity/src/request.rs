@@ -33,6 +33,7 @@ const EXTENSION_REQUEST: &[u64] = &[1, 2, 840, 113_549, 1, 9, 14];
 pub struct CertificateRequest {
     subject: Vec<u8>,
     common_name: Option<String>,
+    common_names: usize,
     public: PublicKey,
     sans: Vec<San>,
 }
@@ -88,6 +89,7 @@ impl CertificateRequest {
         let common_name =
             info.subject.iter_common_name().next().and_then(|name| name.as_str().ok());
         Ok(Self {
+            common_names: info.subject.iter_common_name().count(),
             subject: info.subject.as_raw().to_vec(),
             common_name: common_name.map(str::to_owned),
             public,
@@ -159,6 +161,12 @@ impl CertificateRequest {
     #[must_use]
     pub fn common_name(&self) -> Option<&str> {
         self.common_name.as_deref()
+    }
+
+    /// Whether the subject has this common name and no other.
+    #[must_use]
+    pub fn is_only_named(&self, name: &str) -> bool {
+        self.common_names == 1 && self.common_name() == Some(name)
     }
 
     /// The key to be certified.

@@ -69,6 +69,12 @@ impl SpiffeId {
         Self::new(trust_domain, SpiffeSubject::Controller(id.to_owned()))
     }
 
+    /// Id of a router.
+    #[must_use]
+    pub fn router(trust_domain: &str, id: &str) -> Self {
+        Self::new(trust_domain, SpiffeSubject::Router(id.to_owned()))
+    }
+
     /// Id of an identity.
     #[must_use]
     pub fn identity(trust_domain: &str, id: &str) -> Self {

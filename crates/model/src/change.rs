@@ -97,8 +97,12 @@ choice! {
         Controller = 0 "controller",
         /// An identity.
         Identity = 1 "identity",
-        /// The holder of a certificate, a router for instance.
+        /// The holder of a certificate that belongs to nobody yet.
         Cert = 2 "cert",
+        /// A router.
+        Router = 3 "router",
+        /// Nobody who could be named: who shows a ticket.
+        Unattributed = 4 "unattributed",
     }
 }
 
@@ -119,7 +123,7 @@ row! {
     pub struct Cause {
         /// The operation.
         1 => pub operation: Arc<str>,
-        /// `rest`, `control.channel`, ...
+        /// `rest`, `ctrl.channel`, `controller`.
         2 => pub source_type: Arc<str>,
         /// `edge`, `fabric`, ...
         3 => pub source_auth: Arc<str>,

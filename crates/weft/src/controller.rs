@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     ask, cli::ControllerCommand, compose, compose::controller::Core, failure::Failure, restore,
-    signals, until_interrupted,
+    signals, until_interrupted, weak,
 };
 
 /// Does what was asked for.
@@ -52,5 +52,6 @@ pub(crate) async fn make_admin(
         ));
     }
     let made = core.controller().init_admin(name, username, password).await;
+    weak::warn(username, password);
     made.map(drop).map_err(|error| Failure::new(error).during("the administrator was not made"))
 }

@@ -26,6 +26,7 @@ mod session;
 mod signals;
 mod tools;
 mod verify;
+mod weak;
 mod yaml;
 
 use std::{future::Future, process::ExitCode};

@@ -74,8 +74,10 @@ fn identity(pki: &Pki, csr: &str) -> Value {
 fn router(pki: &Pki, csr: &str, purpose: Purpose) -> String {
     let request = CertificateRequest::from_pem(csr).unwrap();
     assert_eq!(request.common_name(), Some("Wq3sd0pRk"));
-    let leaf = Leaf::for_router(&request, purpose, SystemTime::now());
-    pki.authority.issue(&leaf).unwrap().to_pem()
+    let id = SpiffeId::router("weft", "Wq3sd0pRk");
+    let names = request.sans().to_vec();
+    let leaf = Leaf::for_router(&request, "Wq3sd0pRk", &id, names, purpose, SystemTime::now());
+    pki.authority.issue(&leaf.unwrap()).unwrap().to_pem()
 }
 
 fn key() -> PrivateKey {

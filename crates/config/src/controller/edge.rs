@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
+use super::router_names::RouterNames;
 use crate::{address::HostPort, rate_limiter::RateLimiter, section::Section};
 
 /// Edge APIs, enrollment and sessions.
@@ -27,6 +28,11 @@ pub struct EdgeConfig {
     pub totp_hostname: String,
     /// Limit on logins under way.
     pub auth_rate_limiter: RateLimiter,
+    /// Wrong passwords a minute for a name (`wrongPasswords.perName`); 0 = no limit. Default 10.
+    pub wrong_passwords_per_name: u32,
+    /// Wrong passwords a minute from an address (`wrongPasswords.perAddress`); 0 = no limit.
+    /// Default 100.
+    pub wrong_passwords_per_address: u32,
     /// How it is known which identities are online.
     pub identity_status: IdentityStatusConfig,
     /// How key sets of external signers are fetched.
@@ -44,6 +50,8 @@ pub struct EnrollmentConfig {
     pub identity_duration: Duration,
     /// Life of an enrollment of a router. At least 5m, default 3h.
     pub router_duration: Duration,
+    /// Names that certificates of routers may carry.
+    pub router_names: RouterNames,
 }
 
 /// The authority that issues certificates.
@@ -128,6 +136,20 @@ pub struct Network {
     pub prefix: u8,
 }
 
+impl Network {
+    /// Whether an address is one of it.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
+            IpAddr::V6(address) => (address.to_bits(), 128),
+        };
+        let ((own, length), (other, other_length)) = (bits(self.address), bits(address));
+        let shift = 128 - u32::from(self.prefix);
+        length == other_length && own.checked_shr(shift) == other.checked_shr(shift)
+    }
+}
+
 impl FromStr for Network {
     type Err = &'static str;
 
@@ -165,6 +187,7 @@ impl EdgeConfig {
             section.problem("totp", text);
         }
         let limiter = section.section("authRateLimiter");
+        let wrong = section.section("wrongPasswords");
         Self {
             api_address: api.host_port("address"),
             session_timeout: at_least(&api, "sessionTimeout", MINUTE, 30 * MINUTE),
@@ -185,6 +208,8 @@ impl EdgeConfig {
                 5,
                 1000,
             ),
+            wrong_passwords_per_name: wrong.int("perName", 10, 0..=1_000_000),
+            wrong_passwords_per_address: wrong.int("perAddress", 100, 0..=1_000_000),
             identity_status: IdentityStatusConfig::read(&section.section("identityStatusConfig")),
             jwks_fetch: JwksFetch::read(
                 &section.section("externalJwtSigners").section("jwksFetch"),
@@ -233,6 +258,7 @@ impl EnrollmentConfig {
             signing_cert,
             identity_duration: life("edgeIdentity"),
             router_duration: life("edgeRouter"),
+            router_names: RouterNames::read(&section.section("edgeRouter")),
         }
     }
 }
@@ -343,7 +369,7 @@ fn host_patterns(section: &Section<'_>, key: &'static str) -> Vec<String> {
     out
 }
 
-fn is_hostname(name: &str) -> bool {
+pub(super) fn is_hostname(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 253
         && name.split('.').all(|label| {

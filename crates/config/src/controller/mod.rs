@@ -3,9 +3,13 @@
 mod edge;
 mod events;
 mod network;
+mod router_names;
 mod storage;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 pub use edge::{
     EdgeConfig, EnrollmentConfig, IdentityStatusConfig, IdentityStatusSource, JwksFetch, Network,
@@ -15,6 +19,7 @@ pub use events::{
     EventHandler, EventSink, EventSubscription, FileEvents, QueueEvents, UsageVersion,
 };
 pub use network::{ControlConfig, ControlDialer, NetworkConfig};
+pub use router_names::{NameRule, RouterNames};
 pub use storage::{ClusterConfig, ClusterDialer, Storage};
 
 use crate::{
@@ -35,6 +40,8 @@ pub struct ControllerConfig {
     pub identity: IdentitySection,
     /// Where the model lives.
     pub storage: Storage,
+    /// Where snapshots of the model may be written (`snapshots.folder`); none = where the model is.
+    pub snapshot_folder: Option<PathBuf>,
     /// Name of the network in SPIFFE ids, without scheme; none = from the certificates.
     pub trust_domain: Option<String>,
     /// Former names of the network, without scheme.
@@ -156,6 +163,11 @@ impl ControllerConfig {
                 IdentitySection::default()
             },
             storage: Storage::read(root),
+            snapshot_folder: root
+                .section("snapshots")
+                .text("folder")
+                .filter(|folder| !folder.is_empty())
+                .map(PathBuf::from),
             trust_domain: root
                 .text("trustDomain")
                 .map(|name| domain(&name))

@@ -40,6 +40,10 @@ pub struct NetworkConfig {
     pub router_messaging_queue: u32,
     /// Workers that send them. 1..=10000, default 100.
     pub router_messaging_workers: u32,
+    /// Names or ids of routers whose own bindings (`transport`, `proxy`) may dial and host every
+    /// service; `*` = all routers. Default none: those that the policies of a router's tunneler
+    /// allow.
+    pub unrestricted_bindings: Vec<String>,
 }
 
 impl NetworkConfig {
@@ -68,6 +72,7 @@ impl NetworkConfig {
             smart_min_cost_delta: smart.int("minCostDelta", 15, 0..=i64::from(u32::MAX)),
             router_messaging_queue: messaging.int("queueSize", 100, 0..=1_000_000),
             router_messaging_workers: messaging.int("maxWorkers", 100, 1..=10_000),
+            unrestricted_bindings: section.texts("unrestrictedBindings"),
         }
     }
 }

@@ -30,12 +30,18 @@ pub struct ControllerTemplate<'a> {
     pub api_bind: HostPort,
     /// Where clients connect: what they are told.
     pub api_advertise: HostPort,
+    /// A name of the controller that a router beside it has too.
+    pub shared_name: Option<&'a str>,
 }
 
 impl ControllerTemplate<'_> {
     /// The text of the file.
     #[must_use]
     pub fn to_text(&self) -> String {
+        let shared_names = self.shared_name.map(|name| {
+            let comment = "# Names of this controller that a router beside it may have too.";
+            format!("      {comment}\n      sharedNames: [{}]\n", quoted(name))
+        });
         format!(
             r#"# Configuration of a controller. Paths are relative to the working directory of the process.
 v: 3
@@ -80,7 +86,7 @@ edge:
       duration: 3h
     edgeRouter:
       duration: 3h
-
+{shared_names}
 # HTTP servers.
 web:
   - name: all-apis
@@ -101,6 +107,7 @@ web:
       #- binding: spa
       #  options: {{path: zac, location: /opt/openziti/share/console}}
 "#,
+            shared_names = shared_names.unwrap_or_default(),
             db = quoted(self.db),
             trust_domain = quoted(self.trust_domain),
             cert = quoted(self.cert),

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::{controller, warnings};
 use crate::{
     BindPoint, WebApi,
-    controller::{EventSink, IdentityStatusSource, Storage, UsageVersion},
+    controller::{EventSink, IdentityStatusSource, NameRule, RouterNames, Storage, UsageVersion},
     web::{AllowedOrigins, TlsVersion},
 };
 
@@ -61,6 +61,8 @@ fn the_minimal_file_has_all_defaults() {
     assert_eq!(edge.totp_hostname, "openziti.io");
     assert_eq!(edge.identity_status.source, IdentityStatusSource::Hybrid);
     assert!(edge.auto_bind_oidc && edge.auth_rate_limiter.enabled);
+    assert_eq!((edge.wrong_passwords_per_name, edge.wrong_passwords_per_address), (10, 100));
+    assert_eq!(edge.enrollment.router_names, RouterNames::default());
     assert_eq!(config.web[0].options.write_timeout, Duration::from_secs(10));
     assert_eq!(config.web[0].options.max_tls, TlsVersion::V1_3);
     assert_eq!(config.web[0].apis.len(), 4);
@@ -68,6 +70,20 @@ fn the_minimal_file_has_all_defaults() {
     assert_eq!(config.tls.rate_limiter.timeout, Duration::from_secs(7));
     assert_eq!(config.commands.max_queued, 100);
     assert_eq!(config.router_data_model.log_size, 10_000);
+}
+
+#[test]
+fn names_of_routers_are_hosts_and_networks() {
+    let with = |names: &str| MINIMAL.replace("edgeRouter: {duration: 3h}", names);
+    let names = "edgeRouter: {refusedNames: [\"*.Bank.example.\", 10.0.0.0/8], sharedNames: [ctrl.example]}";
+    let config = controller(&with(names)).unwrap().config;
+    let names = config.edge.unwrap().enrollment.router_names;
+    let host = |name: &str| NameRule::Host(name.to_owned());
+    let network = NameRule::Network("10.0.0.0/8".parse().unwrap());
+    assert_eq!(names.refused, [host("*.bank.example"), network]);
+    assert_eq!(names.shared, [host("ctrl.example")]);
+    let error = controller(&with("edgeRouter: {refusedNames: [\"a b\"]}")).unwrap_err().to_string();
+    assert!(error.contains("edge.enrollment.edgeRouter.refusedNames"), "{error}");
 }
 
 #[test]

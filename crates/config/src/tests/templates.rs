@@ -1,7 +1,7 @@
 use super::{controller, router, warnings};
 use crate::{
     ControllerTemplate, HostPort, RouterTemplate, TunnelerMode,
-    controller::Storage,
+    controller::{NameRule, Storage},
     router::{Listener, TunnelMode},
 };
 
@@ -24,6 +24,7 @@ fn a_controller_file_reads_back() {
         ctrl_advertise: at("ctrl.example", 6262),
         api_bind: at("::", 1280),
         api_advertise: at("ctrl.example", 1280),
+        shared_name: Some("ctrl.example"),
     };
     let loaded = controller(&template.to_text()).unwrap();
     assert_eq!(warnings(&loaded), "");
@@ -33,7 +34,9 @@ fn a_controller_file_reads_back() {
     assert_eq!(config.identity.cert, template.cert);
     assert_eq!(config.trust_domain.as_deref(), Some("weft.example"));
     assert_eq!(config.ctrl.advertise_address.unwrap().host_port(), template.ctrl_advertise);
-    assert_eq!(config.edge.unwrap().enrollment.signing_cert.key, "signer.key");
+    assert_eq!(config.edge.as_ref().unwrap().enrollment.signing_cert.key, "signer.key");
+    let names = &config.edge.unwrap().enrollment.router_names;
+    assert_eq!(names.shared, [NameRule::Host("ctrl.example".into())]);
     assert_eq!(config.web[0].apis.len(), 4);
 }
 

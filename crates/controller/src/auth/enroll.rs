@@ -26,6 +26,7 @@ use weft_model::entity::{
 use weft_model::{Base, Id, Kind};
 
 use super::signing::aside;
+use crate::auth::router_certificate;
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::decision::Decision;
@@ -198,11 +199,18 @@ async fn complete(
     }
 }
 
-/// The ticket, if nobody used or changed it since it was looked at.
+/// The ticket, if nobody used or changed it since it was looked at, and if whom it enrolls is not
+/// disabled.
 fn take(decision: &mut Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
     let current = decision.tip().get::<Enrollment>(&enrollment.base.id);
     if current.is_none_or(|current| current.token != enrollment.token) {
         return Err(ErrorCode::InvalidEnrollmentToken.into());
+    }
+    let identity = enrollment.identity_id.as_ref();
+    let identity = identity.and_then(|id| decision.tip().get::<Identity>(id));
+    if identity.is_some_and(|identity| identity.is_disabled(decision.now())) {
+        let reason = "the identity is disabled";
+        return Err(Failure::because(ErrorCode::InvalidEnrollmentNotAllowed, reason));
     }
     decision.delete(Kind::Enrollment, &enrollment.base.id)
 }
@@ -284,6 +292,7 @@ async fn updb(
             username: username.clone(),
             password: hashed.password,
             salt: hashed.salt,
+            ..UpdbCredential::default()
         })),
         cert: None,
     };
@@ -307,22 +316,27 @@ async fn updb(
 /// The client certificate of a router. An edge router asks for its id as common name; one without
 /// edge need not know its id, and is given it (protocol: auth 2.4).
 fn client_leaf(
+    controller: &Controller,
     request: &CertificateRequest,
     id: &Id,
     is_edge: bool,
     now: SystemTime,
 ) -> Result<Leaf, Failure> {
-    let leaf = Leaf::for_router(request, Purpose::Client, now);
-    if request.common_name() == Some(id.as_str()) {
-        return Ok(leaf);
-    }
-    if is_edge {
+    if is_edge && request.common_name() != Some(id.as_str()) {
         let reason = format!("the common name of the request must be the id of the router, {id}");
         let cause = Cause::error(ErrorCode::EdgeRouterEnrollCommonNameInvalid, reason);
         return Err(Failure::new(ErrorCode::CouldNotProcessCsr).with_cause(cause));
     }
-    leaf.named(id.as_str())
-        .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
+    router_certificate::leaf(controller, request, id.as_str(), Purpose::Client, now)
+}
+
+/// A router that is disabled gets no certificate.
+fn check_enabled(router: &Router) -> Result<(), Failure> {
+    if router.disabled {
+        let reason = "the router is disabled";
+        return Err(Failure::because(ErrorCode::InvalidEnrollmentNotAllowed, reason));
+    }
+    Ok(())
 }
 
 /// A router gets its client and server certificates.
@@ -344,8 +358,10 @@ async fn router(
     }
     let (client, server) = (parse_csr(&client)?, parse_csr(&server)?);
     let now = system_time(controller.now());
-    let (issued, cert) = issue(controller, &client_leaf(&client, &id, is_edge, now)?)?;
-    let (_, server_cert) = issue(controller, &Leaf::for_router(&server, Purpose::Server, now))?;
+    let server = router_certificate::leaf(controller, &server, id.as_str(), Purpose::Server, now)?;
+    let client = client_leaf(controller, &client, &id, is_edge, now)?;
+    let ((issued, cert), (_, server_cert)) =
+        (issue(controller, &client)?, issue(controller, &server)?);
     let kept = cert.clone();
     controller
         .decide(caller, move |decision| {
@@ -354,6 +370,7 @@ async fn router(
             let mut router = current
                 .map(|router| (**router).clone())
                 .ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
+            check_enabled(&router)?;
             router.fingerprint = Some(issued.fingerprint().into());
             router.cert_pem.clone_from(&kept);
             router.unverified_fingerprint = None;

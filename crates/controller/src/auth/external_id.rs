@@ -93,7 +93,7 @@ mod tests {
     use std::time::SystemTime;
 
     use weft_identity::{
-        Authority, AuthoritySpec, CertificateRequest, KeyAlgorithm, Leaf, PrivateKey, Purpose,
+        Authority, AuthoritySpec, CertificateRequest, KeyAlgorithm, Leaf, PrivateKey, SpiffeId,
         Subject,
     };
 
@@ -105,7 +105,9 @@ mod tests {
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let pem = CertificateRequest::make_pem(&key, &Subject::common_name(name), sans).unwrap();
         let request = CertificateRequest::from_pem(&pem).unwrap();
-        root.issue(&Leaf::for_router(&request, Purpose::Client, now)).unwrap()
+        let id = SpiffeId::identity("test", "somebody");
+        let leaf = Leaf::for_identity(&request, &id, now);
+        root.issue(&Leaf { sans: request.sans().to_vec(), ..leaf }).unwrap()
     }
 
     fn claim(location: ClaimLocation, matcher: ClaimMatcher, criteria: &str) -> ExternalIdClaim {

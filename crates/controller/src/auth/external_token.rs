@@ -43,7 +43,8 @@ impl External {
 }
 
 /// Verifies a token of an enabled signer: the one named, or else the one that the token says it is
-/// of. Issuer and audience count either way. Says why it is refused.
+/// of. Issuer, audience and expiry count either way: a token without an end could be used forever by
+/// whoever finds it. Says why it is refused.
 pub(crate) fn verify(
     snapshot: &Snapshot,
     named: Option<&str>,
@@ -73,7 +74,7 @@ pub(crate) fn verify(
         now: system_time(now),
         issuer: Some(issuer),
         audience: &[audience],
-        require_expiry: false,
+        require_expiry: true,
     };
     let claims = token::verify(token, |named| (named == kid).then(|| key.clone()), &expect);
     Ok(External { signer: signer.clone(), claims: claims.map_err(|error| error.to_string())? })

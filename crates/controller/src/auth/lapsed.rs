@@ -105,7 +105,7 @@ pub(crate) async fn enable(core: Weak<Core>) {
 impl Controller {
     /// Enables those of these identities whose time is over.
     async fn enable_lapsed(&self, ids: Vec<Id>) -> Result<(), Failure> {
-        self.decide(&Caller::system(), move |decision| {
+        self.decide(&Caller::own("end of disabling"), move |decision| {
             for id in &ids {
                 let now = decision.now();
                 // One may have been disabled anew meanwhile.

@@ -14,12 +14,12 @@ use weft_model::entity::{
 };
 use weft_model::{Base, Id, Snapshot, Timestamp};
 
-use super::external_id;
+use super::guesses::Turn;
 use super::password::{self, Hashed};
 use super::sessions::{Told, print_of, stands};
+use super::{external_id, lockout};
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
-use crate::domain::resources::identity_state::disable_in;
 use crate::domain::resources::service::WantedConfigs;
 use crate::domain::view::View;
 use crate::{Caller, Controller, Failure};
@@ -48,10 +48,23 @@ struct Shown {
 fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
-        let _place = controller.admission().enter(|| names_admin(&controller, &caller, &body))?;
-        let shown = match call.query.get("method") {
-            Some(method::PASSWORD) => by_password(&controller, &body).await?,
-            Some(method::CERT) => by_certificate(&controller, &caller).await?,
+        let enter = || controller.admission().enter(|| names_admin(&controller, &caller, &body));
+        let (shown, _place) = match call.query.get("method") {
+            Some(method::PASSWORD) => {
+                // Whoever waits to guess takes no place.
+                let turn = turn_to_guess(&controller, &caller, &body).await?;
+                match enter() {
+                    Ok(place) => (by_password(&controller, &body, turn).await?, place),
+                    Err(busy) => {
+                        turn.neither();
+                        return Err(busy);
+                    }
+                }
+            }
+            Some(method::CERT) => {
+                let place = enter()?;
+                (by_certificate(&controller, &caller).await?, place)
+            }
             // There are no external signers whose tokens could be believed.
             Some(method::EXT_JWT) => return Err(ErrorCode::InvalidAuth.into()),
             Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
@@ -101,34 +114,77 @@ impl From<password::Error> for Failure {
     }
 }
 
-fn policy_of(snapshot: &Snapshot, identity: &Identity) -> AuthPolicy {
+pub(super) fn policy_of(snapshot: &Snapshot, identity: &Identity) -> AuthPolicy {
     let policy = snapshot.get::<AuthPolicy>(&identity.auth_policy_id);
     policy.map(|policy| (**policy).clone()).unwrap_or_default()
 }
 
-async fn by_password(controller: &Controller, body: &AuthenticateBody) -> Result<Shown, Failure> {
+fn name_and_password(body: &AuthenticateBody) -> Result<(&str, &str), Failure> {
     let required = |field: &str| Failure::field(field, format!("{field} in body is required"), "");
     let username = body.username.as_ref().ok_or_else(|| required("username"))?;
     let password = body.password.as_ref().ok_or_else(|| required("password"))?;
+    Ok((username.as_str(), password.expose()))
+}
+
+/// Waits until the password of a login may be looked at.
+async fn turn_to_guess(
+    controller: &Controller,
+    caller: &Caller,
+    body: &AuthenticateBody,
+) -> Result<Turn, Failure> {
+    let (username, _) = name_and_password(body)?;
+    turn_for(controller, caller, username).await
+}
+
+/// Waits until a password for a name may be looked at.
+pub(crate) async fn turn_for(
+    controller: &Controller,
+    caller: &Caller,
+    username: &str,
+) -> Result<Turn, Failure> {
+    let from = caller.origin.remote.map(|remote| remote.ip());
+    controller.guesses().turn(username, from).await.map_err(|wait| {
+        Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong passwords")
+            .with_retry_after(wait)
+    })
+}
+
+async fn by_password(
+    controller: &Controller,
+    body: &AuthenticateBody,
+    turn: Turn,
+) -> Result<Shown, Failure> {
+    let (username, password) = name_and_password(body)?;
     let snapshot = controller.snapshot();
-    let found = snapshot.authenticator_by_username(username.as_str()).cloned();
+    let found = snapshot.authenticator_by_username(username).cloned();
     let stored = found
         .as_ref()
         .and_then(|it| it.updb.as_ref())
         .map(|updb| Hashed { password: updb.password.clone(), salt: updb.salt.clone() });
-    let is_right = controller.hasher().verify(password.expose(), stored.as_ref()).await?;
+    let is_right = match controller.hasher().verify(password, stored.as_ref()).await {
+        Ok(is_right) => is_right,
+        Err(error) => {
+            turn.neither();
+            return Err(error.into());
+        }
+    };
+    match is_right {
+        true => turn.right(),
+        false => drop(turn),
+    }
     // What was read before the hash may have changed meanwhile.
-    let snapshot = controller.snapshot();
+    let (snapshot, now) = (controller.snapshot(), controller.now());
     let authenticator = found
         .and_then(|it| snapshot.get::<Authenticator>(&it.base.id).cloned().filter(|now| *now == it))
         .ok_or_else(refused)?;
     let identity = snapshot.get::<Identity>(&authenticator.identity_id).ok_or_else(refused)?;
     let policy = policy_of(&snapshot, identity);
-    if identity.is_disabled(controller.now()) || !policy.updb.allowed {
+    let is_locked = authenticator.updb.as_ref().is_some_and(|updb| updb.is_locked(now));
+    if identity.is_disabled(now) || !policy.updb.allowed || is_locked {
         return Err(refused());
     }
     if !is_right {
-        wrong_password(controller, &authenticator).await;
+        lockout::wrong_password(controller, &authenticator).await;
         return Err(refused());
     }
     controller.lockouts().right(&authenticator.base.id);
@@ -143,33 +199,6 @@ async fn by_password(controller: &Controller, body: &AuthenticateBody) -> Result
         ca: None,
         print: print(&authenticator.base.id)?,
     })
-}
-
-/// Counts a wrong password, at a login or in a change of it, as the policy of the identity says.
-pub(crate) async fn wrong_password(controller: &Controller, authenticator: &Authenticator) {
-    let snapshot = controller.snapshot();
-    let Some(identity) = snapshot.get::<Identity>(&authenticator.identity_id) else { return };
-    let policy = policy_of(&snapshot, identity).updb;
-    if controller.lockouts().wrong(&authenticator.base.id, policy.max_attempts) {
-        lock_out(controller, &identity.base.id, policy.lockout_duration_minutes.into()).await;
-    }
-}
-
-/// Too many wrong passwords: the identity is disabled as by an administrator.
-async fn lock_out(controller: &Controller, identity: &Id, minutes: i64) {
-    let id = identity.clone();
-    let done = controller
-        .decide(&Caller::system(), move |decision| {
-            if let Some(identity) = decision.tip().get::<Identity>(&id) {
-                disable_in(decision, identity, minutes);
-            }
-            Ok(())
-        })
-        .await;
-    match done {
-        Ok(_) => tracing::warn!(%identity, "disabled after too many wrong passwords"),
-        Err(error) => tracing::error!(%identity, %error, "could not be disabled"),
-    }
 }
 
 async fn by_certificate(controller: &Controller, caller: &Caller) -> Result<Shown, Failure> {
@@ -238,8 +267,8 @@ async fn remember_chain(controller: &Controller, shown: &Shown) {
     if noted(&controller.snapshot()).is_none() {
         return;
     }
-    let system = Caller::system();
-    let done = controller.decide(&system, move |decision| {
+    let own = Caller::own("login");
+    let done = controller.decide(&own, move |decision| {
         if let Some(mut noted) = noted(decision.tip()) {
             noted.base.updated_at = decision.now();
             decision.put(noted);

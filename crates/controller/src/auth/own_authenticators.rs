@@ -12,7 +12,8 @@ use weft_identity::{Certificate, CertificateRequest, Leaf, Usage, Verify, to_pem
 use weft_model::entity::{Authenticator, CertCredential, Identity};
 
 use super::current::login_of;
-use super::login::{certificate, certificate_refused, wrong_password};
+use super::lockout::wrong_password;
+use super::login::{certificate, certificate_refused, turn_for};
 use super::password::Hashed;
 use super::sessions::keep_certificate;
 use super::signing::aside;
@@ -107,14 +108,24 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
         };
         let stored = Hashed { password: updb.password.clone(), salt: updb.salt.clone() };
         let given = body.current_password.as_ref().map(|it| it.expose()).unwrap_or_default();
-        let is_right = controller.hasher().verify(given, Some(&stored)).await?;
-        if !is_right {
-            wrong_password(&controller, &current).await;
+        let turn = turn_for(&controller, &caller, &updb.username).await?;
+        let is_right = match controller.hasher().verify(given, Some(&stored)).await {
+            Ok(is_right) => is_right,
+            Err(error) => {
+                turn.neither();
+                return Err(error.into());
+            }
+        };
+        match is_right {
+            true => turn.right(),
+            false => wrong_password(&controller, &current).await,
         }
-        // Others that were guessed at the same time may have locked it out: then none is right.
-        let snapshot = controller.snapshot();
+        // Others that were guessed at the same time may have locked it: then none is right.
+        let (snapshot, now) = (controller.snapshot(), controller.now());
+        let locked = snapshot.get::<Authenticator>(&current.base.id);
+        let locked = locked.and_then(|it| it.updb.as_ref()).is_none_or(|it| it.is_locked(now));
         let identity = snapshot.get::<Identity>(&current.identity_id);
-        let is_out = identity.is_none_or(|identity| identity.is_disabled(controller.now()));
+        let is_out = locked || identity.is_none_or(|identity| identity.is_disabled(now));
         if !is_right || is_out {
             let reason = "the current password is wrong";
             let code = ErrorCode::Unauthorized;

@@ -39,7 +39,7 @@ impl Controller {
             if expired.is_empty() {
                 return Ok(());
             }
-            self.decide(&Caller::system(), move |decision| {
+            self.decide(&Caller::own("purge of revocations"), move |decision| {
                 for id in &expired {
                     // One may have been made anew meanwhile.
                     let current = decision.tip().get::<Revocation>(id);

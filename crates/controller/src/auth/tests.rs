@@ -359,6 +359,17 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
     };
     assert_eq!(code(check(token, PolicyType::Bind)), RefusalCode::WrongSessionType);
     assert_eq!(code(check("eyJ", PolicyType::Dial)), RefusalCode::InvalidSession);
+    // What another network signed with the same key is not for this one.
+    let (_, claims): (_, Value) = weft_identity::token::peek(token).unwrap();
+    let issued_by = |issuer: &str| {
+        let mut claims = claims.clone();
+        claims["iss"] = json!(issuer);
+        bed.controller.sign(&claims).unwrap()
+    };
+    let other = issued_by("https://other.example:1280");
+    assert_eq!(code(check(&other, PolicyType::Dial)), RefusalCode::InvalidSession);
+    let own = issued_by("https://ctrl.example:1280");
+    assert!(check(&own, PolicyType::Dial).is_ok());
     let unknown = bed.controller.check_service_session(
         &net.router,
         "5d1d7c4e-0000-4000-8000-000000000000",

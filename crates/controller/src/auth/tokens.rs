@@ -30,9 +30,10 @@ impl Controller {
         now: Timestamp,
     ) -> Result<ServiceClaims, TokenError> {
         let leaf = self.settings().keys.session.leaf();
+        let issuer = self.issuer();
         let expect = Expect {
             now: system_time(now),
-            issuer: None,
+            issuer: Some(&issuer),
             audience: &[AUDIENCE, LEGACY_AUDIENCE],
             require_expiry: true,
         };

@@ -309,13 +309,45 @@ fn trace(
     }
 }
 
-/// A circuit for a binding of the router that is not of the edge: no identity stands behind it.
+/// Checks that a binding of the router that is not of the edge may use a service: no session stands
+/// behind it. Either the operator lets the router use every service, or the policies of its tunneler
+/// allow this one.
+pub(crate) fn own_binding(
+    session: &Session,
+    service: &Service,
+    wanted: PolicyType,
+) -> Result<(), EdgeError> {
+    let router = &session.router.id;
+    let entity = session.entity();
+    let name = entity.as_ref().map(|router| &*router.name);
+    let listed = &session.plane.controller.settings().unrestricted_bindings;
+    if listed.iter().any(|it| it == "*" || it == router.as_str() || Some(it.as_str()) == name) {
+        return Ok(());
+    }
+    own_identity(session, service, wanted).map(drop).map_err(|denied| {
+        let hint = "bindings of the router use what the policies of its tunneler allow, or \
+                    everything if network.unrestrictedBindings of the controller names the router";
+        tracing::warn!(%router, service = %service.name, denied = denied.text, "{hint}");
+        EdgeError { text: format!("{}; {hint}", denied.text), ..denied }
+    })
+}
+
+/// A circuit for a binding of the router that is not of the edge.
 async fn for_binding(session: &Session, request: CircuitRequest) -> Reply {
     let target = request.service.as_str();
     let (instance, name) = target.split_once('@').unwrap_or(("", target));
     let snapshot = session.plane.controller.snapshot();
-    let service = snapshot.by_id_or_name::<Service>(name).map(|it| it.base.id.clone());
-    let service = service.unwrap_or_else(|| Id::new(name));
+    let failed = |error: String| {
+        let message = CircuitFailed { error }.to_message();
+        Reply { message, circuit: None }
+    };
+    let Some(service) = snapshot.by_id_or_name::<Service>(name) else {
+        return failed(format!("service {name} does not exist"));
+    };
+    if let Err(denied) = own_binding(session, service, PolicyType::Dial) {
+        return failed(denied.text);
+    }
+    let service = service.base.id.clone();
     let spec = CircuitSpec {
         router: session.router.id.clone(),
         tags: [("serviceId".to_owned(), service.to_string())].into(),
@@ -336,9 +368,6 @@ async fn for_binding(session: &Session, request: CircuitRequest) -> Reply {
             };
             Reply { message: answer.to_message(), circuit }
         }
-        Err(failure) => {
-            let message = CircuitFailed { error: failure.text }.to_message();
-            Reply { message, circuit: None }
-        }
+        Err(failure) => failed(failure.text),
     }
 }

@@ -5,17 +5,17 @@
 //! A router that was away, or too far behind, did not hear of it: whatever its generation, what
 //! stands on a session that is gone is ended when it is told everything anew.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_model::Id;
 use weft_model::entity::{self, PolicyType, Terminator};
+use weft_model::{Id, Kind};
 
 use super::session::Session;
 use super::terminators::EDGE;
-use crate::Controller;
 use crate::domain::terminators::Refused;
+use crate::{Caller, Controller, Failure};
 
 /// Terminators removed in one change.
 const BATCH: usize = 100;
@@ -77,20 +77,45 @@ async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
     let snapshot = controller.snapshot();
     let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
     let unfounded = own.filter(|it| !is_founded(controller, it));
-    let ids: Vec<Id> = unfounded.map(|it| it.base.id.clone()).collect();
-    for batch in ids.chunks(BATCH) {
-        let known = controller.clone();
-        // A host may be back when it is decided.
-        let pick = move |it: &Terminator| !is_founded(&known, it);
-        controller.remove_terminators_if(router, batch, pick).await?;
+    let unfounded: Vec<Arc<Terminator>> = unfounded.cloned().collect();
+    for batch in unfounded.chunks(BATCH) {
+        let ids: Vec<Id> = batch.iter().map(|it| it.base.id.clone()).collect();
+        let seen: HashMap<Id, Arc<Terminator>> = ids.iter().cloned().zip(batch.to_vec()).collect();
+        // Decided by the model alone: what was changed since is looked at again another time.
+        let pick = move |it: &Terminator| seen.get(&it.base.id).is_some_and(|seen| **seen == *it);
+        let caller = Caller::own("terminators whose sessions have ended");
+        controller.remove_terminators_if(caller, router, &ids, pick).await?;
+        put_back(controller, batch).await?;
         let snapshot = controller.snapshot();
-        let removed = batch.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
+        let removed = ids.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
         let removed: HashSet<&Id> = removed.collect();
         tracing::info!(%router, count = removed.len(), "terminators removed whose sessions have ended");
         let network = &session.plane.network;
         network.remove_circuits_where(|circuit| removed.contains(&circuit.terminator));
     }
     Ok(())
+}
+
+/// A host may have been back before its terminator went: it is put there again.
+async fn put_back(controller: &Controller, removed: &[Arc<Terminator>]) -> Result<(), Failure> {
+    let founded = removed.iter().filter(|it| is_founded(controller, it));
+    let founded: Vec<Arc<Terminator>> = founded.cloned().collect();
+    if founded.is_empty() {
+        return Ok(());
+    }
+    let caller = Caller::own("terminators whose hosts are back");
+    let done = controller.decide(&caller, move |decision| {
+        for terminator in &founded {
+            let tip = decision.tip();
+            let has_ends = tip.contains(Kind::Service, &terminator.service_id)
+                && tip.contains(Kind::Router, &terminator.router_id);
+            if has_ends && !tip.contains(Kind::Terminator, &terminator.base.id) {
+                decision.put((**terminator).clone());
+            }
+        }
+        Ok(())
+    });
+    done.await.map(drop)
 }
 
 /// Whether a terminator stands on a session, or on none that this controller would know of: one

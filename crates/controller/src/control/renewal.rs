@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_channel::Lane;
-use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, to_pem};
+use weft_identity::{Certificate, CertificateRequest, Purpose, to_pem};
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_wire::edge_ctrl::{
@@ -17,6 +17,7 @@ use weft_wire::edge_ctrl::{
 use weft_wire::{Message, ProtoBody, WireError};
 
 use super::session::Session;
+use crate::auth::router_certificate;
 use crate::auth::signing::aside;
 use crate::clock::system_time;
 use crate::{Caller, Controller, Failure};
@@ -31,7 +32,7 @@ enum NotRenewed {
     #[error("the request is for {0:?}, not for this router")]
     Name(Option<String>),
     #[error("{0}")]
-    Write(#[from] Failure),
+    Failure(#[from] Failure),
 }
 
 /// Deals with a request on a task of its own.
@@ -59,19 +60,20 @@ async fn renew(session: &Session, message: &Message) -> Result<(), NotRenewed> {
     let request = EnrollmentExtendRouterRequest::from_message(message)?;
     let controller = &session.plane.controller;
     let now = system_time(controller.now());
-    let (leaf, client) = issue(controller, &request.client_cert_csr, Purpose::Client, now)?;
-    if leaf.common_name() != Some(session.router.id.as_str()) {
-        return Err(NotRenewed::Name(leaf.common_name().map(str::to_owned)));
-    }
-    let (_, server) = issue(controller, &request.server_cert_csr, Purpose::Server, now)?;
+    let own = session.router.id.as_str();
+    let (leaf, client) = issue(controller, own, &request.client_cert_csr, Purpose::Client, now)?;
+    let (_, server) = issue(controller, own, &request.server_cert_csr, Purpose::Server, now)?;
     let (id, kept) = (session.router.id.clone(), client.clone());
     let fingerprint: Arc<str> = leaf.fingerprint().into();
     let is_verified_later = request.require_verification;
     // Its connection goes on, also once the new one counts alone.
     session.router.renewed(&fingerprint);
-    let system = Caller::system();
-    let decided = controller.decide(&system, move |decision| {
+    let router = Caller::router(&session.router.id, "renew certificates");
+    let decided = controller.decide(&router, move |decision| {
         let mut router = (**decision.require::<Router>("id", &id)?).clone();
+        if router.disabled {
+            return Err(Failure::unauthorized("the router is disabled"));
+        }
         if is_verified_later {
             router.unverified_fingerprint = Some(Arc::clone(&fingerprint));
             router.unverified_cert_pem.clone_from(&kept);
@@ -95,6 +97,7 @@ async fn renew(session: &Session, message: &Message) -> Result<(), NotRenewed> {
 
 fn issue(
     controller: &Controller,
+    id: &str,
     request: &str,
     purpose: Purpose,
     now: SystemTime,
@@ -102,8 +105,11 @@ fn issue(
     let what = if purpose == Purpose::Server { "server" } else { "client" };
     let failed = |problem| NotRenewed::Request(what, problem);
     let request = CertificateRequest::from_pem(request).map_err(failed)?;
+    if purpose == Purpose::Client && request.common_name() != Some(id) {
+        return Err(NotRenewed::Name(request.common_name().map(str::to_owned)));
+    }
+    let leaf = router_certificate::leaf(controller, &request, id, purpose, now)?;
     let keys = &controller.settings().keys;
-    let leaf = Leaf::for_router(&request, purpose, now);
     let leaf = aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf));
     let leaf = leaf.map_err(failed)?;
     let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
@@ -154,8 +160,8 @@ fn verify(session: &Session, request: &EnrollmentExtendRouterVerifyRequest) -> E
 /// A router has shown its new certificate: the old one is done with.
 pub(crate) async fn confirm_seen(controller: Controller, id: Id, leaf: Certificate) {
     let shown = id.clone();
-    let system = Caller::system();
-    let decided = controller.decide(&system, move |decision| {
+    let router = Caller::router(&id, "use of a new certificate");
+    let decided = controller.decide(&router, move |decision| {
         let Some(router) = decision.tip().get::<Router>(&id) else { return Ok(()) };
         if router.unverified_fingerprint.as_deref() != Some(leaf.fingerprint()) {
             return Ok(());

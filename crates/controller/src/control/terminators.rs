@@ -17,7 +17,7 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, Outcome, ProtoBody, WireError};
 
-use super::dial::own_identity;
+use super::dial::{own_binding, own_identity};
 use super::edge_errors::{
     error, malformed, of_refused, of_session, terminator_answer, tunnel_terminator_answer,
 };
@@ -287,8 +287,9 @@ async fn create(session: &Session, request: CreateTerminatorRequest) -> Result<S
     let snapshot = controller.snapshot();
     let service = snapshot.by_id_or_name::<Service>(&request.service_id);
     let service = service
-        .map(|service| service.base.id.clone())
         .ok_or_else(|| Refused::Gone(format!("service {} does not exist", request.service_id)))?;
+    own_binding(session, service, PolicyType::Bind).map_err(refused)?;
+    let service = service.base.id.clone();
     let binding = match request.binding.as_str() {
         "" if request.address.starts_with("udp:") => "udp",
         "" => "transport",
@@ -374,8 +375,8 @@ async fn each_own(
     change: impl Fn(&mut Terminator) + Send + Sync + 'static,
 ) -> Result<(), Failure> {
     let router = session.router.id.clone();
-    let system = Caller::system();
-    let decided = session.plane.controller.decide(&system, move |decision| {
+    let caller = Caller::router(&session.router.id, "quiesce");
+    let decided = session.plane.controller.decide(&caller, move |decision| {
         let own = decision.tip().referring::<Terminator>(Terminator::ROUTER, &router);
         for terminator in own {
             let mut changed = (**terminator).clone();
@@ -393,8 +394,8 @@ async fn each_own(
 async fn decommission(session: &Session) -> Result<String, Refused> {
     let router = session.router.id.clone();
     tracing::info!(%router, "router decommissioned");
-    let system = Caller::system();
-    let decided = session.plane.controller.decide(&system, move |decision| {
+    let caller = Caller::router(&session.router.id, "decommission");
+    let decided = session.plane.controller.decide(&caller, move |decision| {
         // Its own identity, if it has one, goes with it.
         let has_identity =
             decision.tip().get::<Router>(&router).is_some_and(|router| router.is_tunneler_enabled);

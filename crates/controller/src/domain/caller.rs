@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weft_contract::{Action, Permission, Subject};
+use weft_contract::{Action, Api, Method, Permission, Subject};
 use weft_identity::Certificate;
+use weft_model::Id;
 
 use crate::failure::Challenge;
 
@@ -65,6 +66,34 @@ pub struct Origin {
     pub certificates: Vec<Certificate>,
     /// The trace id it sent.
     pub trace_id: Option<String>,
+    /// By what it came, as the log of changes tells it.
+    pub via: Via,
+}
+
+/// By what somebody changes something.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Via {
+    /// Nobody said.
+    #[default]
+    Unsaid,
+    /// An operation of an API.
+    Rest {
+        /// The API.
+        api: Api,
+        /// The operation.
+        operation: &'static str,
+        /// Its method.
+        method: Method,
+    },
+    /// A message of a router.
+    Router {
+        /// The router.
+        id: Id,
+        /// What it asks for.
+        message: &'static str,
+    },
+    /// The controller by itself, for this reason.
+    Own(&'static str),
 }
 
 impl Caller {
@@ -76,6 +105,17 @@ impl Caller {
     /// The controller itself.
     pub fn system() -> Self {
         Self { who: Who::System, origin: Origin::default() }
+    }
+
+    /// The controller itself, for a reason that the log of changes tells.
+    pub(crate) fn own(reason: &'static str) -> Self {
+        Self { who: Who::System, origin: Origin { via: Via::Own(reason), ..Origin::default() } }
+    }
+
+    /// A router that sent a message.
+    pub(crate) fn router(id: &Id, message: &'static str) -> Self {
+        let via = Via::Router { id: id.clone(), message };
+        Self { who: Who::System, origin: Origin { via, ..Origin::default() } }
     }
 
     /// The login, if there is one.

@@ -5,17 +5,20 @@
 //! holds to (unique names and values, references that exist) is checked when the change set is
 //! applied and comes back as the same kind of failure.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use weft_contract::{Cause, ErrorCode};
+use weft_contract::{Api, Cause, ErrorCode};
 use weft_model::deletion::{self, DeletionError};
-use weft_model::entity::{Record, Service};
+use weft_model::entity::{Identity, Record, Router, Service};
 use weft_model::{
     ApplyError, Author, AuthorKind, Change, ChangeSet, Entity, Id, Kind, Snapshot, Timestamp,
 };
 
-use super::caller::{Caller, Who};
+use super::caller::{Caller, Via, Who};
 use super::convert;
+use super::rank;
 use super::view::View;
 use crate::Durations;
 use crate::failure::Failure;
@@ -141,11 +144,7 @@ impl<'a> Decision<'a> {
     }
 
     /// The entity that a member of the body names.
-    pub fn require<T: Record>(
-        &self,
-        field: &str,
-        id: &Id,
-    ) -> Result<&'a std::sync::Arc<T>, Failure> {
+    pub fn require<T: Record>(&self, field: &str, id: &Id) -> Result<&'a Arc<T>, Failure> {
         self.tip.get::<T>(id).ok_or_else(|| missing(T::KIND, field, id.as_str()))
     }
 
@@ -163,29 +162,92 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// The change set; empty if nothing changes.
-    pub fn finish(mut self) -> ChangeSet {
-        self.changes.append(&mut self.later);
-        let (kind, id, name) = match &self.caller.who {
-            Who::Identity(login) => {
-                (AuthorKind::Identity, Id::new(&login.identity), login.name.as_str())
+    /// Refuses who acts on an identity that may do more than he may.
+    pub(crate) fn guard(&self, identity: &Identity) -> Result<(), Failure> {
+        rank::guard(self.caller, identity)
+    }
+
+    /// The change set; empty if nothing changes. What the caller may not do to others is refused.
+    pub fn finish(mut self) -> Result<ChangeSet, Failure> {
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.append(&mut self.later);
+        check_new(self.tip, &changes)?;
+        rank::check(self.caller, self.tip, &changes)?;
+        Ok(self.signed(changes))
+    }
+
+    /// Changes with who made them, how and when.
+    pub(crate) fn signed(&self, changes: Vec<Change>) -> ChangeSet {
+        ChangeSet { changes, author: self.author(), cause: self.cause(), at: self.now }
+    }
+
+    fn author(&self) -> Author {
+        let (kind, id, name) = match (&self.caller.who, &self.caller.origin.via) {
+            (Who::Identity(login), _) => {
+                (AuthorKind::Identity, Id::new(&login.identity), login.name.as_str().into())
             }
-            Who::System | Who::Nobody(_) => (AuthorKind::Controller, Id::default(), ""),
-        };
-        let remote = self.caller.origin.remote.map(|remote| remote.to_string());
-        ChangeSet {
-            changes: self.changes,
-            author: Author { kind, id, name: name.into() },
-            cause: weft_model::Cause {
-                source_type: "rest".into(),
-                source_auth: "edge".into(),
-                remote: remote.unwrap_or_default().into(),
-                trace_id: self.caller.origin.trace_id.clone().unwrap_or_default().into(),
-                ..weft_model::Cause::default()
+            (Who::System, Via::Router { id, .. }) => {
+                let name = self.tip.get::<Router>(id).map(|router| Arc::clone(&router.name));
+                (AuthorKind::Router, id.clone(), name.unwrap_or_default())
+            }
+            (Who::System, _) => (AuthorKind::Controller, Id::default(), Arc::default()),
+            (Who::Nobody(_), _) => match self.caller.leaf() {
+                Some(leaf) => {
+                    let name = leaf.common_name().unwrap_or_default();
+                    (AuthorKind::Cert, Id::new(leaf.fingerprint()), name.into())
+                }
+                None => (AuthorKind::Unattributed, Id::default(), Arc::default()),
             },
-            at: self.now,
+        };
+        Author { kind, id, name }
+    }
+
+    fn cause(&self) -> weft_model::Cause {
+        let origin = &self.caller.origin;
+        let (operation, source_type, source_auth, method) = match &origin.via {
+            Via::Rest { api, operation, method } => {
+                let auth = match api {
+                    Api::Management | Api::Client => "edge",
+                    api => api.as_str(),
+                };
+                (*operation, "rest", auth, method.as_str())
+            }
+            Via::Router { message, .. } => (*message, "ctrl.channel", "fabric", ""),
+            Via::Own(reason) => (*reason, "controller", "", ""),
+            Via::Unsaid => ("", "controller", "", ""),
+        };
+        let remote = origin.remote.map(|remote| remote.to_string()).unwrap_or_default();
+        weft_model::Cause {
+            operation: operation.into(),
+            source_type: source_type.into(),
+            source_auth: source_auth.into(),
+            method: method.into(),
+            local: Arc::default(),
+            remote: remote.into(),
+            trace_id: origin.trace_id.clone().unwrap_or_default().into(),
         }
     }
+}
+
+/// What exists is changed, and never replaced by something new with its id, wherever that came
+/// from.
+fn check_new(tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
+    let mut deleted = BTreeSet::new();
+    for change in changes {
+        match change {
+            Change::Delete(kind, id) => drop(deleted.insert((*kind, id))),
+            Change::Put(entity) if !deleted.contains(&(entity.kind(), entity.id())) => {
+                let before = tip.entity(entity.kind(), entity.id());
+                let made = |entity: &Entity| entity.base().created_at;
+                if before.is_some_and(|before| made(before) != made(entity)) {
+                    let id = entity.id().as_str();
+                    return Err(Failure::field("id", "id must be unique", id));
+                }
+            }
+            Change::Put(_) | Change::Cold { .. } => {}
+        }
+    }
+    Ok(())
 }
 
 /// An id in a body that names nothing.

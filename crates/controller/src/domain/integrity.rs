@@ -140,7 +140,7 @@ impl Controller {
         if !fix {
             return false;
         }
-        match self.decide(&Caller::system(), decide).await {
+        match self.decide(&Caller::own("fix of the database"), decide).await {
             Ok(_) => true,
             Err(failure) => {
                 tracing::warn!(%failure, "a fault of the database was not mended");

@@ -1,6 +1,6 @@
 //! Every operation on the model, behind one gate.
 //!
-//! - [`caller`], [`gate`]: who asks, and whether he may;
+//! - [`caller`], [`gate`], `rank`: who asks, whether he may, and what he may do to whom;
 //! - [`call`]: an operation and its reply without HTTP;
 //! - [`resource`], `list`, `resources`: the machinery, and a file per subject;
 //! - [`decision`], [`writer`], [`subscription`]: how a change is decided, made durable and told;
@@ -16,6 +16,7 @@ pub mod gate;
 pub(crate) mod integrity;
 pub(crate) mod list;
 pub(crate) mod live;
+pub(crate) mod rank;
 pub(crate) mod registry;
 pub mod resource;
 pub(crate) mod resources;

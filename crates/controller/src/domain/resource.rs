@@ -95,8 +95,8 @@ pub trait Resource: Readable {
 
     /// Whether entities of the system cannot be changed.
     const SYSTEM_IS_FIXED: bool = true;
-    /// Whether a create with an id that is taken replaces the entity.
-    const CREATE_REPLACES: bool = false;
+    /// Whether a create with an id that is taken makes the entity last longer.
+    const CREATE_RENEWS: bool = false;
 
     /// The id that the body of a create chooses, for kinds whose ids are not made here.
     fn chosen_id(_body: &Self::Body) -> Option<Result<Id, Failure>> {
@@ -165,19 +165,20 @@ pub(crate) fn detail_base<R: Readable>(base: &Base) -> weft_contract::Base {
 pub(crate) fn create<R: Resource>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: R::Body = call.decode(Verb::Create)?;
-        let chosen = R::chosen_id(&body);
-        let is_chosen = chosen.is_some();
-        let id = chosen.transpose()?.unwrap_or_else(|| controller.ids().entity());
+        let chosen = R::chosen_id(&body).transpose()?;
+        let id = chosen.unwrap_or_else(|| controller.ids().entity());
         let prepared = R::prepare(&controller, &caller, &body, Verb::Create, &id).await?;
         let answer = Reply::created(R::KIND.plural, id.as_str());
         controller
             .decide(&caller, move |decision| {
-                let is_taken = is_chosen && decision.tip().contains(R::Record::KIND, &id);
-                if is_taken && !R::CREATE_REPLACES {
-                    return Err(Failure::field("id", "id must be unique", id.as_str()));
-                }
                 let mut record = R::Record::default();
                 *record.base_mut() = Base::new(id.clone(), decision.now());
+                if let Some(taken) = decision.tip().get::<R::Record>(&id) {
+                    if !R::CREATE_RENEWS {
+                        return Err(Failure::field("id", "id must be unique", id.as_str()));
+                    }
+                    record.base_mut().created_at = taken.base().created_at;
+                }
                 R::merge(&mut record, &body, &prepared, Verb::Create)?;
                 finish::<R>(decision, None, record, &prepared)
             })

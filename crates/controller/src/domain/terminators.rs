@@ -203,7 +203,8 @@ impl Controller {
     /// Creates a terminator for its router, or brings an existing one up to date.
     pub async fn put_terminator(&self, reported: Reported) -> Result<(), Refused> {
         let source: Arc<str> = self.settings().id.as_str().into();
-        self.judge(move |decision| {
+        let caller = Caller::router(&reported.router, "create terminator");
+        self.judge(caller, move |decision| {
             if let Some(stored) = reported.stored(decision, &source)? {
                 decision.put(stored);
             }
@@ -230,7 +231,8 @@ impl Controller {
         update: Update,
     ) -> Result<(), Refused> {
         let id = id.clone();
-        self.judge(move |decision| {
+        let caller = Caller::router(&owned.router, "update terminator");
+        self.judge(caller, move |decision| {
             let current = owned.find(decision.tip(), &id)?;
             let mut changed = (**current).clone();
             changed.cost = update.cost.unwrap_or(changed.cost);
@@ -246,18 +248,20 @@ impl Controller {
 
     /// Removes terminators of this router; those that are gone or another's are passed over.
     pub async fn remove_terminators(&self, router: &Id, ids: &[Id]) -> Result<(), Refused> {
-        self.remove_terminators_if(router, ids, |_| true).await
+        let caller = Caller::router(router, "remove terminators");
+        self.remove_terminators_if(caller, router, ids, |_| true).await
     }
 
     /// The same for those that a test picks when it is decided.
     pub(crate) async fn remove_terminators_if(
         &self,
+        caller: Caller,
         router: &Id,
         ids: &[Id],
         pick: impl Fn(&Terminator) -> bool + Send + Sync + 'static,
     ) -> Result<(), Refused> {
         let (router, ids) = (router.clone(), ids.to_vec());
-        self.judge(move |decision| {
+        self.judge(caller, move |decision| {
             for id in &ids {
                 let current = decision.tip().get::<Terminator>(id);
                 if current.is_some_and(|current| current.router_id == router && pick(current)) {
@@ -276,7 +280,8 @@ impl Controller {
         id: &Id,
     ) -> Result<(), Refused> {
         let id = id.clone();
-        self.judge(move |decision| {
+        let caller = Caller::router(&owned.router, "remove terminator");
+        self.judge(caller, move |decision| {
             owned.find(decision.tip(), &id)?;
             Ok(decision.delete(Kind::Terminator, &id)?)
         })
@@ -286,12 +291,12 @@ impl Controller {
     /// Has something decided on the tip that may be refused there, and answers with the refusal.
     async fn judge(
         &self,
+        caller: Caller,
         decide: impl Fn(&mut Decision<'_>) -> Result<(), Refused> + Send + Sync + 'static,
     ) -> Result<(), Refused> {
         let refused = Arc::new(Mutex::new(None));
         let told = Arc::clone(&refused);
-        let system = Caller::system();
-        let decided = self.decide(&system, move |decision| {
+        let decided = self.decide(&caller, move |decision| {
             decide(decision).map_err(|refusal| match refusal {
                 Refused::Write(failure) => failure,
                 refusal => Failure::unhandled(told.lock().insert(refusal).to_string()),
@@ -338,6 +343,19 @@ mod tests {
 
     fn edge(reported: &Reported) -> Owned {
         Owned { binding: Some("edge"), ..Owned::by(&reported.router) }
+    }
+
+    #[tokio::test]
+    async fn a_router_is_the_author_of_what_it_reports() {
+        let (bed, one) = hosting().await;
+        let (_, mut notices) = bed.controller.subscribe();
+        bed.controller.put_terminator(one.clone()).await.unwrap();
+        let Some(crate::Notice::Change(published)) = notices.next().await else { panic!() };
+        let change = &published.changes[0];
+        assert_eq!(change.author.kind, weft_model::AuthorKind::Router);
+        assert_eq!((&change.author.id, &*change.author.name), (&one.router, "er1"));
+        assert_eq!(&*change.cause.source_type, "ctrl.channel");
+        assert_eq!(&*change.cause.operation, "create terminator");
     }
 
     /// All are submitted before the writer decides the first: nothing is published in between.

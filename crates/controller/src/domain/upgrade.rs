@@ -162,12 +162,12 @@ mod tests {
     fn upgraded(found: Vec<Entity>) -> Vec<Entity> {
         let caller = Caller::system();
         let mut network = Snapshot::empty(weft_model::Timeline::default());
-        let mut set = Decision::new(&network, &caller, NOW).finish();
+        let mut set = Decision::new(&network, &caller, NOW).finish().unwrap();
         set.changes = found.into_iter().map(Change::Put).collect();
         network.advance(&set).unwrap();
         let mut decision = Decision::new(&network, &caller, NOW);
         decide(&mut decision).unwrap();
-        let set = decision.finish();
+        let set = decision.finish().unwrap();
         let put = set.changes.iter().map(|change| match change {
             Change::Put(entity) => entity.clone(),
             other => panic!("{other:?}"),
@@ -178,7 +178,7 @@ mod tests {
         }
         let mut again = Decision::new(&network, &caller, NOW);
         decide(&mut again).unwrap();
-        assert!(again.finish().is_empty(), "once");
+        assert!(again.finish().unwrap().is_empty(), "once");
         put
     }
 

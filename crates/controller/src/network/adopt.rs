@@ -38,6 +38,8 @@ const MAX_TOLD: usize = 1_000_000;
 const MAX_NODES: usize = 64;
 /// Tag with the service, possibly `instance@service`.
 const SERVICE_TAG: &str = "serviceId";
+/// Tag with the routers on whose word alone a circuit is there: this run did not make it.
+const REPORTED_TAG: &str = "reportedBy";
 /// Tag with the dialing identity.
 const CLIENT_TAG: &str = "clientId";
 
@@ -208,6 +210,10 @@ impl Network {
 
     /// Puts a circuit in the table, or in the place of what was known of it.
     fn keep(&self, snapshot: &Snapshot, id: &str, told: Told) {
+        let mut told = told;
+        // Whoever sees the circuit sees on whose word it is there.
+        let by: Vec<&str> = told.path.nodes.iter().map(Id::as_str).collect();
+        told.tags.insert(REPORTED_TAG.to_owned(), by.join(","));
         let target = told.tags.get(SERVICE_TAG).map(String::as_str).unwrap_or_default();
         let (instance, service) = target.split_once('@').unwrap_or(("", target));
         let service = Id::new(service);

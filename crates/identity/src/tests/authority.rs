@@ -262,13 +262,30 @@ fn validity_follows_the_kind_of_certificate() {
     assert_eq!(session.not_after(), now + Duration::from_secs(12 * 3600));
     assert_eq!(session.common_name(), Some("i"));
     assert_eq!(session.subject(), "CN=i");
-    let router = Leaf::for_router(&request, Purpose::Server, now);
+    let id = SpiffeId::router("td", "abc123");
+    let granted = [dns("r.example")];
+    let router = Leaf::for_router(&request, "abc123", &id, granted, Purpose::Server, now).unwrap();
     let router = pki.signer.issue(&router).unwrap();
     assert_eq!(router.not_before(), now - BACKDATE);
     // 1 March 2029, noon.
     assert_eq!(router.not_after(), now + Duration::from_secs(366 * 86_400));
-    assert_eq!(router.sans(), [dns("r.example")]);
+    let own = San::Uri("spiffe://td/router/abc123".into());
+    assert_eq!(router.sans(), [own, dns("r.example")]);
     assert_eq!(router.common_name(), Some("abc123"));
+}
+
+#[test]
+fn a_router_is_named_by_its_id_and_nothing_else() {
+    let pki = Pki::new();
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    // "abc123" and another common name.
+    let request = request(&key, &[dns("r.example")]);
+    assert!(request.is_only_named("abc123") && !request.is_only_named("other"));
+    let id = SpiffeId::router("td", "other");
+    let leaf = Leaf::for_router(&request, "other", &id, [], Purpose::Server, pki.now).unwrap();
+    let cert = pki.signer.issue(&leaf).unwrap();
+    assert_eq!(cert.subject(), "CN=other");
+    assert_eq!(cert.sans(), [San::Uri("spiffe://td/router/other".into())]);
 }
 
 #[test]
@@ -374,6 +391,11 @@ fn requests_made_by_go_are_read() {
     assert_eq!(cert.sans(), [San::Uri("spiffe://td/identity/Wq3sd0pRk".into())]);
     let renewed = pki.signer.issue(&Leaf::renewed(&request, &cert, pki.now)).unwrap();
     assert_eq!(renewed.sans(), cert.sans());
-    let router = pki.signer.issue(&Leaf::for_router(&request, Purpose::Server, pki.now)).unwrap();
+    let names = request.sans().to_vec();
+    let id = SpiffeId::router("td", "Wq3sd0pRk");
+    let router =
+        Leaf::for_router(&request, "Wq3sd0pRk", &id, names, Purpose::Server, pki.now).unwrap();
+    assert_eq!(router.subject, request.subject_der());
+    let router = pki.signer.issue(&router).unwrap();
     assert!(router.covers_host("r.example") && router.covers_host("127.0.0.1"));
 }

@@ -17,6 +17,24 @@ row! {
         2 => pub password: String,
         /// The salt of a base64 hash.
         3 => pub salt: String,
+        /// When it was refused from because of wrong ones in a row.
+        4 => pub locked_at: Option<Timestamp>,
+        /// When that ends; absent means never.
+        5 => pub locked_until: Option<Timestamp>,
+    }
+}
+
+impl UpdbCredential {
+    /// Whether it is refused now, right or wrong: since some time, and not only until a time that
+    /// has passed.
+    pub fn is_locked(&self, now: Timestamp) -> bool {
+        self.locked_at.is_some() && self.locked_until.is_none_or(|until| until > now)
+    }
+
+    /// Takes it again.
+    pub fn unlock(&mut self) {
+        self.locked_at = None;
+        self.locked_until = None;
     }
 }
 

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use weft_config::{ProcessEnvironment, RouterConfig};
 use weft_identity::{
-    Certificate, CertificateRequest, KeyedChain, Leaf, Purpose, San,
+    Certificate, CertificateRequest, KeyedChain, Leaf, Purpose, San, SpiffeId,
     tls::{ClientTls, client_config},
 };
 use weft_wire::{
@@ -123,7 +123,10 @@ async fn certificates_are_renewed_in_time() {
         let request = CertificateRequest::from_pem(csr).unwrap();
         assert_eq!(request.common_name(), Some("router1"));
         assert_eq!(request.sans(), localhost());
-        pki.issue(&Leaf::for_router(&request, purpose, std::time::SystemTime::now()))
+        let id = SpiffeId::router("weft", "router1");
+        let now = std::time::SystemTime::now();
+        let leaf = Leaf::for_router(&request, "router1", &id, localhost(), purpose, now);
+        pki.issue(&leaf.unwrap())
     };
     let client = issue(&request.client_cert_csr, Purpose::Client);
     let server = issue(&request.server_cert_csr, Purpose::Server);

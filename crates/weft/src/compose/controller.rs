@@ -15,7 +15,7 @@ use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_config::{ControllerConfig, Loaded, WebApi, controller::Storage};
 use weft_controller::{
-    Addresses, Controller, Durations, Settings,
+    Addresses, Controller, Durations, GuessLimits, Settings,
     control::{ControlOptions, ControlPlane},
     network::{Network, NetworkOptions},
 };
@@ -35,6 +35,9 @@ const PENDING: usize = 1024;
 const PENDING_PER_SOURCE: usize = 256;
 /// How long requests that are worked on may take once the controller is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// `edge.api.activityUpdateBatchSize` of who does not say.
+const DEFAULT_ACTIVITY_BATCH: u32 = 250;
 
 /// Most time for a TLS handshake, whatever the file says.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
@@ -199,6 +202,8 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
     let settings = Settings {
         durations: durations(config),
         shown: shown::controller(config),
+        snapshot_folder: config.snapshot_folder.clone(),
+        unrestricted_bindings: config.network.unrestricted_bindings.clone(),
         build: build::of_controller(),
         ..settings
     };
@@ -207,7 +212,12 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
             session_key: session_key::of(edge)?,
             totp_issuer: edge.totp_hostname.clone(),
             login_limiter: edge.auth_rate_limiter.clone(),
+            guess_limits: GuessLimits {
+                per_name: edge.wrong_passwords_per_name,
+                per_address: edge.wrong_passwords_per_address,
+            },
             jwks_fetch: edge.jwks_fetch.clone(),
+            router_names: edge.enrollment.router_names.clone(),
             posture_checks: !edge.disable_posture_checks,
             ..settings
         },
@@ -291,6 +301,11 @@ pub(crate) fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'
             || !fetch.denied_hostnames.is_empty()
             || !fetch.allowed_hostnames.is_empty();
         warn(limited, "edge.externalJwtSigners", "there are no external signers yet");
+        warn(
+            edge.activity_update_batch != DEFAULT_ACTIVITY_BATCH,
+            "edge.api.activityUpdateBatchSize",
+            "the last activity of all sessions is written together",
+        );
     }
     for api in config.web.iter().flat_map(|server| &server.apis) {
         // The server names the others itself.

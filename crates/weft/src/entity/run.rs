@@ -19,6 +19,7 @@ use crate::{
         progress::{bar, spinner},
         table::{self, Column, Rows},
     },
+    weak,
 };
 
 /// Lists that are longer tell how far they are.
@@ -79,6 +80,7 @@ impl Entities<'_> {
             token::check(path)?;
         }
         name::resolve_body(self.client, self.kind, self.kind.fields, &mut body).await?;
+        warn_of_weak(&body);
         let made = self.call(operation, &[], Some(&Value::Object(body))).await?;
         let id = made.get("id").and_then(Value::as_str).unwrap_or_default();
         if let Some(path) = jwt {
@@ -213,6 +215,7 @@ impl Entities<'_> {
         name::resolve_body(self.client, self.kind, self.kind.fields, &mut body).await?;
         self.complete(&id, &mut body, verb).await?;
         clear::settle(self.kind, verb, &mut body);
+        warn_of_weak(&body);
         self.call(operation, &[&id], Some(&Value::Object(body))).await?;
         output::value(self.format, &json!({"id": id}), || {
             format!("updated {} {id}", self.kind.name)
@@ -319,4 +322,12 @@ impl Entities<'_> {
 /// Whether a filter has an order of its own.
 fn says_order(filter: &str) -> bool {
     filter.to_lowercase().contains("sort by")
+}
+
+/// Tells of a password in a body that is easily guessed.
+fn warn_of_weak(body: &Map<String, Value>) {
+    let text = |member: &str| body.get(member).and_then(Value::as_str);
+    if let Some(password) = text("password") {
+        weak::warn(text("username").unwrap_or_default(), password);
+    }
 }

@@ -84,8 +84,18 @@ impl Plan {
             ctrl_advertise: self.controller.advertise.clone(),
             api_bind: self.controller.bind.clone(),
             api_advertise: self.controller.advertise.clone(),
+            shared_name: self.shared_name(),
         }
         .to_text()
+    }
+
+    /// The name of the controller, if the router is told by the same one. Names of the machine
+    /// itself everybody may have.
+    fn shared_name(&self) -> Option<&str> {
+        let host = self.controller.advertise.host.as_str();
+        let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let is_shared = host == self.router.advertise.host;
+        (is_shared && host != HOST && !is_loopback).then_some(host)
     }
 
     fn router_text(&self, home: &Home) -> String {

@@ -5,7 +5,7 @@ use weft_client::ManagementClient;
 use weft_contract::{Api, resource::authenticator::method::UPDB};
 
 use super::{kind, row};
-use crate::{ask, cli::PasswordArgs, entity::name, failure::Failure, output};
+use crate::{ask, cli::PasswordArgs, entity::name, failure::Failure, output, weak};
 
 /// Sets it.
 pub(crate) async fn password(args: PasswordArgs) -> Result<(), Failure> {
@@ -74,8 +74,10 @@ async fn of_another(
 }
 
 async fn fresh(args: &PasswordArgs, of: &str) -> Result<String, Failure> {
-    match &args.new_password {
-        Some(password) => Ok(password.clone()),
-        None => ask::new_password(of).await,
-    }
+    let password = match &args.new_password {
+        Some(password) => password.clone(),
+        None => ask::new_password(of).await?,
+    };
+    weak::warn(of, &password);
+    Ok(password)
 }

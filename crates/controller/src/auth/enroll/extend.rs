@@ -4,10 +4,11 @@
 use futures::FutureExt as _;
 use weft_contract::resource::enrollment::{EnrollmentCerts, ExtendRouterBody};
 use weft_contract::{Api, Verb};
-use weft_identity::{Certificate, Leaf, Purpose, Usage, Verify};
+use weft_identity::{Certificate, Purpose, Usage, Verify};
 use weft_model::entity::Router;
 
-use super::{client_leaf, issue, parse_csr};
+use super::{check_enabled, client_leaf, issue, parse_csr};
+use crate::auth::router_certificate;
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::{Caller, Controller, Failure};
@@ -35,14 +36,16 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let router = snapshot.by_unique::<Router>(Router::FINGERPRINT, &old);
         let refused = || Failure::unauthorized("the certificate is not one of a router");
         let router = router.ok_or_else(refused)?;
+        check_enabled(router)?;
         let (id, is_edge) = (router.base.id.clone(), router.is_edge);
         let client = parse_csr(&body.cert_csr.unwrap_or_default())?;
         let server = parse_csr(&body.server_cert_csr.unwrap_or_default())?;
         let now = system_time(controller.now());
-        let leaf = client_leaf(&client, &id, is_edge, now)?;
-        let (issued, cert) = issue(&controller, &leaf)?;
-        let (_, server_cert) =
-            issue(&controller, &Leaf::for_router(&server, Purpose::Server, now))?;
+        let server =
+            router_certificate::leaf(&controller, &server, id.as_str(), Purpose::Server, now)?;
+        let client = client_leaf(&controller, &client, &id, is_edge, now)?;
+        let ((issued, cert), (_, server_cert)) =
+            (issue(&controller, &client)?, issue(&controller, &server)?);
         // Its connection goes on.
         if let Some(live) = controller.network().and_then(|it| it.routers().get(id.as_str()))
             && live.stands_on(&old)
@@ -55,6 +58,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
                 let router = decision.tip().get::<Router>(&id);
                 let router = router.filter(|it| it.fingerprint.as_deref() == Some(old.as_str()));
                 let mut router = (**router.ok_or_else(refused)?).clone();
+                check_enabled(&router)?;
                 router.fingerprint = Some(fingerprint.as_str().into());
                 router.cert_pem.clone_from(&kept);
                 router.unverified_fingerprint = None;

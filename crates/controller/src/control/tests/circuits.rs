@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weft_contract::Api;
 use weft_model::Id;
 use weft_model::entity::{Precedence, Terminator};
 use weft_wire::ctrl::{
@@ -21,6 +22,7 @@ use weft_wire::{Message, Outcome, PeerData, ProtoBody};
 
 use super::support::{LONG, Net, Peer, TestRouter, hurried, quick, soon, until};
 use crate::network::NetworkOptions;
+use crate::testing::to;
 
 async fn host(peer: &Peer, service: &Id, id: &str) -> CreateTunnelTerminatorResponseV2 {
     let request = CreateTunnelTerminatorRequestV2 {
@@ -418,6 +420,25 @@ async fn terminators_are_validated_when_a_router_connects() {
 }
 
 #[tokio::test]
+async fn a_circuit_that_need_not_end_at_once_delivers_what_routers_hold() {
+    let (net, _, mut peer, _) = hosted().await;
+    for (body, now) in [
+        (json!({"immediate": false}), false),
+        (json!({}), false),
+        (json!({"immediate": true}), true),
+    ] {
+        let (circuit, _) = made(&mut peer).await;
+        let id = circuit.circuit_id.as_str();
+        let own = net.network.circuits().get(id).unwrap();
+        assert_eq!(own.tags.get("reportedBy"), None);
+        let call = to(Api::Fabric, "deleteCircuit", &[id]).with_json(&body);
+        net.bed.controller.call(net.admin.clone(), call).await.unwrap();
+        let end = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();
+        assert_eq!((end.circuit_id.as_str(), end.now), (id, now), "{body}");
+    }
+}
+
+#[tokio::test]
 async fn a_restart_breaks_no_circuit() {
     let (net, router, mut peer, _) = hosted().await;
     let (kept, route) = made(&mut peer).await;
@@ -434,6 +455,7 @@ async fn a_restart_breaks_no_circuit() {
     until(|| net.network.circuits().get(&kept.circuit_id).is_some()).await;
     let circuit = net.network.circuits().get(&kept.circuit_id).unwrap();
     assert!(circuit.is_whole && net.network.in_part() == 0);
+    assert_eq!(circuit.tags["reportedBy"], router.id.as_str(), "this run did not make it");
     assert_eq!(circuit.terminator, Id::new("t1"));
     assert_eq!((circuit.ingress.as_str(), circuit.path.nodes.len()), (kept.address.as_str(), 1));
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 2);

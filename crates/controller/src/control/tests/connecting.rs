@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use weft_channel::{DialError, HelloGate as _};
 use weft_contract::resource::edge_router::sync_status;
-use weft_identity::{KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject};
+use weft_identity::{KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject};
 use weft_model::Id;
 use weft_model::entity::Router;
 use weft_wire::ctrl::{
@@ -242,4 +242,36 @@ async fn certificates_are_renewed_without_locking_anybody_out() {
     until(|| *current() == *chain[0].fingerprint()).await;
     assert_ne!(old, chain[0].to_pem());
     assert_eq!(refused(net.dial(&router).await), "closed");
+}
+
+#[tokio::test]
+async fn no_router_renews_to_a_name_that_is_not_its_own() {
+    let net = Net::new().await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let subject = Subject::common_name(router.id.as_str());
+    let ask = |sans: &[San]| {
+        let csr = weft_identity::CertificateRequest::make_pem(&key, &subject, sans).unwrap();
+        EnrollmentExtendRouterRequest {
+            client_cert_csr: csr.clone(),
+            server_cert_csr: csr,
+            require_verification: true,
+        }
+        .to_message()
+    };
+    // The controller is there; nothing is answered.
+    peer.send(ask(&[San::Dns("ctrl.example".into())])).await;
+    let other = San::Uri("spiffe://weft.test/identity/somebody".into());
+    let listens = San::Dns("r.example".into());
+    peer.send(ask(&[other, listens.clone()])).await;
+    let issued = peer.expect(content_type::ENROLLMENT_CERTS_RESPONSE).await;
+    let issued = EnrollmentCertsResponse::from_message(&issued).unwrap();
+    let own = San::Uri(format!("spiffe://weft.test/router/{}", router.id));
+    for pem in [&issued.client_cert_pem, &issued.server_cert_pem] {
+        let chain = weft_identity::Certificate::from_pem(pem.as_bytes()).unwrap();
+        assert_eq!(chain[0].sans(), [own.clone(), listens.clone()]);
+    }
+    peer.settled().await;
+    assert!(!peer.has(content_type::ENROLLMENT_CERTS_RESPONSE));
 }

@@ -84,7 +84,7 @@ fn keys() -> Keys {
     }
 }
 
-async fn bed() -> Bed {
+async fn bed(change: impl FnOnce(&mut Settings)) -> Bed {
     let store = Faulty::new(Memory::new());
     let clock = Arc::new(ManualClock::at(now()));
     let shared: Arc<dyn Store> = Arc::new(store.clone());
@@ -93,12 +93,13 @@ async fn bed() -> Bed {
         ctrl: vec!["tls:ctrl.example:6262".into()],
         apis: BTreeMap::from([(Api::Client, vec!["https://c/edge/client/v1".into()])]),
     };
-    let settings = Settings {
+    let mut settings = Settings {
         clock: Arc::clone(&clock) as Arc<dyn crate::clock::Clock>,
         random: Arc::new(SeededRandom::new(7)),
         session_key: Some(Arc::new(SealKey::random().unwrap())),
         ..Settings::new("ctrl1", shared, keys(), addresses)
     };
+    change(&mut settings);
     let controller = Controller::start(settings).await.unwrap();
     controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
     Bed { controller, clock, store }
@@ -120,7 +121,12 @@ impl Net {
     }
 
     pub(super) async fn with(options: NetworkOptions) -> Self {
-        Self::on(bed().await, options).await
+        Self::on(bed(|_| {}).await, options).await
+    }
+
+    /// With other settings of the controller.
+    pub(super) async fn set(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::on(bed(change).await, quick()).await
     }
 
     async fn on(bed: Bed, options: NetworkOptions) -> Self {

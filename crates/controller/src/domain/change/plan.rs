@@ -371,7 +371,7 @@ impl<'a> Work<'a> {
         }
         let row = row.ok_or(ErrorCode::MethodNotAllowed)?;
         gate::pass(self.caller, row)?;
-        let set = decision.finish();
+        let set = decision.finish()?;
         self.working.advance(&set)?;
         self.asked.insert((kind, id.clone()));
         for change in set.changes {
@@ -385,10 +385,11 @@ impl<'a> Work<'a> {
     }
 
     fn finish(self) -> (Planned, Source<'a>) {
-        let mut changes = Decision::new(self.tip, self.caller, self.moment.now).finish();
-        changes.changes = net(self.tip, &self.working, &self.touched);
+        let mut changes = net(self.tip, &self.working, &self.touched);
         let is_there = |change: &Change| self.working.contains(change.kind(), change.id());
-        changes.changes.extend(self.cold.into_values().filter(is_there));
+        changes.extend(self.cold.into_values().filter(is_there));
+        // Each step was judged by itself.
+        let changes = Decision::new(self.tip, self.caller, self.moment.now).signed(changes);
         let planned = Planned {
             changes,
             after: self.working,

@@ -236,7 +236,7 @@ mod tests {
         let caller = Caller::system();
         let mut network = Snapshot::empty(weft_model::Timeline::default());
         let advance = |network: &mut Snapshot, changes: Vec<Change>| {
-            let mut set = Decision::new(network, &caller, NOW).finish();
+            let mut set = Decision::new(network, &caller, NOW).finish().unwrap();
             set.changes = changes;
             network.advance(&set).unwrap();
         };
@@ -249,7 +249,7 @@ mod tests {
         for Wrong { mend, .. } in wrong {
             mend.apply(&mut decision).unwrap();
         }
-        decision.finish().changes
+        decision.finish().unwrap().changes
     }
 
     #[test]

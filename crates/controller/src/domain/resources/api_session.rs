@@ -14,6 +14,7 @@ use crate::auth::current::shown;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::live::{self, Live};
+use crate::domain::rank;
 use crate::domain::symbols::{at, symbols};
 use crate::domain::view::Context;
 use crate::failure::Failure;
@@ -78,6 +79,7 @@ fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
         let session = live::require::<ApiSessions>(&context, call.id(0))?;
+        rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;
         let sessions = controller.sessions();
         sessions.end(std::slice::from_ref(&session.base.id));
         sessions.kept().await?;

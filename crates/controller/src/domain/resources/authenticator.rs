@@ -203,6 +203,7 @@ impl Resource for Authenticators {
                     username: username.into(),
                     password: hashed.password.clone(),
                     salt: hashed.salt.clone(),
+                    ..UpdbCredential::default()
                 }));
             }
             Some(method::CERT) => {
@@ -285,6 +286,7 @@ pub(crate) fn set_password(
     if let Some((hashed, _)) = password {
         updb.password.clone_from(&hashed.password);
         updb.salt.clone_from(&hashed.salt);
+        updb.unlock();
     }
     Ok(())
 }

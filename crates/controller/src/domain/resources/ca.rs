@@ -13,13 +13,9 @@ use weft_contract::resource::ca::{
 use weft_contract::{Api, Body as _, ErrorCode, Kind as ContractKind, Verb, headers};
 use weft_identity::{Certificate, TrustBundle, Usage, Verify};
 use weft_model::Id;
-use weft_model::entity::{
-    Authenticator, Ca, ClaimLocation, ClaimMatcher, ClaimParser, Enrollment, ExternalIdClaim,
-    Identity,
-};
+use weft_model::entity::{Ca, ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdClaim};
 use weft_model::filter::{Table, Type, Value};
 
-use super::identity_state::guard;
 use crate::Controller;
 use crate::auth::external_id;
 use crate::clock::system_time;
@@ -194,21 +190,6 @@ impl Resource for Cas {
         if before.is_none() && same.is_some() {
             let reason = "another CA has this certificate";
             return Err(Failure::field("certPem", reason, &*after.fingerprint));
-        }
-        Ok(())
-    }
-
-    /// What came of a CA goes with it: who may not touch logins of administrators may not delete
-    /// it as long as it has any.
-    fn on_delete(decision: &mut Decision<'_>, record: &Ca) -> Result<(), Failure> {
-        let (tip, id) = (decision.tip(), &record.base.id);
-        let logins = tip.referring::<Authenticator>(1, id);
-        let tickets = tip.referring::<Enrollment>(2, id);
-        let identities = logins.map(|it| Some(&it.identity_id));
-        for identity in identities.chain(tickets.map(|it| it.identity_id.as_ref())).flatten() {
-            if let Some(identity) = tip.get::<Identity>(identity) {
-                guard(decision, identity)?;
-            }
         }
         Ok(())
     }

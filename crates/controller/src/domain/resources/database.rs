@@ -92,7 +92,14 @@ impl Controller {
         let store = Arc::clone(&self.settings().store);
         let path = if path.is_empty() { DEFAULT_PATH } else { path };
         let revision = self.snapshot().revision().0;
+        let folder = self.settings().snapshot_folder.clone();
+        let folder = folder.or_else(|| Some(folder_of(store.file()?))).ok_or_else(|| {
+            let reason = "name a folder for snapshots (snapshots.folder) in the configuration";
+            Failure::field("path", reason, path)
+        })?;
         let path = fill(path, store.file(), revision, now)?;
+        let confined = tokio::task::spawn_blocking(move || confine(&path, &folder)).await;
+        let path = confined.map_err(|error| Failure::unhandled(error.to_string()))??;
         let turn = self.snapshots().turn(now)?;
         let revision = store.backup(&path).await.map_err(|error| refused(&path, &error))?;
         turn.written(now);
@@ -109,6 +116,33 @@ fn refused(path: &Path, error: &weft_store::BackupError) -> Failure {
     }
 }
 
+/// The folder that a database lies in, in full.
+fn folder_of(database: &Path) -> PathBuf {
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+}
+
+/// The path of a snapshot, which lies in the folder for snapshots or below it: who may have one
+/// written is no user of the machine. What is relative is relative to that folder.
+fn confine(path: &Path, folder: &Path) -> Result<PathBuf, Failure> {
+    let shown = path.display().to_string();
+    let path = folder.join(path);
+    let wrong = |reason: String| Failure::field("path", reason, shown.clone());
+    let (Some(parent), Some(_)) = (path.parent(), path.file_name()) else {
+        return Err(wrong("must name a file".into()));
+    };
+    let real = |folder: &Path| {
+        let found = std::fs::canonicalize(folder);
+        found.map_err(|error| wrong(format!("{}: {error}", folder.display())))
+    };
+    if real(parent)?.starts_with(real(folder)?) {
+        return Ok(path);
+    }
+    let below = folder.display();
+    Err(wrong(format!("snapshots are written below {below} only (snapshots.folder)")))
+}
+
 /// A path with its placeholders filled. Each is also known without underscores
 /// (protocol: operations 1.2).
 fn fill(
@@ -123,8 +157,8 @@ fn fill(
     }
     let (folder, file) = match database {
         Some(database) => {
-            let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new(".")).to_string_lossy();
+            let folder = folder_of(database);
+            let folder = folder.to_string_lossy();
             let file = database.file_name().unwrap_or_default().to_string_lossy();
             (folder.into_owned(), file.into_owned())
         }
@@ -244,6 +278,28 @@ mod tests {
         assert_eq!(filled("/plain/päth"), "/plain/päth");
         let odd = fill("DB_FILE", Some(Path::new("DATE.db")), 1, NOW).unwrap();
         assert_eq!(odd, Path::new("DATE.db"), "what was put in is not filled again");
+    }
+
+    #[test]
+    fn a_snapshot_lies_below_its_folder_and_nowhere_else() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("snapshots");
+        std::fs::create_dir_all(folder.join("deep")).unwrap();
+        std::fs::create_dir(place.path().join("snapshots-not")).unwrap();
+        for fine in ["a.db", "deep/a.db", "deep/../a.db"] {
+            assert_eq!(confine(Path::new(fine), &folder).unwrap(), folder.join(fine), "{fine}");
+        }
+        let whole = folder.join("a.db");
+        assert_eq!(confine(&whole, &folder).unwrap(), whole);
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(place.path(), folder.join("out")).unwrap();
+        let beside = place.path().join("snapshots-not/a.db").display().to_string();
+        for wrong in
+            ["../a.db", "deep/../../a.db", "/etc/a.db", "out/a.db", "none/a.db", "..", "", &beside]
+        {
+            let refused = confine(Path::new(wrong), &folder).unwrap_err();
+            assert_eq!(refused.field_name(), Some("path"), "{wrong}");
+        }
     }
 
     #[test]

@@ -18,7 +18,6 @@ use weft_model::filter::{Index, Table, Type, Value};
 use weft_model::{Base, Id, Kind, Roles, Semantic};
 
 use super::config_type::check_configs;
-use super::identity_state::guard;
 use super::router::{from_listeners, keep_certificate, listeners, may_enroll};
 use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
@@ -82,7 +81,7 @@ impl Readable for EdgeRouters {
             true => None,
             false => outstanding(context.view(), &record.base.id),
         };
-        let ticket = enrollment.filter(|_| may_enroll(context));
+        let ticket = enrollment.filter(|it| may_enroll(context, it));
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         EdgeRouterDetail {
             base: detail_base::<Self>(&record.base),
@@ -268,7 +267,6 @@ pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Resu
         }),
     };
     if let Some(mut identity) = identity {
-        guard(decision, &identity)?;
         identity.name = router.name.clone();
         identity.app_data = router.app_data.clone();
         identity.base.updated_at = now;
@@ -289,9 +287,6 @@ pub(crate) fn put_tunneler(decision: &mut Decision<'_>, router: &Router) -> Resu
 
 /// Deletes them.
 pub(crate) fn delete_tunneler(decision: &mut Decision<'_>, id: &Id) -> Result<(), Failure> {
-    if let Some(identity) = decision.tip().get::<Identity>(id) {
-        guard(decision, identity)?;
-    }
     decision.delete_if_there(Kind::EdgeRouterPolicy, id)?;
     decision.delete_if_there(Kind::Identity, id)
 }

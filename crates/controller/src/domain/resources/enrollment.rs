@@ -19,6 +19,7 @@ use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::convert;
 use crate::domain::decision::Decision;
+use crate::domain::rank;
 use crate::domain::resource::{Readable, Resource, Shown, detail_base, require};
 use crate::domain::symbols::{maybe, symbols};
 use crate::domain::view::{Context, View};
@@ -99,15 +100,12 @@ impl Readable for Enrollments {
     }
 }
 
-/// Enrollments of administrators, and of who was granted permissions by one, are for
-/// administrators: who holds one becomes the identity (protocol: management-api 4).
+/// Who holds the enrollment of an identity, or of a router with one, becomes it: enrollments of who
+/// may do more than the caller are not for him (protocol: management-api 4).
 pub(crate) fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -> bool {
-    caller.is_admin() || !is_of_privileged(view, record.identity_id.as_ref())
-}
-
-fn is_of_privileged(view: View<'_>, identity: Option<&Id>) -> bool {
-    let identity = identity.and_then(|id| view.get::<Identity>(id.as_str()));
-    identity.is_some_and(|it| it.is_admin || it.is_default_admin || !it.permissions.is_empty())
+    let whose = [&record.identity_id, &record.router_id].into_iter().flatten();
+    let mut identities = whose.filter_map(|id| view.get::<Identity>(id.as_str()));
+    !identities.any(|identity| rank::may_more(caller, identity))
 }
 
 impl Resource for Enrollments {
@@ -194,7 +192,7 @@ fn guard(decision: &Decision<'_>, record: &Enrollment) -> Result<(), Failure> {
     if is_visible(decision.caller(), decision.view(), record) {
         return Ok(());
     }
-    Err(Failure::unauthorized("enrollments of administrators are for administrators"))
+    Err(Failure::unauthorized("the enrollment is of who may do more than who asks"))
 }
 
 /// A CA that a ticket names must be verified.

@@ -148,7 +148,7 @@ impl Resource for Identities {
     }
 
     fn guard(decision: &Decision<'_>, current: &Identity) -> Result<(), Failure> {
-        super::identity_state::guard(decision, current)
+        decision.guard(current)
     }
 
     fn keep(current: &Identity, fresh: &mut Identity) {

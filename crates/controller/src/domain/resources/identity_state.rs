@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use weft_contract::resource::identity::DisableBody;
 use weft_contract::{Api, Verb};
-use weft_model::entity::{Identity, Revocation, RevocationType};
+use weft_model::entity::{Authenticator, Identity, Revocation, RevocationType};
 use weft_model::{Base, Id};
 
 use super::identity::{Identities, disabled};
@@ -12,7 +12,6 @@ use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::decision::Decision;
 use crate::domain::resource::require;
-use crate::failure::Failure;
 
 /// The operations.
 pub(crate) const HANDLERS: &[(Api, &str, Handler)] =
@@ -26,7 +25,7 @@ fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
         controller
             .decide(&caller, move |decision| {
                 let identity = require::<Identities>(decision.view(), &id)?;
-                guard(decision, identity)?;
+                decision.guard(identity)?;
                 disable_in(decision, identity, minutes);
                 Ok(())
             })
@@ -34,6 +33,20 @@ fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
         Reply::empty()
     }
     .boxed()
+}
+
+/// Takes passwords of an identity again that were refused for wrong ones in a row.
+fn unlock(decision: &mut Decision<'_>, identity: &Id) {
+    let (tip, now) = (decision.tip(), decision.now());
+    for authenticator in tip.referring::<Authenticator>(0, identity) {
+        let mut authenticator = (**authenticator).clone();
+        let locked = authenticator.updb.as_mut().filter(|updb| updb.locked_at.is_some());
+        if let Some(updb) = locked {
+            updb.unlock();
+            authenticator.base.updated_at = now;
+            decision.put(authenticator);
+        }
+    }
 }
 
 /// Disables an identity and refuses its tokens, in one change. Its sessions end when the change
@@ -65,10 +78,11 @@ fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {
         controller
             .decide(&caller, move |decision| {
                 let mut identity = (**require::<Identities>(decision.view(), &id)?).clone();
-                guard(decision, &identity)?;
+                decision.guard(&identity)?;
                 identity.disabled_at = None;
                 identity.disabled_until = None;
                 identity.base.updated_at = decision.now();
+                unlock(decision, &identity.base.id);
                 decision.put(identity);
                 Ok(())
             })
@@ -76,13 +90,4 @@ fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {
         Reply::empty()
     }
     .boxed()
-}
-
-/// Administrators are left alone by who is none.
-pub(crate) fn guard(decision: &Decision<'_>, identity: &Identity) -> Result<(), Failure> {
-    let kept = identity.is_admin || identity.is_default_admin;
-    if kept && !decision.caller().is_admin() {
-        return Err(Failure::unauthorized("only administrators may change administrators"));
-    }
-    Ok(())
 }

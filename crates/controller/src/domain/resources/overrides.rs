@@ -10,7 +10,6 @@ use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType, Identity, Service};
 
 use super::identity::Identities;
-use super::identity_state::guard;
 use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
@@ -76,7 +75,7 @@ fn change(
         controller
             .decide(&caller, move |decision| {
                 let current = require::<Identities>(decision.view(), &id)?;
-                guard(decision, current)?;
+                decision.guard(current)?;
                 let mut identity = (**current).clone();
                 for pair in &pairs {
                     apply(decision, &mut identity, pair)?;

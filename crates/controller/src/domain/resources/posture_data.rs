@@ -14,7 +14,6 @@ use weft_model::Timestamp;
 use weft_model::entity::{ApiSession, Mfa, Record as _};
 
 use super::identity::Identities;
-use super::identity_state::guard;
 use crate::Controller;
 use crate::auth::mfa;
 use crate::auth::posture::Told;
@@ -131,7 +130,7 @@ fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> Answer {
         controller
             .decide(&caller, move |decision| {
                 let found = require::<Identities>(decision.view(), identity.as_str())?;
-                guard(decision, found)?;
+                decision.guard(found)?;
                 match mfa::of(decision.tip(), identity.as_str()) {
                     Some(mfa) => decision.delete(Mfa::KIND, &mfa.base.id),
                     None => Ok(()),

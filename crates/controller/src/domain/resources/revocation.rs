@@ -1,5 +1,5 @@
 //! Revocations made by an administrator (protocol: auth 16; management-api 7.8). The id is what
-//! is revoked; a second one takes the place of the first.
+//! is revoked; a second one makes the first last longer and cover more.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Resource for Revocations {
     /// How long any token lives.
     type Prepared = Duration;
 
-    const CREATE_REPLACES: bool = true;
+    const CREATE_RENEWS: bool = true;
 
     fn chosen_id(body: &RevocationBody) -> Option<Result<Id, Failure>> {
         Some(id_of(body))
@@ -78,9 +78,9 @@ impl Resource for Revocations {
     ) -> Result<(), Failure> {
         let word = body.revocation_type.unwrap_or_default();
         record.revocation_type = RevocationType::parse(word.as_str()).unwrap_or_default();
-        record.expires_at = record.base.created_at.plus(*longest);
-        record.issued_before =
-            (record.revocation_type == RevocationType::Identity).then_some(record.base.created_at);
+        let now = record.base.updated_at;
+        record.expires_at = now.plus(*longest);
+        record.issued_before = (record.revocation_type == RevocationType::Identity).then_some(now);
         if let Some(tags) = &body.tags {
             record.base.tags = convert::from_tags(tags);
         }
@@ -94,6 +94,10 @@ impl Resource for Revocations {
         _longest: &Duration,
     ) -> Result<(), Failure> {
         let id = &after.base.id;
+        let taken = decision.tip().get::<Revocation>(id);
+        if taken.is_some_and(|taken| taken.revocation_type != after.revocation_type) {
+            return Err(Failure::field("id", "id must be unique", id.as_str()));
+        }
         let is_of_identity = after.revocation_type == RevocationType::Identity;
         if is_of_identity && decision.tip().get::<Identity>(id).is_none() {
             return Err(Failure::not_found("identity", id.as_str()));

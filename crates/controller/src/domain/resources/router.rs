@@ -51,7 +51,7 @@ impl Readable for Routers {
             true => None,
             false => outstanding(context.view(), &record.base.id),
         };
-        let ticket = enrollment.filter(|_| may_enroll(context));
+        let ticket = enrollment.filter(|it| may_enroll(context, it));
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         RouterDetail {
             base: detail_base::<Self>(&record.base),
@@ -92,10 +92,12 @@ pub(super) fn from_listeners(
     listeners.map(kept).collect()
 }
 
-/// Whether the caller may have what enrolls a router: who only reads could become the router.
-pub(super) fn may_enroll(context: &Context) -> bool {
+/// Whether the caller may have what enrolls a router: who only reads could become the router, and
+/// who becomes the router becomes its identity.
+pub(super) fn may_enroll(context: &Context, ticket: &Enrollment) -> bool {
     let may = |action| context.caller().is_granted(Subject::Router, action);
-    may(Action::Create) || may(Action::Update)
+    let is_granted = may(Action::Create) || may(Action::Update);
+    is_granted && super::enrollment::is_visible(context.caller(), context.view(), ticket)
 }
 
 /// Takes over what a router proves itself by; no body says it.

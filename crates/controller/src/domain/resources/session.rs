@@ -15,6 +15,7 @@ use crate::auth::service_session::{self, SYMBOLS};
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::live::{self, Live};
+use crate::domain::rank;
 use crate::domain::view::Context;
 use crate::failure::Failure;
 
@@ -70,6 +71,7 @@ fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
         let session = live::require::<Sessions>(&context, call.id(0))?;
+        rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;
         let sessions = controller.sessions();
         sessions.remove_services(std::slice::from_ref(&session.base.id));
         sessions.kept().await?;

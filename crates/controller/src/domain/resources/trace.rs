@@ -13,6 +13,7 @@ use crate::Controller;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::domain::caller::Caller;
 use crate::domain::convert;
+use crate::domain::rank;
 use crate::domain::resource::require;
 use crate::failure::Failure;
 use crate::traces::{Channel, Trace};
@@ -28,7 +29,9 @@ fn update(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: TraceBody = call.decode(Verb::Replace)?;
         let context = controller.context(&caller);
-        let identity = require::<Identities>(context.view(), call.id(0))?.base.id.clone();
+        let identity = require::<Identities>(context.view(), call.id(0))?;
+        rank::guard(&caller, identity)?;
+        let identity = identity.base.id.clone();
         if !body.enabled.unwrap_or(false) {
             controller.traces().end(&identity);
             return Reply::detail(&TraceDetail { until: TimeWord::ZERO, ..TraceDetail::default() });

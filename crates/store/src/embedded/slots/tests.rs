@@ -40,6 +40,33 @@ fn is_damage(outcome: Result<(), Failure>) -> bool {
     matches!(outcome, Err(Failure::Damaged(_)))
 }
 
+/// What redb writes is what is read of it: a release that lays its header out otherwise is met here
+/// and not in a database.
+#[test]
+fn the_header_is_laid_out_as_it_is_read() {
+    for is_closed in [true, false] {
+        let (_folder, path, bytes) = file(is_closed);
+        assert!(bytes.starts_with(MAGIC) && bytes.len() > HEADER);
+        assert_eq!(bytes[FLAGS] & !(SECOND_COUNTS | IN_USE | TWO_PHASE), 0);
+        assert_ne!(bytes[FLAGS] & TWO_PHASE, 0);
+        assert_eq!(bytes[FLAGS] & IN_USE == 0, is_closed);
+        let numbers = |bytes: &[u8]| {
+            let number = |slot: usize| {
+                u64::from_le_bytes(bytes[slot + NUMBER..slot + NUMBER + 8].try_into().unwrap())
+            };
+            let [first, second] = [number(SLOTS[0]), number(SLOTS[1])];
+            let is_second = bytes[FLAGS] & SECOND_COUNTS != 0;
+            if is_second { (second, first) } else { (first, second) }
+        };
+        let (counts, before) = numbers(&bytes);
+        assert_eq!(counts, before + 1, "the two last commits, and the newer one counts");
+        let database = Database::create(&path).unwrap();
+        put(&database, 10);
+        let (after, _) = numbers(&fs::read(&path).unwrap());
+        assert!(after > counts);
+    }
+}
+
 #[test]
 fn nothing_is_touched_where_the_newer_commit_counts() {
     for is_closed in [true, false] {

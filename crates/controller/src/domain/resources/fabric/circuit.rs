@@ -106,11 +106,13 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[
     (Api::Fabric, "deleteCircuit", delete),
 ];
 
-/// Ends a circuit at once; data that is on its way is lost.
+/// Ends a circuit: `immediate` at once, and data that is on its way is lost; otherwise when routers
+/// have delivered what they hold.
 fn delete(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
-        let _: CircuitDelete = call.decode_optional(Verb::Create)?;
-        match network(&controller)?.remove_circuit(call.id(0), true) {
+        let body: CircuitDelete = call.decode_optional(Verb::Create)?;
+        let now = body.immediate.unwrap_or(false);
+        match network(&controller)?.remove_circuit(call.id(0), now) {
             true => Reply::empty(),
             false => Err(Failure::not_found(Circuits::NAME, call.id(0))),
         }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
-use weft_identity::{Authority, AuthoritySpec, Certificate, CertificateRequest, Leaf, Purpose};
+use weft_identity::{Authority, AuthoritySpec, Certificate, CertificateRequest, Leaf, SpiffeId};
 
 use super::{NONE, refusal, refuses, with};
 use crate::Content;
@@ -25,7 +25,8 @@ pub(super) fn body(name: &str, authority: &Authority) -> Value {
 pub(super) fn leaf(bed: &Bed, authority: &Authority, name: &str) -> Certificate {
     let request = CertificateRequest::from_pem(&csr(name)).unwrap();
     let now = system_time(bed.controller.now());
-    authority.issue(&Leaf::for_router(&request, Purpose::Client, now)).unwrap()
+    let id = SpiffeId::identity("elsewhere", name);
+    authority.issue(&Leaf::for_identity(&request, &id, now)).unwrap()
 }
 
 async fn verify(bed: &Bed, admin: &Caller, id: &str, text: &str) -> Result<(), Failure> {

@@ -29,6 +29,33 @@ fn ca_body(name: &str, authority: &Authority) -> Value {
 }
 
 #[tokio::test]
+async fn a_disabled_identity_does_not_enroll() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let ours = authority(&bed, "ours");
+    let ca = verified(&bed, &admin, &ours, ca_body("ca", &ours)).await;
+    let shown = [leaf(&bed, &ours, "one")];
+    for (method, operation) in [("ott", "enrollOtt"), ("ottca", "enrollOttCa")] {
+        let new = json!({"name": method, "type": "Device", "isAdmin": false});
+        let id = bed.create(&admin, "createIdentity", new).await;
+        let ticket = json!({"identityId": id, "method": method, "caId": ca,
+            "expiresAt": "2026-02-01T00:00:00Z"});
+        let ticket = bed.create(&admin, "createEnrollment", ticket).await;
+        let ticket = bed.manage(&admin, "detailEnrollment", &[&ticket], NONE).await.unwrap();
+        let body = json!({"token": ticket["token"], "clientCsr": csr("x")});
+        let body = if method == "ott" { body } else { json!({"token": ticket["token"]}) };
+        let minutes = json!({"durationMinutes": 0});
+        bed.manage(&admin, "disableIdentity", &[&id], minutes).await.unwrap();
+        let before = bed.controller.snapshot().revision();
+        let failure = enroll(&bed, &shown, operation, body.clone()).await.unwrap_err();
+        assert_eq!(failure.code(), ErrorCode::InvalidEnrollmentNotAllowed, "{method}");
+        assert_eq!(bed.controller.snapshot().revision(), before);
+        bed.manage(&admin, "enableIdentity", &[&id], NONE).await.unwrap();
+        enroll(&bed, &shown, operation, body).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_ticket_and_a_certificate_of_its_ca() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;

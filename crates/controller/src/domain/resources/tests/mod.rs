@@ -13,7 +13,9 @@ mod mfa_codes;
 mod posture;
 mod posture_checks;
 mod races;
+mod ranks;
 mod role_usage;
+mod router_certificates;
 mod token_enrollment;
 
 use serde_json::{Value, json};

@@ -76,6 +76,18 @@ async fn identity(bed: &Bed, admin: &Caller, external: &str) -> Value {
 }
 
 #[tokio::test]
+async fn a_token_without_an_end_makes_nobody() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let idp = Provider::new(&bed);
+    bed.create(&admin, "createExternalJwtSigner", idp.body("idp")).await;
+    let endless = super::with(&claims("anna"), "exp", NONE);
+    let failure = refused(&bed, call(&[&idp.sign(&endless)])).await;
+    assert_eq!(failure.code(), ErrorCode::InvalidEnrollmentToken);
+    assert!(failure.to_string().contains("exp"), "{failure}");
+}
+
+#[tokio::test]
 async fn a_token_makes_an_identity() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;

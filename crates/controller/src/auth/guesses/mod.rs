@@ -1,0 +1,140 @@
+//! How fast somebody may guess passwords. Class Memory, bounded.
+//!
+//! Wrong passwords use up what a name and an address have (by default 10 and 100 a minute); right
+//! ones cost nothing. When nothing is left the next password waits until there is something again,
+//! 8 s at most, and of those who wait the one comes first whose address gave a right password for
+//! the name before, then the one with the fewest wrong ones: who guesses waits behind the owner, and
+//! slows him down without locking him out.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use table::{Step, Table, Verdict};
+
+/// Longest wait for a turn; the API answers every request within 10 s.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Wrong passwords that may come in any minute; 0 is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuessLimits {
+    /// For a name.
+    pub per_name: u32,
+    /// From an IPv4 address, or from the /64 of an IPv6 one.
+    pub per_address: u32,
+}
+
+impl Default for GuessLimits {
+    fn default() -> Self {
+        Self { per_name: 10, per_address: 100 }
+    }
+}
+
+/// Where a password came from: an IPv4 address, or the first half of an IPv6 one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Source(IpAddr);
+
+impl Source {
+    fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() & !u128::from(u64::MAX);
+                Ipv6Addr::from_bits(network).into()
+            }
+            address => address,
+        })
+    }
+}
+
+/// What was guessed by whom. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Guesses(Arc<Mutex<Table>>);
+
+impl Guesses {
+    pub(crate) fn new(limits: GuessLimits) -> Self {
+        Self(Arc::new(Mutex::new(Table::new(limits))))
+    }
+
+    /// Waits until a password for a name may be looked at; or says when to try again.
+    pub(crate) async fn turn(&self, name: &str, from: Option<IpAddr>) -> Result<Turn, Duration> {
+        let source = from.map(Source::of);
+        let (ticket, changed) = self.0.lock().join(name, source, Instant::now())?;
+        let mut turn = Turn {
+            guesses: self.clone(),
+            name: name.into(),
+            source,
+            ticket,
+            is_called: false,
+            // Nobody learns what became of a request that was given up while it was looked at, and
+            // nobody gets it for nothing.
+            verdict: Verdict::Wrong,
+        };
+        turn.is_called = tokio::time::timeout(PATIENCE, turn.called(&changed)).await == Ok(true);
+        match turn.is_called {
+            true => Ok(turn),
+            false => Err(self.0.lock().wait(name, source, Instant::now())),
+        }
+    }
+}
+
+/// The turn of a password. Unless said otherwise it was wrong.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Turn {
+    guesses: Guesses,
+    name: Arc<str>,
+    source: Option<Source>,
+    ticket: u64,
+    is_called: bool,
+    verdict: Verdict,
+}
+
+impl Turn {
+    /// Waits for it; false if somebody else got the place.
+    async fn called(&self, changed: &Notify) -> bool {
+        loop {
+            let mut again = std::pin::pin!(changed.notified());
+            again.as_mut().enable();
+            let step = self.guesses.0.lock().step(&self.name, self.ticket, Instant::now());
+            match step {
+                Step::Go => return true,
+                Step::Displaced => return false,
+                Step::Behind => again.await,
+                Step::At(time) => {
+                    tokio::select! {
+                        () = tokio::time::sleep_until(time) => {}
+                        () = again => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// The password was right.
+    pub(crate) fn right(mut self) {
+        self.verdict = Verdict::Right;
+    }
+
+    /// The password was not looked at.
+    pub(crate) fn neither(mut self) {
+        self.verdict = Verdict::Neither;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut table = self.guesses.0.lock();
+        match self.is_called {
+            true => table.end(&self.name, self.source, self.verdict, Instant::now()),
+            false => table.leave(&self.name, self.ticket),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Bindings of a router that are not of the edge: what a router may dial and host without anybody
+//! behind it.
+
+use serde_json::json;
+use weft_wire::ctrl::{CircuitFailed, CircuitRequest, CreateTerminatorRequest};
+use weft_wire::{Message, Outcome, ProtoBody};
+
+use super::support::{Net, Peer};
+
+fn host(service: &str) -> Message {
+    CreateTerminatorRequest {
+        service_id: service.to_owned(),
+        binding: "transport".into(),
+        address: "tcp:localhost:80".into(),
+        ..CreateTerminatorRequest::default()
+    }
+    .to_message()
+}
+
+fn dial(service: &str) -> Message {
+    CircuitRequest {
+        ingress_id: "somebody".into(),
+        service: service.to_owned(),
+        ..CircuitRequest::default()
+    }
+    .to_message()
+}
+
+async fn hosts(peer: &mut Peer, service: &str) -> Result<(), String> {
+    let outcome = Outcome::from_message(&peer.ask(host(service)).await).unwrap();
+    if outcome.success { Ok(()) } else { Err(outcome.text) }
+}
+
+/// Why a dial failed. Nobody answers here for a service that could be dialed.
+async fn dials(peer: &mut Peer, service: &str) -> String {
+    CircuitFailed::from_message(&peer.ask(dial(service)).await).unwrap().error
+}
+
+/// A service that no policy gives to anybody.
+async fn service(net: &Net) -> String {
+    net.create("createService", json!({"name": "web", "encryptionRequired": false})).await
+}
+
+#[tokio::test]
+async fn a_router_dials_and_hosts_nothing_that_nobody_gave_it() {
+    let net = Net::new().await;
+    let service = service(&net).await;
+    let mut peer = net.connect(&net.router("er1").await).await;
+    let revision = net.bed.controller.snapshot().revision();
+    let refused = hosts(&mut peer, &service).await.unwrap_err();
+    assert!(refused.contains("unrestrictedBindings"), "{refused}");
+    let refused = dials(&mut peer, &service).await;
+    assert!(refused.contains("unrestrictedBindings"), "{refused}");
+    assert_eq!(net.bed.controller.snapshot().revision(), revision);
+    assert!(net.network.circuits().matching(|_| true).is_empty());
+}
+
+#[tokio::test]
+async fn policies_of_its_tunneler_give_a_router_its_bindings() {
+    let net = Net::new().await;
+    let service =
+        net.open_service(json!({"name": "web", "encryptionRequired": false})).await.to_string();
+    let mut peer = net.connect(&net.router("er1").await).await;
+    let refused = dials(&mut peer, &service).await;
+    assert!(!refused.contains("unrestrictedBindings"), "only nobody hosts it: {refused}");
+    hosts(&mut peer, &service).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_operator_names_the_routers_whose_bindings_use_everything() {
+    let net = Net::set(|settings| settings.unrestricted_bindings = vec!["er1".into()]).await;
+    let service = service(&net).await;
+    let (named, other) = (net.router("er1").await, net.router("er2").await);
+    let mut named = net.connect(&named).await;
+    assert!(!dials(&mut named, &service).await.contains("unrestrictedBindings"));
+    hosts(&mut named, &service).await.unwrap();
+    let mut other = net.connect(&other).await;
+    assert!(hosts(&mut other, &service).await.is_err());
+    assert!(dials(&mut other, &service).await.contains("unrestrictedBindings"));
+}

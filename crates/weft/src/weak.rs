@@ -1,0 +1,40 @@
+//! Passwords that are easily guessed. Controllers take them, from 5 characters on; whoever sets one
+//! is told.
+
+/// Passwords with fewer characters are easily guessed.
+const LEAST: usize = 8;
+
+/// Why a password of a name is weak, if it is.
+fn reason(username: &str, password: &str) -> Option<String> {
+    if password.to_lowercase() == username.to_lowercase() {
+        return Some("it is the name".to_owned());
+    }
+    let length = password.chars().count();
+    (length < LEAST).then(|| format!("it has {length} characters, use {LEAST} or more"))
+}
+
+/// Tells whoever sets a weak password.
+pub(crate) fn warn(username: &str, password: &str) {
+    if let Some(reason) = reason(username, password) {
+        eprintln!("weft: the password of {} is easily guessed: {reason}", username.escape_debug());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_passwords_and_names_are_weak() {
+        for (password, is_weak) in [
+            ("secret7", true),
+            ("secret78", false),
+            ("Administrator", true),
+            ("administrator2", false),
+            ("äöüäöüä", true),
+            ("äöüäöüäö", false),
+        ] {
+            assert_eq!(reason("administrator", password).is_some(), is_weak, "{password}");
+        }
+    }
+}
