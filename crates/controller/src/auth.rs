@@ -12,6 +12,7 @@
 //! - `mfa`, `totp`, `spent`, `attempts`: second factors, their codes, what a used one still does, and
 //!   how fast codes may be tried;
 //! - `posture`: what clients say of their devices, and what follows;
+//! - `ending`: when whatever ends by itself is looked at again;
 //! - `revocations`: how those that cover nothing any more go; `lapsed`: how identities that are
 //!   disabled for a while come back;
 //! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers.

@@ -240,7 +240,7 @@ fn references_must_lead_somewhere() {
     set.delete(Kind::ConfigType, Id::new("t"));
     let error = snapshot.apply(&set).unwrap_err();
     assert!(matches!(error, ApplyError::StillReferenced { by: Kind::Config, .. }), "{error}");
-    let session = ApiSession { base: base("s"), token: "t".into(), ..ApiSession::default() };
+    let session = ApiSession { base: base("s"), token_hash: "t".into(), ..ApiSession::default() };
     let error = snapshot.apply(&puts([session.into()])).unwrap_err();
     assert_eq!(error, ApplyError::NotInSnapshots(Kind::ApiSession));
     let mut set = ChangeSet::default();

@@ -494,7 +494,7 @@ async fn routers_are_told_of_sessions() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(ended, [session.base.id.clone()]);
+    assert_eq!(ended, std::slice::from_ref(&session.base.id));
 }
 
 #[tokio::test]

@@ -132,7 +132,7 @@ async fn a_router_learns_no_session_that_is_not_its_own() {
     let everybody = policy(&net, &["#all"], &["#nowhere"]).await;
     let (before, _) = login(&net, &chain).await;
     let (mut peer, mut stranger) = (net.connect(&one).await, net.connect(&other).await);
-    assert_eq!(everything(&mut peer).await, [before.clone()]);
+    assert_eq!(everything(&mut peer).await, std::slice::from_ref(&before));
     assert!(everything(&mut stranger).await.is_empty());
 
     // A login of the other client is the first that the other router hears of.
@@ -150,7 +150,7 @@ async fn a_router_learns_no_session_that_is_not_its_own() {
     };
     let last = active();
     stranger.send(ApiSessionHeartbeat { tokens: vec![token.clone()] }.to_message()).await;
-    assert_eq!(removed(&mut stranger).await.tokens, [token.clone()]);
+    assert_eq!(removed(&mut stranger).await.tokens, std::slice::from_ref(&token));
     assert_eq!(active(), last);
     peer.send(ApiSessionHeartbeat { tokens: vec![token.clone()] }.to_message()).await;
     peer.settled().await;
@@ -254,7 +254,8 @@ async fn a_change_of_policies_makes_sessions_known_and_withdraws_them() {
         }
     };
     let come = async |peer: &mut Peer| heard(peer, &id).await;
-    let gone = async |peer: &mut Peer| assert_eq!(removed(peer).await.ids, [id.clone()]);
+    let gone =
+        async |peer: &mut Peer| assert_eq!(removed(peer).await.ids, std::slice::from_ref(&id));
     let own = router.id.as_str();
 
     let named = policy(&net, &["#staff"], &["#office"]).await;

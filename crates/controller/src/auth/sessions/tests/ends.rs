@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weft_contract::Api;
 use weft_identity::Certificate;
 use weft_model::Id;
-use weft_store::{Live as _, Store as _};
+use weft_store::Store as _;
 
 use crate::testing::{Bed, to, until};
 use crate::{Caller, Origin};
@@ -96,7 +96,7 @@ async fn a_session_does_not_come_back_with_a_crash_after_another_password() {
     let body = json!({"password": "anders!"});
     bed.manage(&admin, "patchAuthenticator", &[&updb], body).await.unwrap();
     until("the session ends", || {
-        bed.controller.sessions().by_id(&stored.base.id.to_string()).is_none()
+        bed.controller.sessions().by_id(stored.base.id.as_str()).is_none()
     })
     .await;
     // As if its end had not reached the disk.

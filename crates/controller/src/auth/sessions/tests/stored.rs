@@ -6,7 +6,7 @@ use serde_json::json;
 use weft_contract::Api;
 use weft_identity::SealKey;
 use weft_model::entity::ApiSession;
-use weft_store::{Embedded, Live as _, Options, Store};
+use weft_store::{Embedded, Options, Store};
 
 use crate::testing::{Bed, PASSWORD, USERNAME, bare_settings, to, until};
 use crate::{Caller, Controller, Origin};
