@@ -20,7 +20,7 @@ use weft_controller::network::{Network as Circuits, NetworkOptions};
 use weft_controller::{Addresses, Controller, Keys, Settings};
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
-    Purpose, San, SpiffeId, Subject, TrustBundle,
+    Purpose, San, SealKey, SpiffeId, Subject, TrustBundle,
 };
 use weft_router::{Router, Runtimes};
 use weft_sdk::{Context, IdentityFile};
@@ -61,6 +61,7 @@ pub(crate) struct Network {
 /// What a controller is made of, to be started again.
 struct Seed {
     keys: Keys,
+    session_key: Arc<SealKey>,
     identity: Arc<LiveIdentity>,
     store: Arc<dyn Store>,
     /// Where APIs and control plane are, together.
@@ -221,7 +222,9 @@ impl Seed {
             trust_domain: TRUST_DOMAIN.into(),
         };
         let store = Arc::new(Memory::new());
-        Self { keys, identity: LiveIdentity::fixed(identity), store, port: free_port() }
+        let session_key = Arc::new(SealKey::random().unwrap());
+        let identity = LiveIdentity::fixed(identity);
+        Self { keys, session_key, identity, store, port: free_port() }
     }
 
     fn web(&self) -> WebServer {
@@ -245,8 +248,10 @@ impl Seed {
             ctrl: vec![format!("tls:localhost:{}", self.port)],
             apis: base_urls(std::slice::from_ref(&web)),
         };
-        let settings =
-            Settings::new("ctrl1", Arc::clone(&self.store), self.keys.clone(), addresses);
+        let settings = Settings {
+            session_key: Some(Arc::clone(&self.session_key)),
+            ..Settings::new("ctrl1", Arc::clone(&self.store), self.keys.clone(), addresses)
+        };
         let controller = Controller::start(settings).await.unwrap();
         let circuits = Circuits::start(controller.clone(), NetworkOptions::default());
         let control =

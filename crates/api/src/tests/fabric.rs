@@ -365,10 +365,14 @@ async fn databases_are_checked_over_both_apis() {
         let seen = admin.call(Method::POST, &snapshot, &NONE).await;
         assert_eq!(seen.is_error(400, "COULD_NOT_VALIDATE")["cause"]["field"], "path");
     }
+    let at = format!("{FABRIC}/database/snapshot");
+    for path in ["/etc/weft-copy", "../weft-copy"] {
+        let seen = admin.call(Method::POST, &at, &json!({"path": path})).await;
+        assert_eq!(seen.is_error(400, "COULD_NOT_VALIDATE")["cause"]["field"], "path", "{path}");
+    }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("__DATE__-copy");
     let body = json!({"path": path.to_str().unwrap()});
-    let at = format!("{FABRIC}/database/snapshot");
     let seen = admin.call(Method::POST, &at, &body).await;
     let written = seen.data()["path"].as_str().unwrap().to_owned();
     assert!(std::path::Path::new(&written).exists() && !written.contains("__"), "{written}");

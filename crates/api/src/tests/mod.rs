@@ -145,7 +145,10 @@ impl Bed {
         };
         let bundle = keys.bundle.clone();
         let store = Faulty::new(Memory::new());
-        let settings = Settings::new("ctrl1", Arc::new(store.clone()), keys, addresses);
+        let settings = Settings {
+            snapshot_folder: Some(std::env::temp_dir()),
+            ..Settings::new("ctrl1", Arc::new(store.clone()), keys, addresses)
+        };
         let controller = Controller::start(settings).await.unwrap();
         controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
         let setup = Setup {

@@ -245,20 +245,20 @@ impl EnrollmentConfig {
         } else {
             SigningCert::default()
         };
-        let life = |key: &'static str| {
-            let below = section.section(key);
+        let (identity, router) = (section.section("edgeIdentity"), section.section("edgeRouter"));
+        let life = |key: &'static str, below: &Section<'_>| {
             if section.is_present() && !below.is_present() {
                 let text =
                     format!("required configuration section [edge.enrollment.{key}] missing");
                 section.problem(key, text);
             }
-            at_least(&below, "duration", 5 * MINUTE, 180 * MINUTE)
+            at_least(below, "duration", 5 * MINUTE, 180 * MINUTE)
         };
         Self {
             signing_cert,
-            identity_duration: life("edgeIdentity"),
-            router_duration: life("edgeRouter"),
-            router_names: RouterNames::read(&section.section("edgeRouter")),
+            identity_duration: life("edgeIdentity", &identity),
+            router_duration: life("edgeRouter", &router),
+            router_names: RouterNames::read(&router),
         }
     }
 }

@@ -97,7 +97,10 @@ async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
 }
 
 /// A host may have been back before its terminator went: it is put there again.
-async fn put_back(controller: &Controller, removed: &[Arc<Terminator>]) -> Result<(), Failure> {
+pub(super) async fn put_back(
+    controller: &Controller,
+    removed: &[Arc<Terminator>],
+) -> Result<(), Failure> {
     let founded = removed.iter().filter(|it| is_founded(controller, it));
     let founded: Vec<Arc<Terminator>> = founded.cloned().collect();
     if founded.is_empty() {

@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, openapi};
-use weft_model::{AuthorKind, ChangeSet, Id, Kind, OnDelete};
+use weft_model::{Id, Kind, OnDelete};
 
-use crate::testing::{Bed, PASSWORD, USERNAME, to};
-use crate::{Caller, Failure, GuessLimits, Notice};
+use crate::testing::{Bed, to};
+use crate::{Caller, Failure};
 
 const NONE: Value = Value::Null;
 
@@ -440,95 +440,6 @@ async fn overrides_reach_the_client_and_hold_their_config() {
 }
 
 #[tokio::test]
-async fn too_many_wrong_passwords_lock_the_password_and_end_no_session() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    bed.controller
-        .decide(&Caller::system(), |decision| {
-            let policy = decision.tip().get::<weft_model::entity::AuthPolicy>(&Id::new("default"));
-            let mut policy = (**policy.unwrap()).clone();
-            policy.updb.max_attempts = 2;
-            decision.put(policy);
-            Ok(())
-        })
-        .await
-        .unwrap();
-    let body = json!({"name": "u", "type": "User", "isAdmin": false});
-    let id = bed.create(&admin, "createIdentity", body).await;
-    let body = json!({"identityId": id, "method": "updb", "username": "user",
-        "password": "richtig"});
-    bed.create(&admin, "createAuthenticator", body.clone()).await;
-    let failure = refusal(&bed, &admin, "createAuthenticator", "", body).await;
-    assert_eq!(failure.code(), ErrorCode::MaxAuthenticatorMethodsReached);
-    assert_eq!(failure.status(), 400);
-    let up = bed.login("user", "richtig").await.unwrap();
-    for _ in 0..2 {
-        assert!(bed.login("user", "falsch").await.is_err());
-    }
-    assert!(bed.login("user", "richtig").await.is_err(), "locked now");
-    let read = bed.manage(&admin, "detailIdentity", &[&id], NONE).await.unwrap();
-    assert_eq!(read["disabled"], false);
-    bed.manage(&up, "getCurrentAPISession", &[], NONE).await.unwrap();
-    bed.manage(&admin, "enableIdentity", &[&id], NONE).await.unwrap();
-    assert!(bed.login("user", "richtig").await.is_ok());
-    // It survives a restart, and a new password ends it.
-    for _ in 0..2 {
-        assert!(bed.login("user", "falsch").await.is_err());
-    }
-    let again = bed.restarted().await;
-    assert!(again.login("user", "richtig").await.is_err(), "still locked");
-    let admin = again.admin().await;
-    let own = again.manage(&admin, "getIdentityAuthenticators", &[&id], NONE).await.unwrap();
-    let own = own[0]["id"].as_str().unwrap();
-    let fresh = json!({"password": "ganz neu"});
-    again.manage(&admin, "patchAuthenticator", &[own], fresh).await.unwrap();
-    assert!(again.login("user", "ganz neu").await.is_ok());
-}
-
-#[tokio::test]
-async fn the_last_administrator_is_not_locked_out() {
-    let bed = Bed::with(|settings| {
-        settings.guess_limits = GuessLimits { per_name: 0, per_address: 0 };
-    })
-    .await;
-    let admin = bed.admin().await;
-    let policy = json!({"primary": {"updb": {"maxAttempts": 2, "lockoutDurationMinutes": 0}}});
-    bed.manage(&admin, "patchAuthPolicy", &["default"], policy).await.unwrap();
-    let body = json!({"name": "second", "type": "User", "isAdmin": true});
-    let id = bed.create(&admin, "createIdentity", body).await;
-    let body =
-        json!({"identityId": id, "method": "updb", "username": "second", "password": "richtig"});
-    bed.create(&admin, "createAuthenticator", body).await;
-    // Somebody tries every administrator, again and again.
-    for username in ["second", USERNAME, "second", USERNAME] {
-        for _ in 0..5 {
-            assert!(bed.login(username, "falsch").await.is_err());
-        }
-    }
-    assert!(bed.login("second", "richtig").await.is_err(), "locked");
-    assert!(bed.login(USERNAME, PASSWORD).await.is_ok(), "the last one");
-    bed.manage(&admin, "getCurrentAPISession", &[], NONE).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn guessing_gets_slow_for_a_name_and_not_for_others() {
-    let bed = Bed::new().await;
-    let mut refused = None;
-    for _ in 0..6 {
-        let failure = bed.login(USERNAME, "falsch").await.unwrap_err();
-        if failure.code() == ErrorCode::ServerTooManyRequests {
-            refused = failure.retry_after();
-            break;
-        }
-        assert_eq!(failure.code(), ErrorCode::InvalidAuth);
-    }
-    assert!(refused.is_some_and(|wait| wait.as_secs() >= 1), "{refused:?}");
-    // Of a name that nobody has nothing else is told.
-    let failure = bed.login("nobody", "falsch").await.unwrap_err();
-    assert_eq!(failure.code(), ErrorCode::InvalidAuth);
-}
-
-#[tokio::test]
 async fn what_the_server_says_of_itself() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
@@ -541,84 +452,4 @@ async fn what_the_server_says_of_itself() {
     let reply = bed.controller.call(admin, call).await.unwrap();
     let crate::Content::Raw { body, .. } = reply.content else { panic!("no envelope here") };
     assert_eq!(weft_identity::read_ca_store(&body).unwrap().len(), 2);
-}
-
-/// The change set that an operation made.
-async fn change_of(bed: &Bed, work: impl Future<Output = ()>) -> std::sync::Arc<ChangeSet> {
-    let (_, mut notices) = bed.controller.subscribe();
-    work.await;
-    match notices.next().await {
-        Some(Notice::Change(published)) => std::sync::Arc::clone(published.changes.last().unwrap()),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn every_change_says_who_made_it_and_why() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let body = json!({"name": "phone", "type": "Device", "isAdmin": false,
-        "enrollment": {"ott": true}});
-    let mut id = String::new();
-    let made = change_of(&bed, async { id = bed.create(&admin, "createIdentity", body).await });
-    let made = made.await;
-    let login = admin.login().unwrap();
-    assert_eq!(
-        (made.author.kind, made.author.id.as_str()),
-        (AuthorKind::Identity, &*login.identity)
-    );
-    let cause = &made.cause;
-    let told = [&cause.operation, &cause.source_type, &cause.source_auth, &cause.method];
-    assert_eq!(told.map(|it| &**it), ["createIdentity", "rest", "edge", "POST"]);
-
-    let shown = bed.manage(&admin, "detailIdentity", &[&id], NONE).await.unwrap();
-    let token = shown["enrollment"]["ott"]["token"].as_str().unwrap().to_owned();
-    let used = change_of(&bed, async { drop(bed.use_ott(&token, &id).await.unwrap()) }).await;
-    assert_eq!(used.author.kind, AuthorKind::Unattributed);
-    assert_eq!((&*used.cause.operation, &*used.cause.source_type), ("enroll", "rest"));
-
-    let policy = json!({"primary": {"updb": {"maxAttempts": 1}}});
-    bed.manage(&admin, "patchAuthPolicy", &["default"], policy).await.unwrap();
-    let body = json!({"identityId": id, "method": "updb", "username": "phone",
-        "password": "richtig"});
-    bed.create(&admin, "createAuthenticator", body).await;
-    let locked = async { assert!(bed.login("phone", "falsch").await.is_err()) };
-    let locked = change_of(&bed, locked).await;
-    assert_eq!(locked.author.kind, AuthorKind::Controller);
-    assert_eq!((&*locked.cause.operation, &*locked.cause.source_type), ("lockout", "controller"));
-
-    let call = to(Api::Fabric, "createService", &[]).with_json(&json!({"name": "fabric"}));
-    let fabric = async { drop(bed.controller.call(admin.clone(), call).await.unwrap()) };
-    assert_eq!(&*change_of(&bed, fabric).await.cause.source_auth, "fabric");
-    let network = json!({"network": {"services": [{"name": "documented"}]}});
-    let call = to(Api::Weft, "applyChange", &[]).with_json(&network);
-    let applied = async { drop(bed.controller.call(admin.clone(), call).await.unwrap()) };
-    let applied = change_of(&bed, applied).await;
-    assert_eq!(
-        (applied.author.kind, &*applied.cause.operation),
-        (AuthorKind::Identity, "applyChange")
-    );
-}
-
-#[tokio::test]
-async fn no_create_takes_the_place_of_what_exists() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let body = json!({"name": "web", "encryptionRequired": true});
-    let id = Id::new(&bed.create(&admin, "createService", body).await);
-    bed.clock.advance(std::time::Duration::from_secs(1));
-    // As if the same id had been generated once more.
-    let again = id.clone();
-    let done = bed.controller.decide(&admin, move |decision| {
-        decision.put(weft_model::entity::Service {
-            base: weft_model::Base::new(again.clone(), decision.now()),
-            name: "other".into(),
-            ..weft_model::entity::Service::default()
-        });
-        Ok(())
-    });
-    let failure = done.await.unwrap_err();
-    assert_eq!(failure.field_name(), Some("id"));
-    let snapshot = bed.controller.snapshot();
-    assert_eq!(&*snapshot.get::<weft_model::entity::Service>(&id).unwrap().name, "web");
 }

@@ -269,7 +269,10 @@ mod tests {
         let as_before = async || {
             bed.controller
                 .decide(&Caller::system(), |decision| {
-                    decision.put(interfaces(&old_interfaces()));
+                    let mut old = interfaces(&old_interfaces());
+                    let now = decision.tip().get::<ConfigType>(&old.base.id).unwrap();
+                    old.base.created_at = now.base.created_at;
+                    decision.put(old);
                     Ok(())
                 })
                 .await

@@ -12,6 +12,7 @@ use weft_wire::edge_ctrl::{
 use weft_wire::{PeerData, ProtoBody};
 
 use super::support::{LONG, Net, Peer, TestRouter, until};
+use crate::control::ended::put_back;
 
 /// A client that is logged in, with a session of each kind for a service.
 struct Client {
@@ -112,6 +113,30 @@ async fn a_router_that_was_away_loses_the_circuits_of_sessions_that_ended() {
     until(|| net.bed.controller.sessions().service(bind).is_none()).await;
     net.connect(&router).await;
     until(|| hosted().is_none()).await;
+}
+
+#[tokio::test]
+async fn a_host_that_was_back_in_time_keeps_its_terminator() {
+    let (net, router, service) = network().await;
+    let peer = net.connect(&router).await;
+    let host = Client::new(&net, "server", &service).await;
+    host.host(&peer, "hosted").await;
+    let controller = &net.bed.controller;
+    let hosted = || controller.snapshot().get::<Terminator>(&Id::new("hosted")).cloned();
+    let removed = vec![hosted().unwrap()];
+    let remove = async || {
+        controller.remove_terminators(&router.id, &[Id::new("hosted")]).await.unwrap();
+        assert!(hosted().is_none());
+    };
+    remove().await;
+    put_back(controller, &removed).await.unwrap();
+    assert_eq!(hosted().unwrap().address, removed[0].address, "its session goes on");
+    forbid(&net, "Bind").await;
+    let bind = host.bind["id"].as_str().unwrap();
+    until(|| controller.sessions().service(bind).is_none()).await;
+    remove().await;
+    put_back(controller, &removed).await.unwrap();
+    assert!(hosted().is_none(), "nothing stands behind it");
 }
 
 #[tokio::test]

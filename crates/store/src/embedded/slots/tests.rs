@@ -59,7 +59,7 @@ fn the_header_is_laid_out_as_it_is_read() {
             if is_second { (second, first) } else { (first, second) }
         };
         let (counts, before) = numbers(&bytes);
-        assert_eq!(counts, before + 1, "the two last commits, and the newer one counts");
+        assert!(counts > before, "the newer one counts: {counts} {before}");
         let database = Database::create(&path).unwrap();
         put(&database, 10);
         let (after, _) = numbers(&fs::read(&path).unwrap());

@@ -275,9 +275,11 @@ async fn a_ca_takes_the_logins_that_rest_on_it_with_it() {
     assert_eq!(session["authenticatorId"], "internal");
     let token = session["token"].as_str().unwrap();
     assert!(bed.restarted().await.with_token(token).login().is_some());
-    bed.manage(&admin, "patchCa", &[&id], json!({"isAuthEnabled": false})).await.unwrap();
+    // An empty claim keeps the one there is.
+    let switched = |on: bool| json!({"isAuthEnabled": on, "externalIdClaim": {}});
+    bed.manage(&admin, "patchCa", &[&id], switched(false)).await.unwrap();
     assert!(bed.with_token(token).login().is_none(), "its authentication was switched off");
-    bed.manage(&admin, "patchCa", &[&id], json!({"isAuthEnabled": true})).await.unwrap();
+    bed.manage(&admin, "patchCa", &[&id], switched(true)).await.unwrap();
     let session = bed.login_with(&[leaf(&bed, &ours, "7")]).await.unwrap().data();
     let token = session["token"].as_str().unwrap();
     bed.manage(&admin, "deleteCa", &[&id], NONE).await.unwrap();

@@ -3,6 +3,7 @@
 
 mod administrators;
 mod authentication;
+mod authors;
 mod cas;
 mod clerks;
 mod controller_settings;
@@ -10,6 +11,7 @@ mod enrollment;
 mod every_body;
 mod mfa;
 mod mfa_codes;
+mod passwords;
 mod posture;
 mod posture_checks;
 mod races;

@@ -1,0 +1,98 @@
+//! Wrong passwords: what they cost who sends them, and what they do not do to others.
+
+use serde_json::json;
+use weft_contract::ErrorCode;
+use weft_model::Id;
+
+use super::{NONE, refusal};
+use crate::testing::{Bed, PASSWORD, USERNAME};
+use crate::{Caller, GuessLimits};
+
+#[tokio::test]
+async fn too_many_wrong_passwords_lock_the_password_and_end_no_session() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    bed.controller
+        .decide(&Caller::system(), |decision| {
+            let policy = decision.tip().get::<weft_model::entity::AuthPolicy>(&Id::new("default"));
+            let mut policy = (**policy.unwrap()).clone();
+            policy.updb.max_attempts = 2;
+            decision.put(policy);
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let body = json!({"name": "u", "type": "User", "isAdmin": false});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    let body = json!({"identityId": id, "method": "updb", "username": "user",
+        "password": "richtig"});
+    bed.create(&admin, "createAuthenticator", body.clone()).await;
+    let failure = refusal(&bed, &admin, "createAuthenticator", "", body).await;
+    assert_eq!(failure.code(), ErrorCode::MaxAuthenticatorMethodsReached);
+    assert_eq!(failure.status(), 400);
+    let up = bed.login("user", "richtig").await.unwrap();
+    for _ in 0..2 {
+        assert!(bed.login("user", "falsch").await.is_err());
+    }
+    assert!(bed.login("user", "richtig").await.is_err(), "locked now");
+    let read = bed.manage(&admin, "detailIdentity", &[&id], NONE).await.unwrap();
+    assert_eq!(read["disabled"], false);
+    bed.manage(&up, "getCurrentAPISession", &[], NONE).await.unwrap();
+    bed.manage(&admin, "enableIdentity", &[&id], NONE).await.unwrap();
+    assert!(bed.login("user", "richtig").await.is_ok());
+    // It survives a restart, and a new password ends it.
+    for _ in 0..2 {
+        assert!(bed.login("user", "falsch").await.is_err());
+    }
+    let again = bed.restarted().await;
+    assert!(again.login("user", "richtig").await.is_err(), "still locked");
+    let admin = again.admin().await;
+    let own = again.manage(&admin, "getIdentityAuthenticators", &[&id], NONE).await.unwrap();
+    let own = own[0]["id"].as_str().unwrap();
+    let fresh = json!({"password": "ganz neu"});
+    again.manage(&admin, "patchAuthenticator", &[own], fresh).await.unwrap();
+    assert!(again.login("user", "ganz neu").await.is_ok());
+}
+
+#[tokio::test]
+async fn the_last_administrator_is_not_locked_out() {
+    let bed = Bed::with(|settings| {
+        settings.guess_limits = GuessLimits { per_name: 0, per_address: 0 };
+    })
+    .await;
+    let admin = bed.admin().await;
+    let policy = json!({"primary": {"updb": {"maxAttempts": 2, "lockoutDurationMinutes": 0}}});
+    bed.manage(&admin, "patchAuthPolicy", &["default"], policy).await.unwrap();
+    let body = json!({"name": "second", "type": "User", "isAdmin": true});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    let body =
+        json!({"identityId": id, "method": "updb", "username": "second", "password": "richtig"});
+    bed.create(&admin, "createAuthenticator", body).await;
+    // Somebody tries every administrator, again and again.
+    for username in ["second", USERNAME, "second", USERNAME] {
+        for _ in 0..5 {
+            assert!(bed.login(username, "falsch").await.is_err());
+        }
+    }
+    assert!(bed.login("second", "richtig").await.is_err(), "locked");
+    assert!(bed.login(USERNAME, PASSWORD).await.is_ok(), "the last one");
+    bed.manage(&admin, "getCurrentAPISession", &[], NONE).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn guessing_gets_slow_for_a_name_and_not_for_others() {
+    let bed = Bed::new().await;
+    let mut refused = None;
+    for _ in 0..6 {
+        let failure = bed.login(USERNAME, "falsch").await.unwrap_err();
+        if failure.code() == ErrorCode::ServerTooManyRequests {
+            refused = failure.retry_after();
+            break;
+        }
+        assert_eq!(failure.code(), ErrorCode::InvalidAuth);
+    }
+    assert!(refused.is_some_and(|wait| wait.as_secs() >= 1), "{refused:?}");
+    // Of a name that nobody has nothing else is told.
+    let failure = bed.login("nobody", "falsch").await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::InvalidAuth);
+}
