@@ -51,6 +51,8 @@ async fn what_is_malformed_at_the_control_plane_closes_its_connection_only() {
 
     let (id, keys) = other_router(&place, &operator).await;
     let control = Doors::with(&place, &keys).control;
+    impostors(&control, &network).await;
+    witness.goes_on().await;
     let mut hello = Hello::new(id.as_str());
     let version = VersionInfo::from_header("v2.0.0|abc|2026-01-01|linux|amd64");
     RouterHello { version, ..RouterHello::default() }.write(&mut hello.headers);
@@ -63,8 +65,19 @@ async fn what_is_malformed_at_the_control_plane_closes_its_connection_only() {
     assert!(network.stop().await.success());
 }
 
-/// Who has a certificate of the network and is no router.
+/// Who has a certificate of the network and is no router is cut whatever he says.
 async fn strangers(control: &Door, network: &Program) {
+    let hello = Hello::new("stranger");
+    let good = ("", encode(&hello.to_message()));
+    for (_, bytes) in hellos(&hello).into_iter().chain([good]) {
+        let (port, answer) = say(control.enter().await, &bytes).await;
+        assert!(answer.is_empty());
+        logged(network, port, "no router has the certificate").await;
+    }
+}
+
+/// A router that does not say who it is.
+async fn impostors(control: &Door, network: &Program) {
     let hello = Hello::new("stranger");
     for (cause, bytes) in hellos(&hello) {
         let (port, _) = say(control.enter().await, &bytes).await;
@@ -81,7 +94,7 @@ async fn strangers(control: &Door, network: &Program) {
 }
 
 /// A second router, enrolled and not running: its id and keys.
-async fn other_router(place: &Place, operator: &Operator) -> (String, IdentitySection) {
+pub(super) async fn other_router(place: &Place, operator: &Operator) -> (String, IdentitySection) {
     let id = operator.create(&edge_router::KIND, &json!({"name": "paris"})).await;
     let made: Value = operator.client.get(&edge_router::KIND, &id).await.unwrap();
     let token = place.folder().join("paris.jwt");

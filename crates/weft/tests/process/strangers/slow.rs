@@ -6,7 +6,10 @@ use futures::future::join_all;
 use tokio::io::AsyncWriteExt as _;
 use weft_wire::{edge::header, frame::encode, hello::Hello};
 
-use super::door::{Door, Doors, NOT_AFTER, NOT_BEFORE, trickle, until_cut};
+use super::{
+    door::{Door, Doors, NOT_AFTER, NOT_BEFORE, trickle, until_cut},
+    malformed_control::other_router,
+};
 use crate::{network::Place, operator::Operator, wait::PATIENCE};
 
 const DRIP: Duration = Duration::from_millis(400);
@@ -18,11 +21,14 @@ async fn slow_hellos_and_heads_are_cut_by_a_deadline() {
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;
     let doors = Doors::of(&place, &operator.identity("stranger").await);
+    // Whoever has no certificate of a router is cut there at once.
+    let (_, keys) = other_router(&place, &operator).await;
+    let control = Doors::with(&place, &keys).control;
     let mut hello = Hello::new("stranger");
     hello.headers.set_str(header::SESSION_TOKEN, "a token that nobody gave out");
     let hello = encode(&hello.to_message());
     let head = b"GET /edge/client/v1/version HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec();
-    let said = [(&doors.api, head), (&doors.control, hello.clone()), (&doors.edge, hello)];
+    let said = [(&doors.api, head), (&control, hello.clone()), (&doors.edge, hello)];
     join_all(said.iter().map(|(door, said)| cut(door, said))).await;
 }
 
