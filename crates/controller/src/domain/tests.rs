@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, openapi};
-use weft_model::{Id, Kind, OnDelete};
+use weft_model::{Kind, OnDelete};
 
 use crate::testing::{Bed, to};
 use crate::{Caller, Failure};
