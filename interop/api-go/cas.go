@@ -66,7 +66,10 @@ func tryCas(r *report, n *network) {
 			}
 		},
 		patch: func() *rest_model.CaPatch {
-			return &rest_model.CaPatch{IsAuthEnabled: ptr(false), Tags: tags("changed")}
+			// A patch that does not name the claim takes it away; an empty one keeps it.
+			return &rest_model.CaPatch{
+				IsAuthEnabled: ptr(false), Tags: tags("changed"), ExternalIDClaim: &rest_model.ExternalIDClaimPatch{},
+			}
 		},
 		patched: []string{"isAuthEnabled", "tags"},
 	})
