@@ -62,7 +62,7 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
             return Err(refused());
         }
         remember_chain(&controller, &shown).await;
-        controller.sessions().kept().await?;
+        controller.sessions().begun().await;
         let detail = super::current::shown(&controller, &session, true);
         let mut reply =
             Reply::detail(&detail)?.with_header(headers::SESSION, session.token.to_string());
