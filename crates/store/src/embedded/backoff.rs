@@ -64,6 +64,8 @@ impl Backoff {
     pub(super) fn note<T>(&self, done: Result<&T, &Failure>) {
         match done {
             Ok(_) => self.succeeded(),
+            // What somebody else met is noted by him.
+            Err(Failure::Broken) => {}
             Err(failure) if failure.breaks() => self.failed(failure, Instant::now()),
             Err(_) => {}
         }
