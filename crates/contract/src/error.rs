@@ -186,6 +186,9 @@ codes! {
     RateLimited = "RATE_LIMITED" 429 "The operation is rate limited, try again later",
     /// Queues are full.
     ServerTooManyRequests = "SERVER_TOO_MANY_REQUESTS" 429 "Too many requests to process, try again later",
+    /// A write was given up on: it may have been made, or be made yet.
+    OutcomeUnknown = "OUTCOME_UNKNOWN" 503
+        "It is not known whether the change was made, look before trying again",
     /// It took too long.
     Timeout = "TIMEOUT" 503 "The request timed out",
     /// Nobody can write now.

@@ -1,6 +1,13 @@
 //! An engine that fails on demand: for tests of what is built on a store.
 
-use std::{collections::VecDeque, path::Path, sync::Arc};
+use std::{
+    collections::VecDeque,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
@@ -27,23 +34,29 @@ pub enum Fault {
     LosesCommit,
     /// It happens, but never answers.
     HangsAfter,
+    /// It happens, the answer is [`CommitError::Unknown`], and the store is dark from then on.
+    GoesDark,
+    /// It never answers, and happens once [`Faulty::let_land`] is called.
+    LandsLate,
 }
-
-/// A batch whose answer was lost, and what became of it.
-type Lost = (BatchId, Option<Revision>);
 
 /// A store around another one; each commit takes the next fault.
 #[derive(Debug, Clone)]
 pub struct Faulty<S> {
     store: S,
     faults: Arc<Mutex<VecDeque<Fault>>>,
-    lost: Arc<Mutex<Vec<Lost>>>,
+    late: Arc<Mutex<Vec<Late>>>,
+    is_dark: Arc<AtomicBool>,
 }
+
+/// A commit that happens later: its name, base and change sets.
+type Late = (BatchId, Revision, Vec<Arc<ChangeSet>>);
 
 impl<S: Store> Faulty<S> {
     /// A store that behaves well until it is told otherwise.
     pub fn new(store: S) -> Self {
-        Self { store, faults: Arc::default(), lost: Arc::default() }
+        let (faults, late, is_dark) = Default::default();
+        Self { store, faults, late, is_dark }
     }
 
     /// Lets a commit to come fail, after those told before.
@@ -56,10 +69,26 @@ impl<S: Store> Faulty<S> {
         &self.store
     }
 
-    fn lose(&self, outcome: Option<Revision>) -> CommitError {
-        let batch = BatchId::random();
-        self.lost.lock().push((batch, outcome));
-        CommitError::Unknown { batch, reason: "the answer was lost".into() }
+    /// As long as it is dark nothing is committed and nothing is told of commits.
+    pub fn set_dark(&self, is_dark: bool) {
+        self.is_dark.store(is_dark, Ordering::Release);
+    }
+
+    /// Lets commits happen that were held up; their answers, which nobody waits for.
+    pub async fn let_land(&self) -> Vec<Result<Revision, CommitError>> {
+        let late = std::mem::take(&mut *self.late.lock());
+        let mut landed = Vec::new();
+        for (batch, base, sets) in late {
+            landed.push(self.store.commit_as(batch, base, sets).await);
+        }
+        landed
+    }
+
+    fn check_light(&self) -> Result<(), CommitError> {
+        match self.is_dark.load(Ordering::Acquire) {
+            true => Err(CommitError::Unavailable("the store is dark".into())),
+            false => Ok(()),
+        }
     }
 }
 
@@ -72,24 +101,36 @@ impl<S: Store> Store for Faulty<S> {
         self.store.load(rows)
     }
 
-    fn commit(
+    fn commit_as(
         &self,
+        batch: BatchId,
         base: Revision,
-        batch: Vec<Arc<ChangeSet>>,
+        sets: Vec<Arc<ChangeSet>>,
     ) -> BoxFuture<'_, Result<Revision, CommitError>> {
         let fault = self.faults.lock().pop_front().unwrap_or(Fault::None);
+        let lost = move || CommitError::Unknown { batch, reason: "the answer was lost".into() };
         async move {
+            self.check_light()?;
             match fault {
-                Fault::None => self.store.commit(base, batch).await,
+                Fault::None => self.store.commit_as(batch, base, sets).await,
                 Fault::Fails(error) => Err(error),
                 Fault::Hangs => std::future::pending().await,
                 Fault::LosesAnswer => {
-                    let revision = self.store.commit(base, batch).await?;
-                    Err(self.lose(Some(revision)))
+                    self.store.commit_as(batch, base, sets).await?;
+                    Err(lost())
                 }
-                Fault::LosesCommit => Err(self.lose(None)),
+                Fault::LosesCommit => Err(lost()),
                 Fault::HangsAfter => {
-                    self.store.commit(base, batch).await?;
+                    self.store.commit_as(batch, base, sets).await?;
+                    std::future::pending().await
+                }
+                Fault::GoesDark => {
+                    self.store.commit_as(batch, base, sets).await?;
+                    self.set_dark(true);
+                    Err(lost())
+                }
+                Fault::LandsLate => {
+                    self.late.lock().push((batch, base, sets));
                     std::future::pending().await
                 }
             }
@@ -98,12 +139,9 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>> {
-        let lost = self.lost.lock().iter().find(|(id, _)| *id == batch).copied();
         async move {
-            match lost {
-                Some((_, outcome)) => Ok(outcome),
-                None => self.store.settle(batch).await,
-            }
+            self.check_light()?;
+            self.store.settle(batch).await
         }
         .boxed()
     }

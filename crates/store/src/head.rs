@@ -1,10 +1,10 @@
 //! The head: where the log stands.
 
-use std::fmt;
+use std::{collections::VecDeque, fmt};
 
 use weft_model::{Revision, Timeline};
 
-use crate::error::Damage;
+use crate::error::{CommitError, Damage};
 
 /// The newest format of the store this program reads and writes.
 pub const FORMAT: u32 = 1;
@@ -14,7 +14,9 @@ pub const FORMAT: u32 = 1;
 pub struct BatchId(pub u128);
 
 impl BatchId {
-    pub(crate) fn random() -> Self {
+    /// A name that no other batch has.
+    #[must_use]
+    pub fn random() -> Self {
         Self(rand::random())
     }
 }
@@ -28,6 +30,31 @@ impl fmt::Display for BatchId {
 impl fmt::Debug for BatchId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// Batches that were said not to have happened, the last ones: they never will.
+#[derive(Debug, Default)]
+pub(crate) struct Barred(VecDeque<BatchId>);
+
+impl Barred {
+    /// So many are remembered. A batch is asked about before the next one is written, so that those
+    /// of before are long done with.
+    const MOST: usize = 1024;
+
+    pub(crate) fn bar(&mut self, batch: BatchId) {
+        if self.0.len() >= Self::MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(batch);
+    }
+
+    /// Whether a batch may still happen.
+    pub(crate) fn check(&self, batch: BatchId) -> Result<(), CommitError> {
+        match self.0.contains(&batch) {
+            true => Err(CommitError::Unavailable("the batch was given up before it came".into())),
+            false => Ok(()),
+        }
     }
 }
 

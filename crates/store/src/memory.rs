@@ -17,6 +17,7 @@ use crate::{
     Mend, OpenError, Place, ReadError, Seen, Space, Store, StoredFault, codec,
     embedded::{Content, write_new},
     follow::{self, History},
+    head::Barred,
 };
 
 /// A store in memory.
@@ -38,6 +39,7 @@ struct State {
     log: VecDeque<(BatchId, Committed)>,
     live: BTreeMap<(Kind, Id), Entity>,
     notes: BTreeMap<(Space, String), Bytes>,
+    barred: Barred,
 }
 
 impl Memory {
@@ -55,6 +57,7 @@ impl Memory {
             log: VecDeque::new(),
             live: BTreeMap::new(),
             notes: BTreeMap::new(),
+            barred: Barred::default(),
         };
         let heads = watch::Sender::new(Revision(0));
         Self(Arc::new(Inner { state: Mutex::new(state), heads, log_limit: log_limit.max(1) }))
@@ -163,17 +166,18 @@ impl Store for Memory {
         Ok(state.head.clone())
     }
 
-    fn commit(
+    fn commit_as(
         &self,
+        id: BatchId,
         base: Revision,
         batch: Vec<Arc<ChangeSet>>,
     ) -> BoxFuture<'_, Result<Revision, CommitError>> {
         async move {
             let mut state = self.0.state.lock();
+            state.barred.check(id)?;
             if state.head.revision != base {
                 return Err(CommitError::Stale { head: state.head.revision });
             }
-            let id = BatchId::random();
             batch.into_iter().for_each(|set| state.append(id, set, self.0.log_limit));
             let revision = state.head.revision;
             self.0.heads.send_replace(revision);
@@ -184,9 +188,13 @@ impl Store for Memory {
 
     fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>> {
         async move {
-            let state = self.0.state.lock();
+            let mut state = self.0.state.lock();
             let found = state.log.iter().rev().find(|(id, _)| *id == batch);
-            Ok(found.map(|(_, committed)| committed.revision))
+            let found = found.map(|(_, committed)| committed.revision);
+            if found.is_none() {
+                state.barred.bar(batch);
+            }
+            Ok(found)
         }
         .boxed()
     }

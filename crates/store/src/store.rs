@@ -31,15 +31,27 @@ pub trait Store: Send + Sync + 'static {
     fn load(&self, rows: &mut dyn FnMut(Entity)) -> Result<Head, OpenError>;
 
     /// Appends change sets if the head is still `base`, all or none of them. Returns the revision
-    /// of the last one.
+    /// of the last one. The batch has the name that the caller chose, by which [`Store::settle`]
+    /// finds it whatever became of the answer.
+    fn commit_as(
+        &self,
+        batch: BatchId,
+        base: Revision,
+        sets: Vec<Arc<ChangeSet>>,
+    ) -> BoxFuture<'_, Result<Revision, CommitError>>;
+
+    /// The same for a caller who never asks again.
     fn commit(
         &self,
         base: Revision,
-        batch: Vec<Arc<ChangeSet>>,
-    ) -> BoxFuture<'_, Result<Revision, CommitError>>;
+        sets: Vec<Arc<ChangeSet>>,
+    ) -> BoxFuture<'_, Result<Revision, CommitError>> {
+        self.commit_as(BatchId::random(), base, sets)
+    }
 
-    /// Finds out what became of a batch whose answer was [`CommitError::Unknown`]: the revision of
-    /// its last change set, or `None` if it did not happen and never will.
+    /// Finds out what became of a batch whose answer was [`CommitError::Unknown`] or never came:
+    /// the revision of its last change set, or `None` if it did not happen and never will. One that
+    /// is still being written is waited for, and one that comes later is refused.
     fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>>;
 
     /// The change sets after a revision: those kept, then those to come. Ends after an error.

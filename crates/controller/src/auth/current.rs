@@ -267,7 +267,7 @@ fn create_certificate(controller: Controller, caller: Caller, call: Call) -> Ans
             ..login::certificate(&controller, &leaf, now)
         };
         controller.sessions().add_certificate(&session.base.id, kept, now);
-        controller.sessions().kept().await?;
+        controller.sessions().begun().await;
         Reply::created_with(&SessionCertificateCreated {
             links: links(CERTIFICATES, id.as_str(), &[]),
             id: id.to_string(),

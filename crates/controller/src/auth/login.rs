@@ -78,7 +78,7 @@ fn authenticate(controller: Controller, caller: Caller, call: Call) -> Answer {
             return Err(refused());
         }
         remember_chain(&controller, &shown).await;
-        controller.sessions().kept().await?;
+        controller.sessions().begun().await;
         let detail = super::current::shown(&controller, &session, Some(token.as_str()));
         let mut reply = Reply::detail(&detail)?.with_header(headers::SESSION, token.to_string());
         if shown.extend_requested {

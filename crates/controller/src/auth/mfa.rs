@@ -419,7 +419,7 @@ impl Controller {
             session.mfa_passed_at = Some(now);
         });
         let passed = passed.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
-        self.sessions().kept().await?;
+        self.sessions().begun().await;
         if super::resolve::is_complete(&self.snapshot(), &passed) {
             self.sessions().completed(&passed.base.id);
         }

@@ -98,7 +98,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
                 return Err(Failure::field("serviceId", "service not found", id));
             }
         }
-        controller.sessions().kept().await?;
+        controller.sessions().begun().await;
         // The whole session, where the original leaves half of it null (protocol: auth 20.6).
         let (kept, key) = (Arc::clone(&session), controller.settings().keys.session.key());
         let sign = move |controller: &Controller| controller.service_token(&kept);

@@ -62,6 +62,9 @@ const PER_IDENTITY: usize = 256;
 /// Certificates a session may have; the oldest one goes when another is made.
 const CERTIFICATES: usize = 16;
 
+/// How long whoever begins a session waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Sessions of this controller. Clones are the same sessions.
 #[derive(Clone)]
 pub struct Sessions(Arc<Inner>);
@@ -256,7 +259,17 @@ impl Sessions {
         self.0.store.live().put(entity);
     }
 
-    /// Waits until the sessions opened so far outlive this process.
+    /// Waits until what began so far outlives this process, and not for a disk that fails or hangs:
+    /// it is written later, and a crash before that ends a session too early, never too late.
+    pub(crate) async fn begun(&self) {
+        match tokio::time::timeout(PATIENCE, self.0.store.live().flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "a session is not on the disk yet"),
+            Err(_) => tracing::warn!("a session is not on the disk yet: the disk is slow"),
+        }
+    }
+
+    /// Waits until what ended so far stays so when this process ends.
     pub(crate) async fn kept(&self) -> Result<(), Failure> {
         self.0.store.live().flush().await.map_err(|error| {
             tracing::error!(%error, "sessions cannot be kept");

@@ -37,24 +37,26 @@ const QUEUE: usize = 1024;
 /// Operations and bytes in one batch.
 const BATCH_OPERATIONS: usize = 100;
 const BATCH_BYTES: usize = 1024 * 1024;
-/// Waits between questions about the outcome of a batch.
+/// Waits between questions about the outcome of a batch: the first, and the longest.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
-/// How often the outcome is asked for before callers are told that it is not known.
-const SETTLE_TRIES: u32 = 50;
+const SETTLE_PAUSE_MOST: Duration = Duration::from_secs(5);
 
 /// How long others are waited for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadlines {
     /// A caller for his answer.
     pub(crate) answer: Duration,
-    /// The writer for the store to write one batch. A batch given up later finds the head moved,
-    /// or moves it and is caught up with.
+    /// The writer for the store to write one batch; then the store is asked what became of it.
     pub(crate) commit: Duration,
+    /// The writer for that answer, before callers are told that the outcome is not known.
+    pub(crate) settle: Duration,
 }
 
 impl Default for Deadlines {
     fn default() -> Self {
-        Self { answer: Duration::from_secs(10), commit: Duration::from_secs(30) }
+        let seconds = Duration::from_secs;
+        // The APIs answer after 10 s whatever happens, and know less of it.
+        Self { answer: seconds(8), commit: seconds(30), settle: seconds(5) }
     }
 }
 
@@ -122,7 +124,8 @@ impl Writer {
             again: VecDeque::new(),
             alone: None,
             open: Batch::default(),
-            deadline: deadlines.commit,
+            unsettled: None,
+            deadlines,
         };
         tokio::spawn(work.run());
         writer
@@ -157,7 +160,7 @@ impl Writer {
         match tokio::time::timeout(self.deadlines.answer, answered).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(unavailable("the controller is stopping")),
-            Err(_) => Err(ErrorCode::Timeout.into()),
+            Err(_) => Err(unknown("the store has not answered yet")),
         }
     }
 
@@ -171,7 +174,12 @@ impl Writer {
     }
 }
 
-/// 503 with its cause.
+/// 503 for what may have been made, or may be yet.
+fn unknown(cause: &str) -> Failure {
+    Failure::because(ErrorCode::OutcomeUnknown, cause)
+}
+
+/// 503 with its cause; nothing was made.
 fn unavailable(cause: &str) -> Failure {
     Failure::because(ErrorCode::Unhandled, cause).with_status(503)
 }
@@ -219,13 +227,14 @@ struct Work {
     alone: Option<(Alone, oneshot::Sender<Result<(), String>>)>,
     /// Operations decided since the batch in flight was closed.
     open: Batch,
-    /// For the store to answer.
-    deadline: Duration,
+    /// A batch that may have happened: nothing is decided before that is known.
+    unsettled: Option<BatchId>,
+    deadlines: Deadlines,
 }
 
 impl Work {
     async fn run(mut self) {
-        while self.fill().await {
+        while self.find_out().await && self.fill().await {
             if self.open.operations.is_empty() {
                 self.be_alone().await;
                 continue;
@@ -237,6 +246,44 @@ impl Work {
             self.settle(batch, after, result).await;
         }
         self.subscribers.close();
+    }
+
+    /// Waits until it is known what became of the last batch. Whoever comes meanwhile is refused, and
+    /// nothing of his is made. False at the end.
+    async fn find_out(&mut self) -> bool {
+        let Some(batch) = self.unsettled else { return true };
+        let store = Arc::clone(&self.store);
+        let asked = async { (outcome(&*store, batch).await, store.head()) };
+        let mut asked = std::pin::pin!(asked);
+        let (happened, head) = loop {
+            tokio::select! {
+                biased;
+                told = &mut asked => break told,
+                next = self.submissions.recv() => match next {
+                    Some(wanted) => refuse(wanted),
+                    None => return false,
+                },
+            }
+        };
+        self.unsettled = None;
+        let caught_up = match (happened, head) {
+            (Ok(false), _) => Ok(false),
+            (Ok(true), Ok(head)) => self.follow(head.revision).await.map(|()| true),
+            (Err(error), _) => Err(error.to_string()),
+            (_, Err(error)) => Err(error.to_string()),
+        };
+        match caught_up {
+            Ok(happened) => {
+                tracing::info!(%batch, happened, "the outcome of a batch is known now");
+                self.health.store(Arc::new(Health::Fine));
+            }
+            Err(cause) => {
+                tracing::error!(%cause, "writing has stopped");
+                self.health.store(Arc::new(Health::Stopped(cause)));
+            }
+        }
+        self.reset_tip();
+        true
     }
 
     /// Decides what is waiting, until there is a batch to write or work to do alone. False at the
@@ -341,7 +388,7 @@ impl Work {
         }
         let base = self.published.load().revision();
         let mut commit =
-            Box::pin(commit(Arc::clone(&self.store), base, changes, self.deadline).fuse());
+            Box::pin(commit(Arc::clone(&self.store), base, changes, self.deadlines).fuse());
         loop {
             let room = !self.open.is_full() && self.alone.is_none();
             tokio::select! {
@@ -379,6 +426,9 @@ impl Work {
             }
             Err(error) => {
                 tracing::warn!(%error, "a batch was not written");
+                if let CommitError::Unknown { batch, .. } = error {
+                    self.unsettled = Some(batch);
+                }
                 self.health.store(Arc::new(Health::Failing(error.to_string())));
                 self.give_up(batch, &error);
             }
@@ -423,7 +473,7 @@ impl Work {
         let mut changes = Vec::new();
         let mut log = self.store.follow(before.revision());
         while after.revision() < head {
-            let next = tokio::time::timeout(self.deadline, log.next()).await;
+            let next = tokio::time::timeout(self.deadlines.commit, log.next()).await;
             let next = next.map_err(|_| "the log of the store does not answer".to_owned())?;
             let next = next.ok_or("the log of the store has ended")?;
             let committed = next.map_err(|error| error.to_string())?;
@@ -439,56 +489,80 @@ impl Work {
         Ok(())
     }
 
-    /// Tells everybody who was decided that it did not happen, and drops the tip.
+    /// Tells everybody who was decided what became of it, and drops the tip. What stood behind the
+    /// batch was never given to the store.
     fn give_up(&mut self, batch: Batch, error: &CommitError) {
         let open = std::mem::take(&mut self.open);
-        for decided in batch.operations.into_iter().chain(open.operations) {
+        let answer = |decided: Decided, failure| drop(decided.submission.answer.send(Err(failure)));
+        for decided in batch.operations {
             let failure = match error {
                 CommitError::Busy => ErrorCode::ServerTooManyRequests.into(),
+                // Who changes nothing only waited.
+                error @ CommitError::Unknown { .. } if !decided.change.is_empty() => {
+                    unknown(&error.to_string())
+                }
                 error => unavailable(&error.to_string()),
             };
-            let _ = decided.submission.answer.send(Err(failure));
+            answer(decided, failure);
+        }
+        for decided in open.operations {
+            answer(decided, unavailable(&format!("not written, as the batch before it: {error}")));
         }
         self.reset_tip();
     }
 }
 
-/// Gives a batch to the store until its outcome is known.
+/// Refuses what comes while it is not known what the last batch has changed.
+fn refuse(wanted: Wanted) {
+    const WHY: &str = "it is not known yet what became of an earlier change; nothing was done";
+    match wanted {
+        Wanted::Decide(submission) => drop(submission.answer.send(Err(unavailable(WHY)))),
+        Wanted::Alone(_, answer) => drop(answer.send(Err(WHY.to_owned()))),
+    }
+}
+
+/// Gives a batch to the store. If its outcome is not known, it is asked for before it is said so.
 async fn commit(
     store: Arc<dyn Store>,
     base: Revision,
     changes: Vec<Arc<ChangeSet>>,
-    deadline: Duration,
+    deadlines: Deadlines,
 ) -> Result<(), CommitError> {
     loop {
-        let written = tokio::time::timeout(deadline, store.commit(base, changes.clone()));
-        match written.await {
+        let batch = BatchId::random();
+        let written = store.commit_as(batch, base, changes.clone());
+        let reason = match tokio::time::timeout(deadlines.commit, written).await {
             Ok(Ok(_)) => return Ok(()),
-            Ok(Err(CommitError::Unknown { batch, reason })) => {
-                tracing::warn!(%batch, reason, "the outcome of a batch is not known, asking");
-                if outcome(&*store, batch).await? {
-                    return Ok(());
-                }
-                // It did not happen and never will: once more.
-            }
+            Ok(Err(CommitError::Unknown { reason, .. })) => reason,
             Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(CommitError::Unavailable("the store does not answer".into())),
+            Err(_) => "the store does not answer".to_owned(),
+        };
+        tracing::warn!(%batch, reason, "the outcome of a batch is not known, asking");
+        match tokio::time::timeout(deadlines.settle, outcome(&*store, batch)).await {
+            Ok(Ok(true)) => return Ok(()),
+            // It did not happen and never will: once more.
+            Ok(Ok(false)) => {}
+            // Asked again it says the same, and writing stops.
+            Ok(Err(damage)) => {
+                return Err(CommitError::Unknown { batch, reason: damage.to_string() });
+            }
+            Err(_) => return Err(CommitError::Unknown { batch, reason }),
         }
     }
 }
 
-/// Whether a batch happened.
+/// Whether a batch happened; asked for until the store knows.
 async fn outcome(store: &dyn Store, batch: BatchId) -> Result<bool, CommitError> {
-    for _ in 0..SETTLE_TRIES {
+    let mut pause = SETTLE_PAUSE;
+    loop {
         match store.settle(batch).await {
             Ok(revision) => return Ok(revision.is_some()),
             Err(error @ CommitError::Damaged(_)) => return Err(error),
             Err(error) => tracing::warn!(%batch, %error, "the store does not tell the outcome"),
         }
-        tokio::time::sleep(SETTLE_PAUSE).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(SETTLE_PAUSE_MOST);
     }
-    // Later commits find out by the head: it moved, or it did not.
-    Err(CommitError::Unavailable("the outcome of the write is not known".into()))
 }
 
 /// A decide function that panicked is a fault of ours, not the end of writing.

@@ -27,16 +27,35 @@ impl Shared {
         sets: &[Arc<ChangeSet>],
         batch: BatchId,
     ) -> Result<Revision, Failure> {
-        let (head, committed) = self.with(|database| {
+        // Held to the end: who settles waits for what is under way.
+        let barred = self.barred.lock();
+        if let Err(error) = barred.check(batch) {
+            return Err(Failure::Unavailable(error.to_string()));
+        }
+        self.check_writing()?;
+        let prepared = self.with(|database| {
             let (transaction, head) = self.prepare(database, base, sets, batch)?;
             Ok((head, transaction.commit()))
-        })?;
-        match committed.map_err(Failure::from) {
-            Ok(()) => {}
-            Err(failure) => self.settle_here(batch, failure)?,
+        });
+        let (head, committed) =
+            prepared.inspect_err(|failure| self.note_writing::<()>(Err(failure)))?;
+        let committed = committed.map_err(Failure::from);
+        self.note_writing(committed.as_ref());
+        if let Err(failure) = committed {
+            self.settle_here(batch, failure)?;
         }
         self.heads.send_replace(head.revision);
         Ok(head.revision)
+    }
+
+    /// What became of a batch. One that is not there never will be.
+    pub(super) fn settle(&self, batch: BatchId) -> Result<Option<Revision>, Failure> {
+        let mut barred = self.barred.lock();
+        let found = self.find_batch(batch)?;
+        if found.is_none() {
+            barred.bar(batch);
+        }
+        Ok(found)
     }
 
     /// A commit that failed may have reached the disk: opens the file again and looks.

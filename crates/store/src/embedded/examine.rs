@@ -37,7 +37,7 @@ impl Shared {
 
     /// Mends if the head is `base`, in one transaction that leaves the head where it is.
     pub(super) fn mend(&self, base: Revision, mends: &[Mend]) -> Result<(), Failure> {
-        self.with(|database| {
+        self.write(|database| {
             let transaction = file::begin(database)?;
             let head = {
                 let meta = transaction.open_table(META)?;

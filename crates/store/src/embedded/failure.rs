@@ -17,12 +17,17 @@ pub(crate) enum Failure {
     Full,
     /// The file cannot be read or written.
     Unavailable(String),
+    /// It cannot, since somebody else met an error.
+    Broken,
     InUse,
     Newer(u32),
     Row(RowError),
     Stale(Revision),
     Unknown(BatchId, String),
 }
+
+/// What is said of [`Failure::Broken`].
+const BROKEN: &str = "an I/O error happened before";
 
 /// Runs work on the file; a panic of redb over damaged data becomes an error.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
@@ -36,7 +41,19 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T,
 impl Failure {
     /// Whether the file has to be opened again before it is used.
     pub(crate) fn breaks(&self) -> bool {
-        matches!(self, Self::Full | Self::Unavailable(_))
+        matches!(self, Self::Full | Self::Unavailable(_) | Self::Broken)
+    }
+
+    /// What happened, for people.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Unavailable(reason) | Self::Unknown(_, reason) => reason.clone(),
+            Self::Damaged(damage) => damage.to_string(),
+            Self::Full => "the disk is full".to_owned(),
+            Self::Broken => BROKEN.to_owned(),
+            Self::InUse => "another process has the file open".to_owned(),
+            other => format!("{other:?}"),
+        }
     }
 
     pub(crate) fn io(error: &io::Error) -> Self {
@@ -52,7 +69,7 @@ impl Failure {
         match error {
             redb::Error::Io(error) => Self::io(&error),
             redb::Error::DatabaseAlreadyOpen => Self::InUse,
-            redb::Error::PreviousIo => Self::Unavailable("an I/O error happened before".into()),
+            redb::Error::PreviousIo => Self::Broken,
             redb::Error::Corrupted(text) => Self::Damaged(Damage::new("the file", text)),
             error @ (redb::Error::TableTypeMismatch { .. }
             | redb::Error::TableDoesNotExist(_)
@@ -116,6 +133,7 @@ impl From<Failure> for CommitError {
             Failure::Damaged(damage) => Self::Damaged(damage),
             Failure::Full => Self::Full,
             Failure::Unavailable(reason) => Self::Unavailable(reason),
+            Failure::Broken => Self::Unavailable(BROKEN.into()),
             Failure::InUse => Self::Unavailable("another process has the file open".into()),
             Failure::Newer(format) => Self::Unavailable(format!("the file has format {format}")),
             Failure::Row(error) => Self::Unavailable(error.to_string()),

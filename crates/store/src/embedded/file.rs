@@ -5,27 +5,38 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 use tokio::sync::watch;
 use weft_model::{ColdField, Entity, Id, Kind, Revision};
 
 use super::{
     COLD, HEAD, LIVE, META, NOTES, Options, ROWS, TALLIES,
+    backoff::Backoff,
     failure::{Failure, guarded},
     hold::sync_folder_of,
     load, slots,
 };
-use crate::{BackupError, Head, OpenError, Space, codec};
+use crate::{BackupError, Head, OpenError, Space, codec, head::Barred};
 
 /// Memory for pages while a file is checked, in bytes.
 pub(super) const CHECKING: usize = 1 << 20;
 
-/// How the file is opened, and opened again.
-pub(crate) type Opener = Box<dyn Fn() -> Result<Database, Failure> + Send + Sync>;
+/// When the file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// By a process that knows nothing of it.
+    First,
+    /// After an error, by the process that has held it all the time.
+    Again,
+}
+
+/// How the file is opened.
+pub(crate) type Opener = Box<dyn Fn(Opening) -> Result<Database, Failure> + Send + Sync>;
 
 /// The open file.
 pub(crate) struct Shared {
@@ -35,8 +46,14 @@ pub(crate) struct Shared {
     database: RwLock<Option<Database>>,
     /// Whether an error makes it necessary to open the file again.
     broken: AtomicBool,
+    /// Tries to open it again.
+    opening: Backoff,
+    /// Tries to write.
+    writing: Backoff,
     /// Whether nobody is to use the file any more.
     closed: AtomicBool,
+    /// Batches that are not to happen any more; held by whoever commits one.
+    pub(super) barred: Mutex<Barred>,
     pub(super) heads: watch::Sender<Revision>,
 }
 
@@ -50,7 +67,7 @@ impl Shared {
     /// Opens the file, and begins a timeline if it is new.
     pub(super) fn open(path: &Path, options: Options, open: Opener) -> Result<Self, OpenError> {
         let opened = guarded(|| {
-            let database = open()?;
+            let database = open(Opening::First)?;
             if read_head(&database.begin_read()?)?.is_none() {
                 initialise(&database, &Head::new(Head::new_timeline()))?;
             }
@@ -64,7 +81,10 @@ impl Shared {
             open,
             database: RwLock::new(Some(database)),
             broken: AtomicBool::new(false),
+            opening: Backoff::default(),
+            writing: Backoff::default(),
             closed: AtomicBool::new(false),
+            barred: Mutex::default(),
             heads: watch::Sender::new(revision),
         })
     }
@@ -94,6 +114,44 @@ impl Shared {
         done
     }
 
+    /// Looks at the file, once more if somebody who wrote broke it meanwhile.
+    pub(super) fn read<T>(
+        &self,
+        mut work: impl FnMut(&Database) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match self.with(&mut work) {
+            Err(Failure::Broken) => self.with(work),
+            done => done,
+        }
+    }
+
+    /// Works with the file as [`Shared::with`] does, to change it. After a failure the disk is left
+    /// alone for a while, and whoever comes is told so at once.
+    pub(super) fn write<T>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.check_writing()?;
+        let done = self.with(work);
+        self.writing.note(done.as_ref());
+        done
+    }
+
+    /// Whether it is time to write; if not, why the last try failed.
+    pub(super) fn check_writing(&self) -> Result<(), Failure> {
+        self.writing.check(Instant::now())
+    }
+
+    /// Takes note of how a write ended.
+    pub(super) fn note_writing<T>(&self, done: Result<&T, &Failure>) {
+        self.writing.note(done);
+    }
+
+    /// How long nothing is written.
+    pub(super) fn writing_pause(&self) -> Duration {
+        self.writing.pause(Instant::now())
+    }
+
     /// Closes the file, once those who work with it are done.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -105,6 +163,7 @@ impl Shared {
     }
 
     fn reopen(&self) -> Result<(), Failure> {
+        self.opening.check(Instant::now())?;
         let mut database = self.database.write();
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());
@@ -112,15 +171,23 @@ impl Shared {
         if self.closed.load(Ordering::Acquire) {
             return Err(Failure::Unavailable("the file is closed".into()));
         }
+        self.opening.check(Instant::now())?;
         tracing::warn!(file = %self.path.display(), "opening the store again after an error");
         drop(database.take());
-        *database = Some(guarded(|| (self.open)())?);
+        match guarded(|| (self.open)(Opening::Again)) {
+            Ok(opened) => *database = Some(opened),
+            Err(failure) => {
+                self.opening.failed(&failure, Instant::now());
+                return Err(failure);
+            }
+        }
+        self.opening.succeeded();
         self.broken.store(false, Ordering::Release);
         Ok(())
     }
 
     pub(super) fn head(&self) -> Result<Head, Failure> {
-        self.with(|database| load::required_head(&database.begin_read()?))
+        self.read(|database| load::required_head(&database.begin_read()?))
     }
 
     /// Copies everything but the log to a new file, from one read transaction.
@@ -150,6 +217,18 @@ pub(super) fn open_checked(path: &Path, cache_bytes: usize) -> Result<Database, 
             .create(path)?,
     );
     Ok(Database::builder().set_cache_size(cache_bytes).create(path)?)
+}
+
+/// Opens a file again that this process has checked and held. Nobody else has changed it; only the
+/// last commit may be undecided, which is one that was refused: an empty one takes its place, or a
+/// later start could find it whole and let it count.
+pub(super) fn open_again(path: &Path, cache_bytes: usize) -> Result<Database, Failure> {
+    let is_undecided = slots::is_undecided(path)?;
+    let database = Database::builder().set_cache_size(cache_bytes).create(path)?;
+    if is_undecided {
+        begin(&database)?.commit()?;
+    }
+    Ok(database)
 }
 
 pub(super) fn read_head(transaction: &ReadTransaction) -> Result<Option<Head>, Failure> {

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::{Condvar, Mutex};
-use redb::{ReadableDatabase, TableDefinition};
+use redb::{Database, ReadableDatabase, TableDefinition};
 use tokio::sync::watch;
 use weft_model::{Entity, Id, Kind};
 
@@ -28,7 +28,7 @@ use crate::{CommitError, Live, OpenError, ReadError, Space, codec};
 
 /// How long a write may wait.
 const DELAY: Duration = Duration::from_millis(250);
-/// How long to wait after a write that failed.
+/// How long to wait at least after a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Sealed values by key; `None` removes.
@@ -105,7 +105,7 @@ impl Writer {
         let (written, newest) = (within(pick(&writing)), within(waiting(&pending)));
         drop((pending, writing));
         let mut all = Values::new();
-        self.shared.with(|database| {
+        self.shared.read(|database| {
             let transaction = database.begin_read()?;
             for entry in transaction.open_table(table)?.range(range.clone())? {
                 let (key, value) = entry?;
@@ -127,7 +127,7 @@ impl Writer {
             return Ok(newer.clone());
         }
         drop((pending, writing));
-        self.shared.with(|database| {
+        self.shared.read(|database| {
             let transaction = database.begin_read()?;
             let found = transaction.open_table(NOTES)?.get(key)?;
             Ok(found.map(|sealed| sealed.value().to_vec()))
@@ -155,8 +155,9 @@ impl Queue {
             *writing = (std::mem::take(&mut pending.entities), std::mem::take(&mut pending.notes));
             let values = writing.clone();
             drop((pending, writing));
-            let outcome = write(shared, &values).map_err(CommitError::from);
-            self.settle(put, outcome, stop);
+            // At the end it is tried once more, whatever happened before.
+            let done = write(shared, &values, stop).map_err(CommitError::from);
+            self.settle(put, done, stop, shared.writing_pause().max(RETRY));
             if stop {
                 return;
             }
@@ -164,7 +165,7 @@ impl Queue {
     }
 
     /// Tells of the outcome; values that could not be written wait again behind newer ones.
-    fn settle(&self, put: u64, outcome: Result<(), CommitError>, stop: bool) {
+    fn settle(&self, put: u64, outcome: Result<(), CommitError>, stop: bool, pause: Duration) {
         let mut pending = self.pending.lock();
         let (entities, notes) = std::mem::take(&mut *self.writing.lock());
         if let Err(error) = &outcome {
@@ -178,8 +179,12 @@ impl Queue {
         }
         let failed = outcome.is_err();
         drop(self.settled.send_replace((put, outcome)));
-        if failed && !stop {
-            self.wake.wait_for(&mut pending, RETRY);
+        // Whoever puts something meanwhile does not hurry the disk.
+        let until = Instant::now() + pause;
+        while failed && !stop && !pending.stop {
+            if self.wake.wait_until(&mut pending, until).timed_out() {
+                break;
+            }
         }
     }
 }
@@ -190,11 +195,15 @@ impl Pending {
     }
 }
 
-fn write(shared: &Shared, (entities, notes): &(Values, Values)) -> Result<(), Failure> {
+fn write(
+    shared: &Shared,
+    (entities, notes): &(Values, Values),
+    is_last: bool,
+) -> Result<(), Failure> {
     if entities.is_empty() && notes.is_empty() {
         return Ok(());
     }
-    shared.with(|database| {
+    let put = |database: &Database| {
         let transaction = file::begin(database)?;
         for (table, values) in [(LIVE, entities), (NOTES, notes)] {
             let mut table = transaction.open_table(table)?;
@@ -206,7 +215,8 @@ fn write(shared: &Shared, (entities, notes): &(Values, Values)) -> Result<(), Fa
             }
         }
         Ok(transaction.commit()?)
-    })
+    };
+    if is_last { shared.with(put) } else { shared.write(put) }
 }
 
 impl Live for Writer {
@@ -279,6 +289,10 @@ impl Live for Writer {
             let (done, outcome) = settled.borrow_and_update().clone();
             if done >= put && outcome.is_ok() {
                 return Ok(());
+            }
+            // The disk fails and is left alone for a while: nobody waits for that.
+            if outcome.is_err() && !self.shared.writing_pause().is_zero() {
+                return outcome;
             }
             loop {
                 if settled.changed().await.is_err() {

@@ -83,7 +83,7 @@ impl Shared {
         field: ColdField,
     ) -> Result<Option<Bytes>, Failure> {
         let key = codec::cold_key(kind, id, field.code());
-        self.with(|database| {
+        self.read(|database| {
             let transaction = database.begin_read()?;
             let Some(sealed) = transaction.open_table(COLD)?.get(key.as_slice())? else {
                 return Ok(None);
@@ -95,7 +95,7 @@ impl Shared {
 
     /// The last revision of a batch, if it is in the log.
     pub(super) fn find_batch(&self, batch: BatchId) -> Result<Option<Revision>, Failure> {
-        self.with(|database| {
+        self.read(|database| {
             let transaction = database.begin_read()?;
             for entry in transaction.open_table(LOG)?.iter()?.rev() {
                 let (revision, sealed) = entry?;
@@ -108,7 +108,7 @@ impl Shared {
     }
 
     fn history(&self, after: Revision, most: usize) -> Result<Vec<Committed>, HistoryFailure> {
-        self.with(|database| {
+        self.read(|database| {
             let transaction = database.begin_read()?;
             let head = required_head(&transaction)?.revision;
             if after > head {

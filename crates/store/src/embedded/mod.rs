@@ -7,8 +7,11 @@
 //! verifies the checksum of every page, and that the last commit is the one that counts. redb locks the file against other processes.
 //!
 //! After an I/O error redb refuses everything until the file is opened again; that happens here,
-//! on the next use, so that a disk that was full heals by itself.
+//! on the next use, so that a disk that was full heals by itself. It was held all the time and
+//! checked when it was first opened, so that this takes no longer for a large file; and what fails
+//! is tried again after a pause that grows, whoever asks meanwhile.
 
+mod backoff;
 mod commit;
 pub(crate) mod examine;
 mod failure;
@@ -32,7 +35,14 @@ pub use hold::{Hold, sync_folder_of};
 use redb::TableDefinition;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
-use self::{failure::Failure, file::Shared, live::Writer, thread::CommitThread};
+#[cfg(test)]
+pub(crate) use self::file::Opening as OpeningForTests;
+use self::{
+    failure::Failure,
+    file::{Opening, Shared},
+    live::Writer,
+    thread::CommitThread,
+};
 use crate::{
     BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, Live, Mend,
     OpenError, ReadError, Store, follow,
@@ -79,7 +89,10 @@ impl Embedded {
         file::create_private(path)?;
         let opened: PathBuf = path.to_owned();
         let cache = options.cache_bytes;
-        let open = move || file::open_checked(&opened, cache);
+        let open = move |opening| match opening {
+            Opening::First => file::open_checked(&opened, cache),
+            Opening::Again => file::open_again(&opened, cache),
+        };
         Self::open_with(path, options, Box::new(open))
     }
 
@@ -94,9 +107,14 @@ impl Embedded {
     /// Opens a store whose file is any backend, for tests of the disk's failures.
     #[cfg(test)]
     pub(crate) fn open_backend<B: redb::StorageBackend>(
-        backend: impl Fn() -> B + Send + Sync + 'static,
+        backend: impl Fn(Opening) -> B + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
-        let open = move || Ok(redb::Database::builder().create_with_backend(backend())?);
+        let open = move |opening| {
+            let mut builder = redb::Database::builder();
+            builder.set_cache_size(file::CHECKING);
+            builder.set_check_integrity_on_open(opening == Opening::First);
+            Ok(builder.create_with_backend(backend(opening))?)
+        };
         Self::open_with(Path::new("test"), Options::default(), Box::new(open))
     }
 
@@ -130,17 +148,18 @@ impl Store for Embedded {
         self.shared.load(rows).map_err(|failure| failure.open(self.shared.path()))
     }
 
-    fn commit(
+    fn commit_as(
         &self,
+        batch: BatchId,
         base: Revision,
-        batch: Vec<Arc<ChangeSet>>,
+        sets: Vec<Arc<ChangeSet>>,
     ) -> BoxFuture<'_, Result<Revision, CommitError>> {
-        let work = move |shared: &Shared| shared.commit(base, &batch, BatchId::random());
+        let work = move |shared: &Shared| shared.commit(base, &sets, batch);
         async move { Ok(self.blocking(work).await?) }.boxed()
     }
 
     fn settle(&self, batch: BatchId) -> BoxFuture<'_, Result<Option<Revision>, CommitError>> {
-        async move { Ok(self.blocking(move |shared| shared.find_batch(batch)).await?) }.boxed()
+        async move { Ok(self.blocking(move |shared| shared.settle(batch)).await?) }.boxed()
     }
 
     fn follow(&self, after: Revision) -> BoxStream<'static, Result<Committed, FollowError>> {

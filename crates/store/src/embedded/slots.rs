@@ -72,6 +72,12 @@ pub(super) fn settle(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Whether the newer of the last two commits does not count.
+pub(super) fn is_undecided(path: &Path) -> Result<bool, Failure> {
+    let found = newer_that_does_not_count(path).map_err(|error| Failure::io(&error))?;
+    Ok(found.is_some())
+}
+
 /// Opens a file as if it had these flags, without writing to it.
 fn open_as(path: &Path, flags: u8) -> Result<(Database, Arc<FileBackend>), Failure> {
     let io = |error: io::Error| Failure::io(&error);

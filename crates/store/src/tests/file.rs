@@ -1,17 +1,7 @@
-//! What only a file can do: modes, locks, cut-off writers, full disks.
+//! What only a file can do: modes, locks, cut-off writers.
 
-use std::{
-    fs,
-    io::{self, Read, Seek, SeekFrom, Write},
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
-use parking_lot::Mutex;
 use weft_model::{Base, Id, Revision, Timestamp, entity::ApiSession};
 
 use super::{commit, put, rows, service};
@@ -144,74 +134,4 @@ async fn what_was_acknowledged_is_in_the_file() {
         assert_eq!(killed.head().unwrap(), store.head().unwrap());
         assert_eq!(commit(&killed, vec![put(service("x", "x"))]).await, Revision(n as u64 + 2));
     }
-}
-
-/// A disk with a limited size that can be raised.
-#[derive(Debug, Clone)]
-struct SmallDisk {
-    file: Arc<Mutex<fs::File>>,
-    room: Arc<AtomicU64>,
-}
-
-impl redb::StorageBackend for SmallDisk {
-    fn len(&self) -> Result<u64, io::Error> {
-        Ok(self.file.lock().metadata()?.len())
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        let mut file = self.file.lock();
-        file.seek(SeekFrom::Start(offset))?;
-        file.read_exact(out)
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.file.lock().set_len(len)
-    }
-
-    fn sync_data(&self) -> Result<(), io::Error> {
-        self.file.lock().sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        let taken = |room: u64| room.checked_sub(data.len() as u64);
-        if self.room.fetch_update(Ordering::AcqRel, Ordering::Acquire, taken).is_err() {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let mut file = self.file.lock();
-        file.seek(SeekFrom::Start(offset))?;
-        file.write_all(data)
-    }
-}
-
-#[tokio::test]
-async fn a_full_disk_says_so_loses_nothing_and_heals() {
-    let disk = SmallDisk {
-        file: Arc::new(Mutex::new(tempfile::tempfile().unwrap())),
-        room: Arc::new(AtomicU64::new(u64::MAX)),
-    };
-    let opened = disk.clone();
-    let store = Embedded::open_backend(move || opened.clone()).unwrap();
-    commit(&store, vec![put(service("a", "a"))]).await;
-    for room in [0, 4096, 8192, 20_000, 40_000] {
-        disk.room.store(room, Ordering::Release);
-        let base = Revision(rows_now(&store).await);
-        let written = store.commit(base, vec![put(service("b", "b"))]).await;
-        disk.room.store(u64::MAX, Ordering::Release);
-        match written {
-            Ok(revision) => assert_eq!(store.head().unwrap().revision, revision),
-            Err(CommitError::Full) => assert_eq!(store.head().unwrap().revision, base),
-            Err(CommitError::Unknown { batch, .. }) => {
-                let settled = store.settle(batch).await.unwrap();
-                assert_eq!(store.head().unwrap().revision, settled.unwrap_or(base));
-            }
-            Err(error) => panic!("with room for {room}: {error}"),
-        }
-        assert!(rows(&store).contains(&service("a", "a")));
-    }
-    commit(&store, vec![put(service("c", "c"))]).await;
-    assert!(rows(&store).contains(&service("c", "c")));
-}
-
-async fn rows_now(store: &Embedded) -> u64 {
-    store.head().unwrap().revision.0
 }

@@ -3,6 +3,7 @@
 mod damage;
 mod examine;
 mod file;
+mod full_disk;
 mod suite;
 
 use std::sync::Arc;

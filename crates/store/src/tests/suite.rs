@@ -250,6 +250,24 @@ fn a_backup_becomes_a_store_on_another_timeline() {
     });
 }
 
+#[test]
+fn a_batch_is_found_by_the_name_that_its_writer_chose() {
+    over_all(async |store| {
+        let batch = BatchId::random();
+        let written = store.commit_as(batch, Revision(0), vec![put(service("a", "a"))]).await;
+        assert_eq!(written, Ok(Revision(1)));
+        assert_eq!(store.settle(batch).await, Ok(Some(Revision(1))));
+        // What was said not to have happened never will.
+        let late = BatchId::random();
+        assert_eq!(store.settle(late).await, Ok(None));
+        let refused = store.commit_as(late, Revision(1), vec![put(service("b", "b"))]).await;
+        assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
+        assert_eq!(store.head().unwrap().revision, Revision(1));
+        commit(&*store, vec![put(service("c", "c"))]).await;
+        assert_eq!(rows(&*store), [service("a", "a"), service("c", "c")]);
+    });
+}
+
 #[tokio::test]
 async fn faults_happen_once_and_are_settled_truly() {
     let store = Faulty::new(Memory::new());

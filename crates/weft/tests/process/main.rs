@@ -21,6 +21,7 @@ mod wait;
 mod commands;
 mod controller_restart;
 mod durable;
+mod full_disk;
 mod half_close;
 mod network_files;
 mod printing;

@@ -119,6 +119,11 @@ impl Place {
         self.start("router", &["router", "run", file.to_str().unwrap()])
     }
 
+    /// A command of the shell that stays.
+    pub(crate) fn start_shell(&self, name: &str, command: &str) -> Program {
+        Program::start_shell(&self.folder.path().join(format!("{name}.log")), command)
+    }
+
     /// Any command that stays.
     pub(crate) fn start(&self, name: &str, args: &[&str]) -> Program {
         Program::start(&self.folder.path().join(format!("{name}.log")), args)

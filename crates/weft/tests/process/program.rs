@@ -26,10 +26,18 @@ impl Program {
 
     /// The same with a filter for what it logs; none is the usual one.
     pub(crate) fn start_saying(filter: &str, log: &Path, args: &[&str]) -> Self {
+        Self::run(filter, log, Command::new(WEFT).args(args))
+    }
+
+    /// What a shell makes of a command.
+    pub(crate) fn start_shell(log: &Path, command: &str) -> Self {
+        Self::run("", log, Command::new("sh").args(["-c", command]))
+    }
+
+    fn run(filter: &str, log: &Path, command: &mut Command) -> Self {
         let file = File::options().create(true).append(true).open(log).unwrap();
         let folder = log.parent().unwrap();
-        let child = Command::new(WEFT)
-            .args(args)
+        let child = command
             .current_dir(folder)
             .env("WEFT_CONFIG_DIR", folder.join("logins"))
             // Nothing but what a test sets; to look closer, name a filter there.
@@ -65,6 +73,11 @@ impl Program {
     /// Waits until it ends by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         ended(&mut self.child).await
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Everything it printed, with what earlier processes printed to the same file.

@@ -16,8 +16,8 @@ fn writer(store: &Faulty<Memory>) -> Writer {
 /// A writer that waits for nobody long.
 fn hasty(store: &Faulty<Memory>) -> Writer {
     let head = store.head().unwrap();
-    let deadlines =
-        Deadlines { answer: Duration::from_millis(100), commit: Duration::from_millis(300) };
+    let millis = Duration::from_millis;
+    let deadlines = Deadlines { answer: millis(100), commit: millis(300), settle: millis(100) };
     Writer::start(Arc::new(store.clone()), Snapshot::empty(head.timeline), deadlines)
 }
 
@@ -146,7 +146,7 @@ async fn a_store_that_hangs_is_given_up_and_caught_up_with() {
     let writer = hasty(&store);
     store.push(Fault::HangsAfter);
     let failure = writer.submit(create("a", "one")).await.unwrap_err();
-    assert_eq!(failure.code(), ErrorCode::Timeout);
+    assert_eq!((failure.status(), failure.code()), (503, ErrorCode::OutcomeUnknown));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     let mut tries = 0;
     while writer.submit(create(&format!("b{tries}"), &format!("two{tries}"))).await.is_err() {
@@ -155,6 +155,74 @@ async fn a_store_that_hangs_is_given_up_and_caught_up_with() {
     }
     // The batch that never answered had happened.
     assert!(writer.snapshot().by_name::<Service>("one").is_some());
+}
+
+/// Waits until something is so.
+async fn until(what: &str, done: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(tokio::time::Instant::now() < deadline, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_lands_late_is_called_unknown_and_never_made_twice() {
+    let store = store();
+    let writer = hasty(&store);
+    store.push(Fault::LandsLate);
+    let failure = writer.submit(create("a", "one")).await.unwrap_err();
+    assert_eq!((failure.status(), failure.code()), (503, ErrorCode::OutcomeUnknown));
+    // The batch is given up, and written again under another name.
+    until("the batch is there", || writer.snapshot().by_name::<Service>("one").is_some()).await;
+    let landed = store.let_land().await;
+    assert!(matches!(landed[..], [Err(CommitError::Unavailable(_))]), "{landed:?}");
+    assert_eq!(store.head().unwrap().revision, Revision(1));
+    writer.submit(create("b", "two")).await.unwrap();
+    assert_eq!(writer.snapshot().revision(), Revision(2));
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_is_found_out_before_the_next_write_and_without_one() {
+    let store = store();
+    let writer = hasty(&store);
+    store.push(Fault::GoesDark);
+    let failure = writer.submit(create("a", "one")).await.unwrap_err();
+    assert_eq!((failure.status(), failure.code()), (503, ErrorCode::OutcomeUnknown));
+    assert!(writer.snapshot().by_name::<Service>("one").is_none());
+    until("it is known to be unknown", || matches!(writer.health(), Health::Failing(_))).await;
+    // Nothing is decided on a model that may be another.
+    let refused = writer.submit(create("b", "two")).await.unwrap_err();
+    assert_eq!((refused.status(), refused.code()), (503, ErrorCode::Unhandled));
+    assert!(refused.to_string().contains("nothing was done"), "{refused}");
+    let (_, mut follower) = writer.subscribe();
+    store.set_dark(false);
+    // Nobody writes, and it is seen all the same.
+    let Some(Notice::Change(seen)) = follower.next().await else { panic!("a change") };
+    assert_eq!((seen.before.revision(), seen.revision), (Revision(0), Revision(1)));
+    assert!(writer.snapshot().by_name::<Service>("one").is_some());
+    assert_eq!(writer.health(), Health::Fine);
+    writer.submit(create("c", "three")).await.unwrap();
+    assert!(writer.snapshot().by_name::<Service>("two").is_none());
+    assert_eq!(store.head().unwrap().revision, Revision(2));
+}
+
+#[tokio::test]
+async fn what_stood_behind_an_unknown_batch_was_not_made() {
+    let store = store();
+    let writer = hasty(&store);
+    store.push(Fault::GoesDark);
+    let (first, behind) = tokio::join!(writer.submit(create("a", "one")), async {
+        tokio::task::yield_now().await;
+        writer.submit(create("b", "two")).await
+    });
+    assert!(first.is_err() && behind.is_err());
+    until("it is known to be unknown", || matches!(writer.health(), Health::Failing(_))).await;
+    store.set_dark(false);
+    until("it is found out", || writer.health() == Health::Fine).await;
+    let snapshot = writer.snapshot();
+    assert!(snapshot.by_name::<Service>("one").is_some());
+    assert_eq!(store.head().unwrap().revision, snapshot.revision());
 }
 
 #[tokio::test]

@@ -1,0 +1,280 @@
+//! Disks that are full, and disks that fail.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Read, Seek, SeekFrom, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weft_model::{ColdField, Id, Kind, Revision};
+
+use super::{commit, put, rows, service};
+use crate::{CommitError, Embedded, Space, Store, embedded::OpeningForTests as Opening};
+
+/// A block of a disk.
+const BLOCK: usize = 4096;
+/// Longer than any pause between two tries.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A disk that can be full or fail. It takes no room for what is zero, so that a large file is
+/// made quickly.
+#[derive(Debug, Clone, Default)]
+struct Disk(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    file: Mutex<fs::File>,
+    /// Blocks that were written, and those of them that are not zero.
+    written: Mutex<(BTreeSet<u64>, BTreeSet<u64>)>,
+    /// No block is written that was not before.
+    is_full: AtomicBool,
+    /// Bytes that can still be written.
+    room: AtomicU64,
+    /// Nothing is written at all.
+    fails: AtomicBool,
+    opened_first: AtomicU32,
+    opened_again: AtomicU32,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            file: Mutex::new(tempfile::tempfile().unwrap()),
+            written: Mutex::default(),
+            is_full: AtomicBool::new(false),
+            room: AtomicU64::new(u64::MAX),
+            fails: AtomicBool::new(false),
+            opened_first: AtomicU32::new(0),
+            opened_again: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Disk {
+    fn open(&self) -> Embedded {
+        let disk = self.clone();
+        let opened = move |opening| {
+            let count = match opening {
+                Opening::First => &disk.0.opened_first,
+                Opening::Again => &disk.0.opened_again,
+            };
+            count.fetch_add(1, Ordering::AcqRel);
+            disk.clone()
+        };
+        Embedded::open_backend(opened).unwrap()
+    }
+
+    fn opened_again(&self) -> u32 {
+        self.0.opened_again.load(Ordering::Acquire)
+    }
+
+    fn write_block(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        let mut written = self.0.written.lock();
+        let block = at / BLOCK as u64;
+        if written.0.insert(block) && self.0.is_full.load(Ordering::Acquire) {
+            written.0.remove(&block);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if data == &[0; BLOCK][..data.len()] && !written.1.contains(&block) {
+            return Ok(());
+        }
+        written.1.insert(block);
+        let mut file = self.0.file.lock();
+        file.seek(SeekFrom::Start(at))?;
+        file.write_all(data)
+    }
+}
+
+impl redb::StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.file.lock().metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut file = self.0.file.lock();
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.file.lock().set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, mut data: &[u8]) -> io::Result<()> {
+        if self.0.fails.load(Ordering::Acquire) {
+            return Err(io::Error::other("the disk is gone"));
+        }
+        let taken = |room: u64| room.checked_sub(data.len() as u64);
+        if self.0.room.fetch_update(Ordering::AcqRel, Ordering::Acquire, taken).is_err() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut at = offset;
+        while !data.is_empty() {
+            let left = BLOCK - (at % BLOCK as u64) as usize;
+            let (block, rest) = data.split_at(left.min(data.len()));
+            self.write_block(at, block)?;
+            at += block.len() as u64;
+            data = rest;
+        }
+        Ok(())
+    }
+}
+
+fn head(store: &Embedded) -> Revision {
+    store.head().unwrap().revision
+}
+
+/// Writes until it works: the disk is left alone for a while after a failure.
+async fn write_until_it_works(store: &Embedded, id: &str) {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match store.commit(head(store), vec![put(service(id, id))]).await {
+            Ok(_) => return,
+            Err(CommitError::Full | CommitError::Unavailable(_)) => {}
+            Err(CommitError::Unknown { batch, .. }) => {
+                if store.settle(batch).await.is_ok_and(|found| found.is_some()) {
+                    return;
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(Instant::now() < deadline, "it does not heal");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_says_so_loses_nothing_and_heals() {
+    let disk = Disk::default();
+    let store = disk.open();
+    commit(&store, vec![put(service("a", "a"))]).await;
+    for room in [0, 4096, 8192, 20_000, 40_000] {
+        let base = head(&store);
+        disk.0.room.store(room, Ordering::Release);
+        let written = store.commit(base, vec![put(service("b", "b"))]).await;
+        disk.0.room.store(u64::MAX, Ordering::Release);
+        match written {
+            Ok(revision) => assert_eq!(head(&store), revision),
+            Err(CommitError::Full) => {
+                // With room again it is written by itself, a while later.
+                write_until_it_works(&store, "b").await;
+                assert_eq!(head(&store), base.next());
+            }
+            Err(CommitError::Unknown { batch, .. }) => {
+                let deadline = Instant::now() + SOON;
+                let settled = loop {
+                    match store.settle(batch).await {
+                        Ok(settled) => break settled,
+                        Err(error) => assert!(Instant::now() < deadline, "{error}"),
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                };
+                assert_eq!(head(&store), settled.unwrap_or(base));
+            }
+            Err(error) => panic!("with room for {room}: {error}"),
+        }
+        assert!(rows(&store).contains(&service("a", "a")));
+    }
+    write_until_it_works(&store, "c").await;
+    assert!(rows(&store).contains(&service("c", "c")));
+}
+
+/// A file of 1 GiB on a disk with room.
+async fn large(disk: &Disk) -> Embedded {
+    const PART: usize = 4 << 20;
+    let store = disk.open();
+    commit(&store, vec![put(service("a", "a"))]).await;
+    let zeros = Bytes::from(vec![0; PART]);
+    for number in 0..(1 << 30) / PART {
+        store.live().put_note(Space(9), &format!("{number:04}"), Some(zeros.clone()));
+        if number % 16 == 15 {
+            store.live().flush().await.unwrap();
+        }
+    }
+    assert!(redb::StorageBackend::len(disk).unwrap() >= 1 << 30);
+    store
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_under_a_file_of_1_gib_is_left_alone_and_read_meanwhile() {
+    let disk = Disk::default();
+    let store = large(&disk).await;
+    disk.0.is_full.store(true, Ordering::Release);
+    let begun = Instant::now();
+    let (mut refused, mut reads) = (0, 0);
+    while disk.opened_again() < 6 {
+        assert!(begun.elapsed() < SOON, "it is not tried again");
+        // Enough that it cannot fit into what is free in the file.
+        let sets = (0..200).map(|n| put(service(&format!("{n}"), &"x".repeat(20_000)))).collect();
+        let error = store.commit(Revision(1), sets).await.unwrap_err();
+        assert_eq!(error, CommitError::Full);
+        store.live().put_note(Space(1), "late", Some(Bytes::from_static(b"it waits")));
+        refused += 1;
+        // What is in the file is read all the while, and what waits to be written is seen.
+        assert_eq!(head(&store), Revision(1));
+        assert!(store.cold(Kind::Service, &Id::new("a"), ColdField::Tags).unwrap().is_none());
+        assert!(store.live().note(Space(1), "late").unwrap().is_some());
+        assert_eq!(store.live().notes(Space(2)).unwrap(), []);
+        reads += 1;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // After pauses of 100, 200, 400, 800 and 1600 ms, for commits and live state together, unless
+    // both were at it at once. Who comes in between is refused at once.
+    assert!(begun.elapsed() >= Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert!(refused > 20 && reads > 20, "{refused} writes, {reads} reads");
+    assert_eq!(disk.0.opened_first.load(Ordering::Acquire), 1, "the whole file is checked once");
+
+    disk.0.is_full.store(false, Ordering::Release);
+    write_until_it_works(&store, "b").await;
+    let deadline = Instant::now() + SOON;
+    while store.live().flush().await.is_err() {
+        assert!(Instant::now() < deadline, "live state does not reach the disk");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(store);
+    let store = disk.open();
+    assert_eq!(rows(&store).len(), 2);
+    let late = store.live().note(Space(1), "late").unwrap();
+    assert_eq!(late.as_deref(), Some(&b"it waits"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_takes_nothing_is_not_asked_by_everybody() {
+    let disk = Disk::default();
+    let store = disk.open();
+    commit(&store, vec![put(service("a", "a"))]).await;
+    disk.0.fails.store(true, Ordering::Release);
+    let failed = store.commit(Revision(1), vec![put(service("b", "b"))]).await.unwrap_err();
+    assert!(
+        matches!(failed, CommitError::Unknown { .. } | CommitError::Unavailable(_)),
+        "{failed}"
+    );
+    let begun = Instant::now();
+    let mut asked = 0;
+    while begun.elapsed() < Duration::from_secs(1) {
+        // It cannot even be opened again. That is said at once.
+        assert!(store.cold(Kind::Service, &Id::new("a"), ColdField::Tags).is_err());
+        asked += 1;
+    }
+    let again = disk.opened_again();
+    assert!((1..=5).contains(&again) && asked > 100, "opened again {again} times for {asked}");
+    disk.0.fails.store(false, Ordering::Release);
+    let deadline = Instant::now() + SOON;
+    while store.head().is_err() {
+        assert!(Instant::now() < deadline, "it does not heal");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    write_until_it_works(&store, "c").await;
+    assert!(rows(&store).contains(&service("c", "c")));
+}

@@ -1,0 +1,86 @@
+//! A disk that is full: what is read goes on, nothing is lost, and it heals by itself.
+//!
+//! An ordinary user cannot fill a disk of his own. He can limit how long the files of a process may
+//! become, which the process sees as a write that fails all the same.
+
+use std::{fs, process::Command, time::Duration};
+
+use serde_json::{Value, json};
+use weft_contract::resource;
+
+use crate::{
+    network::Place,
+    operator::{Operator, create},
+    program::Program,
+    wait::{PATIENCE, until},
+};
+
+/// Sets how long files of a process may become, in bytes.
+fn limit(program: &Program, bytes: &str) {
+    let pid = program.id().to_string();
+    let limit = format!("--fsize={bytes}:");
+    let set = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();
+    assert!(set.success(), "prlimit --pid {pid} {limit}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_stops_writes_and_nobody_who_reads() {
+    let place = Place::made().await;
+    let database = place.home().join("controller.db");
+    let file = place.home().join("controller.yaml");
+    // Behind a shell that ignores the signal of too long a file. What is logged goes elsewhere.
+    let run =
+        format!("trap '' XFSZ; exec {} controller run {}", crate::program::WEFT, file.display());
+    let controller = place.start_shell("controller", &run);
+    let operator = Operator::log_in(place.control).await;
+    let body = |name: &str| json!({"name": name, "encryptionRequired": false, "tags": {"x": "y".repeat(3000)}});
+    operator.create(&resource::service::KIND, &body("before")).await;
+
+    let length = fs::metadata(&database).unwrap().len();
+    limit(&controller, &length.to_string());
+    // What is free in the file is used up first.
+    let fill = async || {
+        for number in 0..10_000 {
+            let made =
+                create(&operator.client, &resource::service::KIND, &body(&format!("{number}")))
+                    .await;
+            if let Err(error) = made {
+                return error;
+            }
+        }
+        panic!("the disk is never full");
+    };
+    let error = fill().await;
+    assert_eq!(error.status(), Some(503), "{error}");
+    assert!(error.to_string().contains("disk"), "{error}");
+
+    // Lists, and logins of people, also while somebody tries to write all the time.
+    let known = operator.list(&resource::service::KIND).await.len();
+    let begun = tokio::time::Instant::now();
+    let mut rounds = 0;
+    while begun.elapsed() < Duration::from_secs(5) {
+        let late = body(&format!("late {rounds}"));
+        let (refused, found, other) = tokio::join!(
+            create(&operator.client, &resource::service::KIND, &late),
+            operator.list(&resource::service::KIND),
+            Operator::log_in(place.control),
+        );
+        assert_eq!(refused.unwrap_err().status(), Some(503));
+        assert_eq!(found.len(), known);
+        let own: Vec<Value> = other.client.list(&resource::service::KIND, None).await.unwrap();
+        assert_eq!(own.len(), known);
+        rounds += 1;
+    }
+    assert!(rounds >= 3, "{rounds} rounds in 5 s");
+
+    limit(&controller, "unlimited");
+    let again = async || create(&operator.client, &resource::service::KIND, &body("after")).await;
+    until("writes go on by themselves", PATIENCE, again).await;
+    assert_eq!(operator.list(&resource::service::KIND).await.len(), known + 1);
+    assert!(controller.stop().await.success());
+    // The file is whole.
+    let again = place.start_controller();
+    let operator = Operator::log_in(place.control).await;
+    assert_eq!(operator.list(&resource::service::KIND).await.len(), known + 1);
+    drop(again);
+}
