@@ -6,6 +6,7 @@
 //! - [`service_session`]: leave to dial or bind, as a signed token; and its check for routers;
 //! - `admission`: how many logins are worked on at once;
 //! - `enroll`, [`tickets`]: how identities and routers get their first credentials;
+//! - [`keyring`]: the keys that are in use, and those of before;
 //! - [`operator`]: a session for the program around the controller;
 //! - [`password`], `lockout`: hashes, and how often one may be wrong;
 //! - `mfa`, `totp`, `spent`, `attempts`: second factors, their codes, what a used one still does, and
@@ -23,6 +24,7 @@ pub(crate) mod enroll;
 pub(crate) mod external_id;
 pub(crate) mod external_token;
 pub(crate) mod fetch_policy;
+pub(crate) mod keyring;
 pub(crate) mod lapsed;
 pub(crate) mod lockout;
 pub(crate) mod login;

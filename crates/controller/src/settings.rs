@@ -20,8 +20,8 @@ pub struct Settings {
     pub id: String,
     /// Where the model is kept.
     pub store: Arc<dyn Store>,
-    /// Keys and certificates.
-    pub keys: Keys,
+    /// Keys and certificates of the start; later ones are told by [`crate::Controller::keys`].
+    pub first_keys: Keys,
     /// Where it can be reached.
     pub addresses: Addresses,
     /// How long things last.
@@ -55,7 +55,7 @@ impl Settings {
         Self {
             id: id.into(),
             store,
-            keys,
+            first_keys: keys,
             addresses,
             durations: Durations::default(),
             totp_issuer: "openziti.io".into(),

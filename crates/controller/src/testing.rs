@@ -80,7 +80,11 @@ impl Bed {
 
     /// The same store and keys after a restart.
     pub(crate) async fn restarted(&self) -> Self {
-        let keys = self.controller.settings().keys.clone();
+        self.restarted_with((*self.controller.keys()).clone()).await
+    }
+
+    /// The same store after a restart with these keys.
+    pub(crate) async fn restarted_with(&self, keys: Keys) -> Self {
         let bed = Self::on(self.store.clone(), keys).await;
         bed.clock.advance(self.clock.now().since(bed.clock.now()));
         bed

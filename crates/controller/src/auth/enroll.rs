@@ -213,7 +213,7 @@ fn parse_csr(text: &str) -> Result<CertificateRequest, Failure> {
 
 /// A certificate of the edge signer, with its chain in PEM.
 fn issue(controller: &Controller, leaf: &Leaf) -> Result<(Certificate, String), Failure> {
-    let keys = &controller.settings().keys;
+    let keys = controller.keys();
     let issued = keys
         .authority
         .issue(leaf)
@@ -229,7 +229,7 @@ fn certificate(
     csr: &str,
 ) -> Result<(Authenticator, String), Failure> {
     let request = parse_csr(csr)?;
-    let name = SpiffeId::identity(&controller.settings().keys.trust_domain, identity.as_str());
+    let name = SpiffeId::identity(&controller.keys().trust_domain, identity.as_str());
     let now: SystemTime = system_time(controller.now());
     let (issued, chain) = issue(controller, &Leaf::for_identity(&request, &name, now))?;
     let authenticator = Authenticator {
@@ -365,6 +365,6 @@ async fn router(
             Ok(())
         })
         .await?;
-    let ca = controller.settings().keys.bundle.to_pem();
+    let ca = controller.keys().bundle.to_pem();
     Reply::detail(&EnrollmentCerts { ca, cert, server_cert, ..EnrollmentCerts::default() })
 }

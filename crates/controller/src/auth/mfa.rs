@@ -209,7 +209,7 @@ fn totp_token(controller: Controller, caller: Caller, call: Call) -> Answer {
             z_asid: login.session.id.clone(),
             z_t: TokenKind::Totp,
         };
-        let token = TokenSigner::new(&controller.settings().keys.enrollment)
+        let token = TokenSigner::new(&controller.keys().enrollment)
             .and_then(|signer| signer.sign(&claims))
             .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))?;
         Reply::detail(&TotpToken { issued_at: convert::time(now), token })

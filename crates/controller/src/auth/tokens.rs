@@ -17,7 +17,7 @@ impl Controller {
 
     /// Signs with the root identity.
     pub(crate) fn sign(&self, claims: &impl Serialize) -> Result<String, Failure> {
-        TokenSigner::new(&self.settings().keys.session)
+        TokenSigner::new(&self.keys().session)
             .and_then(|signer| signer.sign(claims))
             .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))
     }
@@ -28,16 +28,12 @@ impl Controller {
         text: &str,
         now: Timestamp,
     ) -> Result<ServiceClaims, TokenError> {
-        let leaf = self.settings().keys.session.leaf();
         let expect = Expect {
             now: system_time(now),
             issuer: None,
             audience: &[AUDIENCE, LEGACY_AUDIENCE],
             require_expiry: true,
         };
-        let key = |kid: &str| {
-            (kid == leaf.fingerprint()).then(|| leaf.public_key().ok().cloned()).flatten()
-        };
-        token::verify(text, key, &expect)
+        token::verify(text, |kid| self.session_key(kid), &expect)
     }
 }

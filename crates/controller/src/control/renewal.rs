@@ -101,7 +101,7 @@ fn issue(
     let what = if purpose == Purpose::Server { "server" } else { "client" };
     let failed = |problem| NotRenewed::Request(what, problem);
     let request = CertificateRequest::from_pem(request).map_err(failed)?;
-    let keys = &controller.settings().keys;
+    let keys = controller.keys();
     let leaf = keys.authority.issue(&Leaf::for_router(&request, purpose, now)).map_err(failed)?;
     let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
     Ok((leaf, chain))

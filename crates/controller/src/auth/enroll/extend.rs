@@ -21,7 +21,7 @@ fn shown<'c>(controller: &Controller, caller: &'c Caller) -> Result<&'c Certific
     let refused = || Failure::unauthorized("the certificate is not one of a router");
     let leaf = caller.leaf().ok_or_else(refused)?;
     let how = Verify { usage: Usage::Client, ..Verify::default() };
-    let bundle = &controller.settings().keys.bundle;
+    let bundle = controller.keys().bundle.clone();
     bundle.verify_leaf(leaf, how, system_time(controller.now())).map_err(|_| refused())?;
     Ok(leaf)
 }

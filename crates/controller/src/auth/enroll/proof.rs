@@ -6,7 +6,6 @@ use futures::FutureExt as _;
 use serde::Serialize;
 use weft_contract::resource::enrollment::{ChallengeAnswer, ChallengeBody};
 use weft_contract::{Api, ErrorCode, Verb, headers};
-use weft_identity::KeySet;
 use weft_identity::token::{TokenSigner, algorithm_name};
 
 use crate::domain::call::{Answer, Call, Handler, Reply};
@@ -29,9 +28,7 @@ fn bare(value: &impl Serialize) -> Result<Reply, Failure> {
 /// The keys that sign tickets.
 fn key_set(controller: Controller, _caller: Caller, _call: Call) -> Answer {
     async move {
-        let mut keys = KeySet::new();
-        let leaf = controller.settings().keys.enrollment.leaf();
-        keys.insert_certificate(leaf).map_err(failed)?;
+        let keys = controller.ticket_keys().map_err(failed)?;
         bare(&keys.to_json().map_err(failed)?)
     }
     .boxed()
@@ -48,7 +45,7 @@ fn challenge(controller: Controller, _caller: Caller, call: Call) -> Answer {
                 Failure::coded_field(ErrorCode::InvalidUuid, "nonce", "must be a UUID", nonce);
             return Err(failure);
         }
-        let keys = &controller.settings().keys;
+        let keys = controller.keys();
         let chain = &keys.enrollment;
         let wanted = body.key_id.unwrap_or_default();
         if wanted != chain.leaf().fingerprint() {

@@ -61,7 +61,7 @@ async fn who_is_cut_off_between_gate_and_registration_does_not_stay() {
     let gate = Arc::new(Gate(Arc::clone(&net.plane.0)));
     let (admitted, mut channels) = mpsc::unbounded_channel();
     let doorkeeper = Doorkeeper { gate: Arc::clone(&gate), admitted };
-    let keys = &net.bed.controller.settings().keys;
+    let keys = net.bed.controller.keys();
     let identity = Identity::new(None, vec![keys.session.clone()], keys.bundle.clone());
     let tls = ControlPlane::tls(&LiveIdentity::fixed(identity)).unwrap();
     let (listeners, limits) = (Listeners::new(), ListenerLimits::default());

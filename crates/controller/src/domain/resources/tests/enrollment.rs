@@ -276,7 +276,8 @@ async fn the_key_of_tickets_is_published_and_proved() {
     let reply =
         bed.controller.call(nobody.clone(), to(Api::Client, "getEnrollmentJwks", &[])).await;
     let keys = KeySet::from_json(&bare(reply.unwrap())).unwrap();
-    let kid = bed.controller.settings().keys.enrollment.leaf().fingerprint();
+    let own = bed.controller.keys();
+    let kid = own.enrollment.leaf().fingerprint();
     assert!(keys.get(kid).is_some() && keys.len() == 1);
 
     let nonce = "4f2c2b1e-7a0d-4f6e-9a53-0c2d7b9a6d11";
