@@ -8,6 +8,7 @@
 //! - `enroll`, [`tickets`]: how identities and routers get their first credentials;
 //! - [`keyring`]: the keys that are in use, and those of before;
 //! - [`operator`]: a session for the program around the controller;
+//! - `router_certificates`: how a router exchanges its certificate and is never locked out;
 //! - [`password`], `lockout`: hashes, and how often one may be wrong;
 //! - `mfa`, `totp`, `spent`, `attempts`: second factors, their codes, what a used one still does, and
 //!   how fast codes may be tried;
@@ -36,6 +37,7 @@ pub(crate) mod posture;
 pub mod public_keys;
 pub mod resolve;
 pub(crate) mod revocations;
+pub(crate) mod router_certificates;
 pub(crate) mod service_changes;
 pub mod service_session;
 pub mod sessions;
