@@ -6,8 +6,10 @@
 //! - [`service_session`]: leave to dial or bind, as a signed token; and its check for routers;
 //! - `admission`: how many logins are worked on at once;
 //! - `enroll`, [`tickets`]: how identities and routers get their first credentials;
-//! - `router_certificate`: what certificates of routers say;
+//! - [`keyring`]: the keys that are in use, and those of before;
 //! - [`operator`]: a session for the program around the controller;
+//! - `router_certificate`: what certificates of routers say; `router_certificates`: how a router
+//!   exchanges its certificate and is never locked out;
 //! - [`password`], `lockout`, `guesses`: hashes, how often one may be wrong in a row, and how fast;
 //! - `mfa`, `totp`, `spent`, `attempts`: second factors, their codes, what a used one still does, and
 //!   how fast codes may be tried;
@@ -27,6 +29,7 @@ pub(crate) mod external_id;
 pub(crate) mod external_token;
 pub(crate) mod fetch_policy;
 pub(crate) mod guesses;
+pub(crate) mod keyring;
 pub(crate) mod lapsed;
 pub(crate) mod lockout;
 pub(crate) mod login;
@@ -39,6 +42,7 @@ pub mod public_keys;
 pub mod resolve;
 pub(crate) mod revocations;
 pub(crate) mod router_certificate;
+pub(crate) mod router_certificates;
 pub(crate) mod service_changes;
 pub mod service_session;
 pub mod sessions;

@@ -73,6 +73,7 @@ pub(crate) struct Core {
     postures: auth::posture::Postures,
     traces: traces::Traces,
     tickets: Tickets,
+    keyring: auth::keyring::Keyring,
     service_changes: auth::service_changes::ServiceChanges,
     network: arc_swap::ArcSwapOption<network::WeakNetwork>,
     snapshots: Snapshots,
@@ -205,6 +206,10 @@ impl Controller {
         }
     }
 
+    pub(crate) fn keyring(&self) -> &auth::keyring::Keyring {
+        &self.0.keyring
+    }
+
     pub(crate) fn writer(&self) -> &Writer {
         &self.0.writer
     }
@@ -286,6 +291,6 @@ impl Controller {
 
     /// The signed ticket of an enrollment.
     pub(crate) fn enrollment_jwt(&self, enrollment: &Enrollment) -> String {
-        self.0.tickets.of(enrollment, &self.0.settings.addresses)
+        self.0.tickets.of(enrollment, &self.0.settings.addresses, &self.keys())
     }
 }

@@ -22,8 +22,8 @@ pub struct Settings {
     pub id: String,
     /// Where the model is kept.
     pub store: Arc<dyn Store>,
-    /// Keys and certificates.
-    pub keys: Keys,
+    /// Keys and certificates of the start; later ones are told by [`crate::Controller::keys`].
+    pub first_keys: Keys,
     /// Seals the tokens of sessions that routers are told. Without one a key is made that ends with
     /// the process, and these sessions with it.
     pub session_key: Option<Arc<SealKey>>,
@@ -68,7 +68,7 @@ impl Settings {
         Self {
             id: id.into(),
             store,
-            keys,
+            first_keys: keys,
             session_key: None,
             addresses,
             durations: Durations::default(),

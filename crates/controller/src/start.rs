@@ -10,6 +10,7 @@ use weft_model::entity::{AuthPolicy, Authenticator, Identity, UpdbCredential};
 use weft_model::{ApplyError, Base, Entity, Id, Revision, Snapshot, Timeline};
 use weft_store::{OpenError, ReadError};
 
+use crate::auth::keyring::{self, Keyring};
 use crate::auth::password::Hasher;
 use crate::auth::sessions::{Sessions, stands};
 use crate::auth::tickets::Tickets;
@@ -58,6 +59,15 @@ pub enum StartError {
     Stopped,
 }
 
+impl From<keyring::LoadError> for StartError {
+    fn from(error: keyring::LoadError) -> Self {
+        match error {
+            keyring::LoadError::Read(error) => Self::Live(error),
+            keyring::LoadError::Key(error) => Self::Key(error),
+        }
+    }
+}
+
 impl Controller {
     /// Loads the model and starts. Returns when reads and writes are possible.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
@@ -73,6 +83,8 @@ impl Controller {
         };
         let store = Arc::clone(&settings.store);
         let sessions = Sessions::load(store, key, &settings.durations, now)?;
+        let (store, keys) = (Arc::clone(&settings.store), settings.first_keys.clone());
+        let keyring = Keyring::load(store, keys, &settings.durations, now)?;
         let controller = Self(Arc::new(Core {
             writer: Writer::start(Arc::clone(&settings.store), snapshot, Deadlines::default()),
             registry: Registry::new(),
@@ -89,7 +101,8 @@ impl Controller {
             spent: crate::auth::spent::Spent::default(),
             postures: crate::auth::posture::Postures::default(),
             traces: crate::traces::Traces::default(),
-            tickets: Tickets::new(&settings.keys)?,
+            tickets: Tickets::default(),
+            keyring,
             service_changes: crate::auth::service_changes::ServiceChanges::default(),
             network: arc_swap::ArcSwapOption::empty(),
             snapshots: Snapshots::default(),
@@ -103,8 +116,7 @@ impl Controller {
             controller.upgrade().await;
         }
         controller.sessions().upgrade(&controller.snapshot());
-        let settings = controller.settings();
-        crate::auth::router_certificate::warn_of_old_names(settings, &controller.snapshot());
+        crate::auth::router_certificate::warn_of_old_names(&controller, &controller.snapshot());
         controller.drop_orphaned_sessions();
         tokio::spawn(crate::auth::sessions::follow_model(controller.clone().weak()));
         tokio::spawn(sweep(controller.clone().weak()));
@@ -260,6 +272,8 @@ async fn sweep(core: Weak<Core>) {
         }
         core.sessions.sweep(core.settings.clock.now());
         core.traces.sweep(core.settings.clock.now());
-        Controller(core).sweep_postures();
+        let controller = Controller(core);
+        controller.sweep_postures();
+        controller.sweep_keys();
     }
 }

@@ -98,7 +98,15 @@ impl Bed {
 
     /// The same with other settings.
     pub(crate) async fn restarted_with(&self, change: impl FnOnce(&mut Settings)) -> Self {
-        let keys = self.controller.settings().keys.clone();
+        self.restarted_on((*self.controller.keys()).clone(), change).await
+    }
+
+    /// The same with these keys.
+    pub(crate) async fn restarted_on(
+        &self,
+        keys: Keys,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let key = self.controller.settings().session_key.clone().unwrap();
         let bed = Self::on(self.store.clone(), keys, key, change).await;
         bed.clock.advance(self.clock.now().since(bed.clock.now()));

@@ -41,11 +41,28 @@ pub fn write_private(path: &Path, contents: &[u8]) -> Result<()> {
     beside.push(format!(".{}.new", std::process::id()));
     let beside = target.with_file_name(beside);
     let written = write_new(&beside, contents).and_then(|()| fs::rename(&beside, &target));
+    // The name too: who has been told that it is written must not find the former contents.
+    let written = written.and_then(|()| sync_folder_of(&target));
     written.map_err(|source| {
         // The new file is of no use to anybody; that removing it fails too changes nothing.
         let _ = fs::remove_file(&beside);
         failed(source)
     })
+}
+
+#[cfg(unix)]
+fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match File::open(folder.unwrap_or(Path::new("."))) {
+        Ok(folder) => folder.sync_all(),
+        // A folder may be one to write to and not to read.
+        Err(_) => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn sync_folder_of(_: &Path) -> std::io::Result<()> {
+    Ok(())
 }
 
 fn write_new(path: &Path, contents: &[u8]) -> std::io::Result<()> {

@@ -30,6 +30,18 @@ struct Loaded {
     contents: Vec<u8>,
 }
 
+/// New material of a live identity that is not in use yet.
+#[derive(Debug)]
+pub struct Changed(Loaded);
+
+impl Changed {
+    /// The identity as it would be.
+    #[must_use]
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.0.identity
+    }
+}
+
 impl LiveIdentity {
     /// Loads the identity a section names.
     ///
@@ -76,16 +88,30 @@ impl LiveIdentity {
     /// When the new files cannot be loaded, for example because only one of key and certificate has
     /// been replaced yet; the next call tries again.
     pub fn reload_if_changed(&self) -> Result<bool> {
+        let changed = self.look()?;
+        Ok(changed.map(|changed| self.adopt(changed)).is_some())
+    }
+
+    /// Looks whether any file changed, and loads what is new without using it: it may have to fit
+    /// together with what others load. It is used from [`LiveIdentity::adopt`] on.
+    ///
+    /// # Errors
+    /// As [`LiveIdentity::reload_if_changed`].
+    pub fn look(&self) -> Result<Option<Changed>> {
         if self.section.locations().is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         let contents = contents(&self.section)?;
         if contents == self.current.load().contents {
-            return Ok(false);
+            return Ok(None);
         }
         let identity = Arc::new(Identity::load(&self.section)?);
-        self.current.store(Arc::new(Loaded { identity, contents }));
-        Ok(true)
+        Ok(Some(Changed(Loaded { identity, contents })))
+    }
+
+    /// Uses what was loaded by [`LiveIdentity::look`] of this identity.
+    pub fn adopt(&self, changed: Changed) {
+        self.current.store(Arc::new(changed.0));
     }
 
     /// Writes new client and server chains (PEM) over the files they were read from and loads them,

@@ -181,7 +181,7 @@ async fn a_token_of_a_signer_becomes_an_identity() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     // The session key of the controller serves as that of a provider.
-    let provider = bed.controller.settings().keys.session.clone();
+    let provider = bed.controller.keys().session.clone();
     let signer = json!({"name": "idp", "issuer": "https://idp.example", "audience": "weft",
         "enabled": true, "certPem": provider.leaf().to_pem(), "enrollToCertEnabled": true});
     let signer = admin.create("external-jwt-signers", signer).await;

@@ -241,7 +241,7 @@ fn create_certificate(controller: Controller, caller: Caller, call: Call) -> Ans
         let session = session_of(&controller, &caller)?;
         let csr = body.csr.unwrap_or_default();
         let now = controller.now();
-        let keys = &controller.settings().keys;
+        let keys = controller.keys();
         let refused = |error: weft_identity::Error| {
             Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
         };

@@ -222,7 +222,7 @@ fn parse_csr(text: &str) -> Result<CertificateRequest, Failure> {
 
 /// A certificate of the edge signer, with its chain in PEM.
 fn issue(controller: &Controller, leaf: &Leaf) -> Result<(Certificate, String), Failure> {
-    let keys = &controller.settings().keys;
+    let keys = controller.keys();
     let issued = aside(keys.authority.key().algorithm(), || keys.authority.issue(leaf))
         .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))?;
     let chain = to_pem(keys.bundle.chain_of(&issued).iter());
@@ -236,7 +236,7 @@ fn certificate(
     csr: &str,
 ) -> Result<(Authenticator, String), Failure> {
     let request = parse_csr(csr)?;
-    let name = SpiffeId::identity(&controller.settings().keys.trust_domain, identity.as_str());
+    let name = SpiffeId::identity(&controller.keys().trust_domain, identity.as_str());
     let now: SystemTime = system_time(controller.now());
     let (issued, chain) = issue(controller, &Leaf::for_identity(&request, &name, now))?;
     let authenticator = Authenticator {
@@ -331,7 +331,7 @@ fn client_leaf(
 }
 
 /// A router that is disabled gets no certificate.
-fn check_enabled(router: &Router) -> Result<(), Failure> {
+pub(crate) fn check_enabled(router: &Router) -> Result<(), Failure> {
     if router.disabled {
         let reason = "the router is disabled";
         return Err(Failure::because(ErrorCode::InvalidEnrollmentNotAllowed, reason));
@@ -381,6 +381,6 @@ async fn router(
             Ok(())
         })
         .await?;
-    let ca = controller.settings().keys.bundle.to_pem();
+    let ca = controller.keys().bundle.to_pem();
     Reply::detail(&EnrollmentCerts { ca, cert, server_cert, ..EnrollmentCerts::default() })
 }

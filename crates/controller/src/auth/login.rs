@@ -308,12 +308,12 @@ fn vouched_for(
     let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
     let how = Verify { usage: Usage::Any, ignore_leaf_validity: true, intermediates: &[] };
     let now = system_time(controller.now());
-    let bundle = &controller.settings().keys.bundle;
+    let bundle = controller.keys().bundle.clone();
     let leads_to = |trusted: &TrustBundle| trusted.verify(&der, how, now).is_ok();
     if leads_to(&TrustBundle::new(bundle.roots().cloned())) {
         return Some(Vouched { is_improper: false, ca: None });
     }
-    if leads_to(bundle) {
+    if leads_to(&bundle) {
         return Some(Vouched { is_improper: true, ca: None });
     }
     let mut enabled = snapshot.list::<Ca>().filter(|ca| ca.is_verified && ca.is_auth_enabled);

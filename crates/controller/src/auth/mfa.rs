@@ -210,7 +210,7 @@ fn totp_token(controller: Controller, caller: Caller, call: Call) -> Answer {
             z_asid: login.session.id.clone(),
             z_t: TokenKind::Totp,
         };
-        let key = &controller.settings().keys.enrollment;
+        let key = &controller.keys().enrollment;
         let signed = aside(key.key().algorithm(), || TokenSigner::new(key)?.sign(&claims));
         let token = signed
             .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))?;

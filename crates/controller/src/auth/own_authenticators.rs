@@ -191,7 +191,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
             let reason = "the connection was made with another certificate";
             return Err(certificate_refused(reason));
         }
-        let keys = &controller.settings().keys;
+        let keys = controller.keys();
         let now = system_time(controller.now());
         let how = Verify { usage: Usage::Client, ignore_leaf_validity: true, intermediates: &[] };
         keys.bundle

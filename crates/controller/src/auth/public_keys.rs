@@ -30,10 +30,11 @@ impl PublicKey {
 }
 
 impl Controller {
-    /// This controller's certificate, the roots of the CA bundle, and verified third-party CAs.
+    /// This controller's certificate and those of before whose tokens are in use, the roots of the CA bundle, and verified third-party CAs.
     pub fn public_keys(&self) -> Vec<PublicKey> {
-        let keys = &self.settings().keys;
-        let mut found = vec![PublicKey::of(keys.session.leaf(), true)];
+        let keys = self.keys();
+        let signing = self.session_certificates();
+        let mut found: Vec<_> = signing.iter().map(|it| PublicKey::of(it, true)).collect();
         found.extend(keys.bundle.roots().map(|root| PublicKey::of(root, false)));
         let snapshot = self.snapshot();
         for ca in snapshot.list::<Ca>().filter(|ca| ca.is_verified) {

@@ -16,7 +16,7 @@ use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, San, SpiffeI
 use weft_model::Snapshot;
 use weft_model::entity::Router;
 
-use crate::{Controller, Failure, Settings};
+use crate::{Controller, Failure};
 
 /// The certificate of a router, to be issued.
 pub(crate) fn leaf(
@@ -26,22 +26,21 @@ pub(crate) fn leaf(
     purpose: Purpose,
     now: SystemTime,
 ) -> Result<Leaf, Failure> {
-    let settings = controller.settings();
-    let granted = granted(settings, request.sans())?;
-    let own = SpiffeId::router(&settings.keys.trust_domain, id);
+    let granted = granted(controller, request.sans())?;
+    let own = SpiffeId::router(&controller.keys().trust_domain, id);
     Leaf::for_router(request, id, &own, granted, purpose, now)
         .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
 }
 
 /// The names out of a request that a router gets.
-fn granted(settings: &Settings, wanted: &[San]) -> Result<Vec<San>, Failure> {
+fn granted(controller: &Controller, wanted: &[San]) -> Result<Vec<San>, Failure> {
     let mut granted = Vec::new();
     for san in wanted {
         let Some(host) = Host::of(san) else {
             tracing::debug!(?san, "not put into the certificate of a router");
             continue;
         };
-        if let Err(reason) = check(settings, &host) {
+        if let Err(reason) = check(controller, &host) {
             return Err(Failure::because(ErrorCode::CouldNotProcessCsr, reason));
         }
         granted.push(san.clone());
@@ -50,12 +49,12 @@ fn granted(settings: &Settings, wanted: &[San]) -> Result<Vec<San>, Failure> {
 }
 
 /// Says at start which routers have a name that they will not get again.
-pub(crate) fn warn_of_old_names(settings: &Settings, snapshot: &Snapshot) {
+pub(crate) fn warn_of_old_names(controller: &Controller, snapshot: &Snapshot) {
     for router in snapshot.list::<Router>() {
         let chain = Certificate::from_pem(router.cert_pem.as_bytes()).unwrap_or_default();
         let names = chain.first().map(Certificate::sans).unwrap_or_default();
         let refused = names.iter().filter_map(Host::of).find_map(|host| {
-            let reason = check(settings, &host).err()?;
+            let reason = check(controller, &host).err()?;
             Some((router.name.clone(), reason))
         });
         if let Some((router, reason)) = refused {
@@ -65,8 +64,8 @@ pub(crate) fn warn_of_old_names(settings: &Settings, snapshot: &Snapshot) {
 }
 
 /// Whether a router may have a name; says why not.
-fn check(settings: &Settings, host: &Host) -> Result<(), String> {
-    let RouterNames { refused, shared } = &settings.router_names;
+fn check(controller: &Controller, host: &Host) -> Result<(), String> {
+    let RouterNames { refused, shared } = &controller.settings().router_names;
     if let Host::Name(name) = host
         && !is_dns_name(name)
     {
@@ -79,7 +78,7 @@ fn check(settings: &Settings, host: &Host) -> Result<(), String> {
     if host.is_loopback() || shared.iter().any(|rule| host.is_meant_by(rule)) {
         return Ok(());
     }
-    match controllers(settings).any(|own| own.meets(host)) {
+    match controllers(controller).iter().any(|own| own.meets(host)) {
         true => Err(format!(
             "no router gets the name {host}: it is one of the controller; a router beside it \
              needs edge.enrollment.edgeRouter.sharedNames"
@@ -90,8 +89,8 @@ fn check(settings: &Settings, host: &Host) -> Result<(), String> {
 
 /// The names under which the controller is known: those in its certificates and those that clients
 /// and routers are told.
-fn controllers(settings: &Settings) -> impl Iterator<Item = Host> {
-    let (keys, addresses) = (&settings.keys, &settings.addresses);
+fn controllers(controller: &Controller) -> Vec<Host> {
+    let (keys, addresses) = (controller.keys(), &controller.settings().addresses);
     let leaves = [keys.session.leaf(), keys.enrollment.leaf()];
     let certified = leaves.into_iter().flat_map(Certificate::sans).filter_map(Host::of);
     let ctrl = addresses.ctrl.iter().filter_map(|it| Some(it.split_once(':')?.1));
@@ -99,7 +98,7 @@ fn controllers(settings: &Settings) -> impl Iterator<Item = Host> {
     let ends = ends.filter_map(|end| end.rsplit_once(':').map(|(host, _)| Host::read(host)));
     let urls = addresses.apis.values().flatten().filter_map(|url| Url::parse(url).ok());
     let urls = urls.filter_map(|url| url.host_str().map(Host::read));
-    certified.chain(ends).chain(urls.collect::<Vec<_>>())
+    certified.chain(ends).chain(urls).collect()
 }
 
 /// A name or address, in one form of all that mean the same.

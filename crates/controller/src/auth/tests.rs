@@ -62,7 +62,7 @@ async fn an_ott_ticket_works_once_and_its_certificate_logs_in() {
     let identity = bed.manage(&admin, "detailIdentity", &[&id], Value::Null).await.unwrap();
     let ott = &identity["enrollment"]["ott"];
     let jwt = ott["jwt"].as_str().unwrap();
-    let leaf = bed.controller.settings().keys.enrollment.leaf().clone();
+    let leaf = bed.controller.keys().enrollment.leaf().clone();
     let claims: Value =
         verify_with_certificate(jwt, &leaf, &Expect::unexpired(system_time(NOW))).unwrap();
     assert_eq!(claims["iss"], "https://ctrl.example:1280");
@@ -535,7 +535,7 @@ async fn routers_make_change_and_remove_their_terminators() {
 async fn the_public_keys_are_the_signer_and_the_roots() {
     let bed = Bed::new().await;
     let keys = bed.controller.public_keys();
-    let leaf = bed.controller.settings().keys.session.leaf().fingerprint().to_owned();
+    let leaf = bed.controller.keys().session.leaf().fingerprint().to_owned();
     assert_eq!(keys.len(), 2);
     assert!(keys[0].for_tokens && keys[0].for_clients && keys[0].kid == leaf);
     assert!(!keys[1].for_tokens && keys[1].for_clients);

@@ -15,35 +15,34 @@ const KEPT: usize = 4096;
 const ENROLLER: &str = "openziti-enroller";
 
 /// Signs tickets with the certificate that a client meets at the API address.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tickets {
-    signer: TokenSigner,
+    /// By the name of the key: a client cannot verify one of another.
     kept: Mutex<HashMap<String, String>>,
 }
 
 impl Tickets {
-    pub(crate) fn new(keys: &Keys) -> Result<Self, weft_identity::Error> {
-        let signer = TokenSigner::new(&keys.enrollment)?;
-        Ok(Self { signer, kept: Mutex::default() })
-    }
-
     /// The ticket of an enrollment; empty if it cannot be signed.
-    pub(crate) fn of(&self, enrollment: &Enrollment, addresses: &Addresses) -> String {
-        let key = format!("{} {}", enrollment.token, enrollment.expires_at.0);
+    pub(crate) fn of(&self, enrollment: &Enrollment, addresses: &Addresses, keys: &Keys) -> String {
+        let kid = keys.enrollment.leaf().fingerprint();
+        let key = format!("{kid} {} {}", enrollment.token, enrollment.expires_at.0);
         if let Some(ticket) = self.kept.lock().get(&key) {
             return ticket.clone();
         }
         let subject = enrollment.identity_id.as_ref().or(enrollment.router_id.as_ref());
-        let ticket = self.sign(&EnrollmentClaims {
-            iss: format!("https://{}", addresses.api),
-            sub: subject.map(|id| id.to_string()).unwrap_or_default(),
-            aud: vec![String::new()],
-            exp: Some(enrollment.expires_at.secs()),
-            jti: enrollment.token.to_string(),
-            em: enrollment.method.as_str().to_owned(),
-            ctrls: Some(addresses.ctrl.clone()),
-            ctrl: None,
-        });
+        let ticket = sign(
+            keys,
+            &EnrollmentClaims {
+                iss: format!("https://{}", addresses.api),
+                sub: subject.map(|id| id.to_string()).unwrap_or_default(),
+                aud: vec![String::new()],
+                exp: Some(enrollment.expires_at.secs()),
+                jti: enrollment.token.to_string(),
+                em: enrollment.method.as_str().to_owned(),
+                ctrls: Some(addresses.ctrl.clone()),
+                ctrl: None,
+            },
+        );
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
             kept.clear();
@@ -54,59 +53,65 @@ impl Tickets {
 
     /// The ticket with which the certificates of a CA enroll; signed with the certificate that
     /// clients meet, so that they can verify it (protocol: auth 4.2).
-    fn of_ca(&self, address: &str, ca: &str) -> String {
-        self.sign(&EnrollmentClaims {
-            iss: format!("https://{address}/"),
-            sub: ca.to_owned(),
-            aud: vec![ENROLLER.to_owned()],
-            exp: None,
-            jti: ca.to_owned(),
-            em: method::CA.to_owned(),
-            ctrls: None,
-            ctrl: None,
-        })
-    }
-
-    /// The ticket that lets anybody trust this network.
-    fn of_network(&self, address: &str, id: impl FnOnce() -> String) -> String {
-        const KEY: &str = "network";
-        if let Some(ticket) = self.kept.lock().get(KEY) {
-            return ticket.clone();
-        }
-        let issuer = format!("https://{address}/");
-        let ticket = self.sign(&EnrollmentClaims {
-            iss: issuer.clone(),
-            sub: issuer,
-            aud: vec![ENROLLER.to_owned()],
-            exp: None,
-            jti: id(),
-            em: method::NETWORK.to_owned(),
-            ctrls: None,
-            ctrl: None,
-        });
-        self.kept.lock().insert(KEY.to_owned(), ticket.clone());
-        ticket
-    }
-
-    fn sign(&self, claims: &EnrollmentClaims) -> String {
-        aside(self.signer.public().algorithm(), || self.signer.sign(claims)).unwrap_or_else(
-            |error| {
-                tracing::error!(%error, "an enrollment ticket could not be signed");
-                String::new()
+    fn of_ca(address: &str, ca: &str, keys: &Keys) -> String {
+        sign(
+            keys,
+            &EnrollmentClaims {
+                iss: format!("https://{address}/"),
+                sub: ca.to_owned(),
+                aud: vec![ENROLLER.to_owned()],
+                exp: None,
+                jti: ca.to_owned(),
+                em: method::CA.to_owned(),
+                ctrls: None,
+                ctrl: None,
             },
         )
     }
+
+    /// The ticket that lets anybody trust this network.
+    fn of_network(&self, address: &str, keys: &Keys, id: impl FnOnce() -> String) -> String {
+        let key = format!("{} network", keys.enrollment.leaf().fingerprint());
+        if let Some(ticket) = self.kept.lock().get(&key) {
+            return ticket.clone();
+        }
+        let issuer = format!("https://{address}/");
+        let ticket = sign(
+            keys,
+            &EnrollmentClaims {
+                iss: issuer.clone(),
+                sub: issuer,
+                aud: vec![ENROLLER.to_owned()],
+                exp: None,
+                jti: id(),
+                em: method::NETWORK.to_owned(),
+                ctrls: None,
+                ctrl: None,
+            },
+        );
+        self.kept.lock().insert(key, ticket.clone());
+        ticket
+    }
+}
+
+fn sign(keys: &Keys, claims: &EnrollmentClaims) -> String {
+    let key = &keys.enrollment;
+    let signed = aside(key.key().algorithm(), || TokenSigner::new(key)?.sign(claims));
+    signed.unwrap_or_else(|error| {
+        tracing::error!(%error, "an enrollment ticket could not be signed");
+        String::new()
+    })
 }
 
 impl Controller {
     /// The ticket that lets anybody trust this network.
     pub(crate) fn network_jwt(&self) -> String {
         let address = &self.settings().addresses.api;
-        self.0.tickets.of_network(address, || self.ids().token().to_string())
+        self.0.tickets.of_network(address, &self.keys(), || self.ids().token().to_string())
     }
 
     /// The ticket with which the certificates of a CA enroll.
     pub(crate) fn ca_jwt(&self, ca: &str) -> String {
-        self.0.tickets.of_ca(&self.settings().addresses.api, ca)
+        Tickets::of_ca(&self.settings().addresses.api, ca, &self.keys())
     }
 }

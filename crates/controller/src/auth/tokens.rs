@@ -18,7 +18,7 @@ impl Controller {
 
     /// Signs with the root identity.
     pub(crate) fn sign(&self, claims: &impl Serialize) -> Result<String, Failure> {
-        let keys = &self.settings().keys;
+        let keys = self.keys();
         aside(keys.session.key().algorithm(), || TokenSigner::new(&keys.session)?.sign(claims))
             .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))
     }
@@ -29,7 +29,6 @@ impl Controller {
         text: &str,
         now: Timestamp,
     ) -> Result<ServiceClaims, TokenError> {
-        let leaf = self.settings().keys.session.leaf();
         let issuer = self.issuer();
         let expect = Expect {
             now: system_time(now),
@@ -37,9 +36,6 @@ impl Controller {
             audience: &[AUDIENCE, LEGACY_AUDIENCE],
             require_expiry: true,
         };
-        let key = |kid: &str| {
-            (kid == leaf.fingerprint()).then(|| leaf.public_key().ok().cloned()).flatten()
-        };
-        token::verify(text, key, &expect)
+        token::verify(text, |kid| self.session_key(kid), &expect)
     }
 }

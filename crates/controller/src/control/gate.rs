@@ -117,7 +117,7 @@ impl Gate {
             return Err(Refusal::close("the controller is stopping"));
         }
         let now = system_time(controller.now());
-        let bundle = &controller.settings().keys.bundle;
+        let bundle = controller.keys().bundle.clone();
         // Who cannot show a certificate of the network is told nothing.
         bundle
             .verify(&peer.certificates, Verify::default(), now)

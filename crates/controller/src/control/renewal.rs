@@ -1,7 +1,7 @@
 //! New certificates for routers over their control channel (protocol: edge-control-plane 17.3).
 //!
-//! The new certificate is kept beside the current one, and both are accepted, until a router shows
-//! the new one: a router that fails anywhere on the way is never locked out.
+//! Both certificates are accepted until a router shows the new one, whether it asked for a
+//! confirmation or not ([`router_certificates`]): cut off anywhere on the way, it is never locked out.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,6 +18,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::session::Session;
 use crate::auth::router_certificate;
+use crate::auth::router_certificates::{self, Issued};
 use crate::auth::signing::aside;
 use crate::clock::system_time;
 use crate::{Caller, Controller, Failure};
@@ -31,6 +32,8 @@ enum NotRenewed {
     Request(&'static str, weft_identity::Error),
     #[error("the request is for {0:?}, not for this router")]
     Name(Option<String>),
+    #[error("the certificate that this connection was made with counts no more")]
+    Replaced,
     #[error("{0}")]
     Failure(#[from] Failure),
 }
@@ -60,34 +63,17 @@ async fn renew(session: &Session, message: &Message) -> Result<(), NotRenewed> {
     let request = EnrollmentExtendRouterRequest::from_message(message)?;
     let controller = &session.plane.controller;
     let now = system_time(controller.now());
-    let own = session.router.id.as_str();
-    let (leaf, client) = issue(controller, own, &request.client_cert_csr, Purpose::Client, now)?;
+    let (id, shown) = (&session.router.id, session.router.shown());
+    let own = id.as_str();
+    let (leaf, pem) = issue(controller, own, &request.client_cert_csr, Purpose::Client, now)?;
     let (_, server) = issue(controller, own, &request.server_cert_csr, Purpose::Server, now)?;
-    let (id, kept) = (session.router.id.clone(), client.clone());
-    let fingerprint: Arc<str> = leaf.fingerprint().into();
-    let is_verified_later = request.require_verification;
+    let (router, new) = (Caller::router(id, "renew certificates"), Issued { leaf, pem });
+    let given = router_certificates::exchange(controller, &router, id, shown, new).await?;
+    let given = given.ok_or(NotRenewed::Replaced)?;
     // Its connection goes on, also once the new one counts alone.
-    session.router.renewed(&fingerprint);
-    let router = Caller::router(&session.router.id, "renew certificates");
-    let decided = controller.decide(&router, move |decision| {
-        let mut router = (**decision.require::<Router>("id", &id)?).clone();
-        if router.disabled {
-            return Err(Failure::unauthorized("the router is disabled"));
-        }
-        if is_verified_later {
-            router.unverified_fingerprint = Some(Arc::clone(&fingerprint));
-            router.unverified_cert_pem.clone_from(&kept);
-        } else {
-            router.fingerprint = Some(Arc::clone(&fingerprint));
-            router.cert_pem.clone_from(&kept);
-        }
-        router.base.updated_at = decision.now();
-        decision.put(router);
-        Ok(())
-    });
-    decided.await?;
+    session.router.renewed(given.leaf.fingerprint());
     let certificates = EnrollmentCertsResponse {
-        client_cert_pem: client,
+        client_cert_pem: given.pem,
         server_cert_pem: server,
         ca_certs_pem: String::new(),
     };
@@ -109,7 +95,7 @@ fn issue(
         return Err(NotRenewed::Name(request.common_name().map(str::to_owned)));
     }
     let leaf = router_certificate::leaf(controller, &request, id, purpose, now)?;
-    let keys = &controller.settings().keys;
+    let keys = controller.keys();
     let leaf = aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf));
     let leaf = leaf.map_err(failed)?;
     let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
@@ -163,12 +149,10 @@ pub(crate) async fn confirm_seen(controller: Controller, id: Id, leaf: Certifica
     let router = Caller::router(&id, "use of a new certificate");
     let decided = controller.decide(&router, move |decision| {
         let Some(router) = decision.tip().get::<Router>(&id) else { return Ok(()) };
-        if router.unverified_fingerprint.as_deref() != Some(leaf.fingerprint()) {
+        let mut router = (**router).clone();
+        if !router_certificates::use_waiting(&mut router, leaf.fingerprint()) {
             return Ok(());
         }
-        let mut router = (**router).clone();
-        router.fingerprint = router.unverified_fingerprint.take();
-        router.cert_pem = std::mem::take(&mut router.unverified_cert_pem);
         router.base.updated_at = decision.now();
         decision.put(router);
         Ok(())

@@ -8,6 +8,7 @@ mod gate;
 mod mesh;
 mod model;
 mod operate;
+mod renewal;
 mod sdk;
 mod sessions;
 mod support;

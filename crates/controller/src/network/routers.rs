@@ -37,6 +37,8 @@ pub struct LiveRouter {
     pub connected_at: Timestamp,
     /// The same on the clock that does not jump.
     pub since: Instant,
+    /// The fingerprint that it was made with.
+    shown: Arc<str>,
     /// Fingerprints with which the connection may go on, the oldest first.
     fingerprints: RwLock<Vec<Arc<str>>>,
     /// Where it takes links.
@@ -61,6 +63,7 @@ impl LiveRouter {
             capabilities: hello.capabilities,
             connected_at: now,
             since: Instant::now(),
+            shown: shown.into(),
             fingerprints: RwLock::new(vec![shown.into()]),
             listeners: RwLock::new(hello.listeners.listeners),
         })
@@ -98,6 +101,11 @@ impl LiveRouter {
             fingerprints.remove(0);
         }
         fingerprints.push(fingerprint.into());
+    }
+
+    /// The fingerprint that the connection was made with.
+    pub fn shown(&self) -> &str {
+        &self.shown
     }
 
     /// Whether the connection stands on this certificate.

@@ -188,12 +188,17 @@ impl AccessHalf {
             controllers,
         };
         let access = Self(Arc::new(inner));
-        if let Some(client) = access.0.identity.current().client() {
+        access.identity_changed();
+        access
+    }
+
+    /// The identity of this router is a new one, or its bundle is.
+    pub(crate) fn identity_changed(&self) {
+        if let Some(client) = self.0.identity.current().client() {
             // This router's certificate is of the network's own making.
             let chain: Vec<_> = client.chain().iter().map(|one| one.der().clone()).collect();
-            access.learn_first_party(&chain);
+            self.learn_first_party(&chain);
         }
-        access
     }
 
     /// Begins to work. To be called once.

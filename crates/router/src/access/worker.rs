@@ -123,6 +123,13 @@ impl Inner {
         if !self.accepts(from, message, false) {
             return Ok(());
         }
+        // A model has a timeline at least: nothing is what is left of one that was not encoded. What
+        // is there goes on, and at the next look it is asked for anew.
+        if message.body.is_empty() {
+            tracing::error!(controller = %from.id, "an empty data model is not taken");
+            self.subscription.lock().begin_anew();
+            return Ok(());
+        }
         let state = DataState::from_message(message)?;
         let mut fresh = Model::from_state(state);
         let (index, timeline) = (fresh.index, fresh.timeline.clone());

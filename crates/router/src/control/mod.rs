@@ -71,8 +71,10 @@ use crate::{
 const SIDE_TASKS: usize = 64;
 /// Most lists of controllers that wait.
 const CLUSTER_QUEUE: usize = 64;
-/// How often what ended unseen is forgotten, and identity files are looked at.
+/// How often what ended unseen is forgotten.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
+/// How often identity files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The control half. Clones are the same.
 #[derive(Clone)]
@@ -152,6 +154,7 @@ impl ControlHalf {
         core.spawn(presence::run_heartbeats(core.clone()));
         core.spawn(renewal::run(core.clone()));
         core.spawn(housekeeping(core.clone()));
+        core.spawn(follow_identity(core.clone()));
         cluster::begin(core);
     }
 
@@ -244,10 +247,27 @@ async fn housekeeping(core: Arc<Core>) {
         if let Some(data) = core.data.get() {
             core.routes.prune(&**data);
         }
-        match core.identity.reload_if_changed() {
-            Ok(true) => tracing::info!("new certificates are in use"),
-            Ok(false) => {}
-            Err(problem) => tracing::warn!(%problem, "changed identity files are not used"),
+    }
+}
+
+/// Uses keys and certificates that change while the router runs.
+async fn follow_identity(core: Arc<Core>) {
+    // The same complaint is made once, not every second.
+    let mut complaint = String::new();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let identity = core.identity.clone();
+        match tokio::task::spawn_blocking(move || identity.reload_if_changed()).await {
+            Ok(Ok(true)) => {
+                complaint.clear();
+                core.access.identity_changed();
+                tracing::info!("new certificates are in use");
+            }
+            Ok(Err(problem)) if problem.to_string() != complaint => {
+                complaint = problem.to_string();
+                tracing::warn!(%problem, "changed identity files are not used yet");
+            }
+            _ => {}
         }
     }
 }

@@ -48,6 +48,24 @@ async fn a_full_state_then_changes_then_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_empty_state_does_not_take_the_place_of_a_model() {
+    let mut network = Network::new().await;
+    let alice = events::create(events::identity("alice"));
+    let id = network.peer.give_model(vec![alice], 10).await;
+    network.router.online().await;
+    let access = network.router.access.clone();
+    let empty = Message::new(DataState::CONTENT_TYPE, "");
+    network.peer.send(for_subscription(empty, &id)).await;
+    // What is asked behind it is answered from the model that there is.
+    let request = ValidateRequest::default().to_message();
+    let answer = soon(network.peer.channel.request(request, Duration::from_secs(30))).await;
+    let answer = ValidateResponse::from_message(&answer.unwrap()).unwrap();
+    assert!(!answer.diffs.is_empty(), "alice is not in what was compared with");
+    assert_eq!(access.position(), ("line1".to_owned(), 10));
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn changes_for_another_subscription_are_not_read() {
     let mut network = Network::new().await;
     let id = network.peer.give_model(Vec::new(), 10).await;

@@ -19,17 +19,20 @@ use weft_controller::{
     control::{ControlOptions, ControlPlane},
     network::{Network, NetworkOptions},
 };
-use weft_identity::LiveIdentity;
+use weft_identity::{Identity, LiveIdentity};
 use weft_store::{Embedded, Options, Store};
 
-use super::{identity_section, keys, session_key, shown, warn};
+use super::{
+    exchange::{self, Files},
+    identity_section,
+    keys::{self, Material},
+    session_key, shown, warn,
+};
 use crate::{
     build,
     failure::{Failure, chain},
 };
 
-/// How often identity files are looked at.
-const RELOAD: Duration = Duration::from_secs(1);
 /// Routers that have not shown yet who they are, in all and from one source.
 const PENDING: usize = 1024;
 const PENDING_PER_SOURCE: usize = 256;
@@ -46,6 +49,8 @@ const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 pub(crate) struct Core {
     config: ControllerConfig,
     identity: Arc<LiveIdentity>,
+    /// The edge signer's files.
+    signer: Arc<LiveIdentity>,
     store: Arc<dyn Store>,
     controller: Controller,
 }
@@ -58,12 +63,13 @@ impl Core {
         let Loaded { config, .. } = loaded;
         let section = identity_section(&config.identity).with_controller_defaults();
         let identity = LiveIdentity::load(section)?;
-        let settings = settings(&config, &identity)?;
+        let signer = LiveIdentity::load(keys::signer_section(&config)?)?;
+        let settings = settings(&config, &identity, &signer)?;
         let store = Arc::clone(&settings.store);
         let controller = Controller::start(settings)
             .await
             .map_err(|error| Failure::new(chain(&error)).during("the controller cannot start"))?;
-        Ok(Self { config, identity, store, controller })
+        Ok(Self { config, identity, signer, store, controller })
     }
 
     /// The controller.
@@ -98,7 +104,12 @@ impl Core {
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
         let registration = listen(&control, &self, &listeners).await?;
-        let reload = reload(&self, &api);
+        let files = Files {
+            own: Arc::clone(&self.identity),
+            signer: Arc::clone(&self.signer),
+            web: api.identities().to_vec(),
+        };
+        let reload = exchange::follow(self.config.clone(), files, self.controller.clone());
         Ok(RunningController { core: self, network, control, registration, api, reload })
     }
 }
@@ -161,35 +172,23 @@ async fn listen(
     Ok(Some(registration))
 }
 
-/// Looks for changed certificates and keys every second.
-fn reload(core: &Core, api: &ApiServer) -> AbortOnDropHandle<()> {
-    let mut identities = vec![Arc::clone(&core.identity)];
-    identities.extend(api.identities().iter().cloned());
-    AbortOnDropHandle::new(tokio::spawn(async move {
-        // The same complaint is made once, not every second.
-        let mut complaint = String::new();
-        loop {
-            tokio::time::sleep(RELOAD).await;
-            for identity in &identities {
-                let (again, section) = (Arc::clone(identity), identity.section().section());
-                let looked = tokio::task::spawn_blocking(move || again.reload_if_changed()).await;
-                match looked {
-                    Ok(Ok(true)) => {
-                        complaint.clear();
-                        tracing::info!(section, "changed identity files were loaded");
-                    }
-                    Ok(Err(error)) if error.to_string() != complaint => {
-                        complaint = error.to_string();
-                        tracing::warn!(section, %error, "changed identity files are not used yet");
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }))
+/// What keys are made of at the start, before there is any server.
+fn material(
+    config: &ControllerConfig,
+    identity: &LiveIdentity,
+    signer: &LiveIdentity,
+) -> Result<Material, Failure> {
+    let own = keys::with_identity(config).filter_map(|server| server.identity.as_ref());
+    let load = |section| Identity::load(&identity_section(section)).map(Arc::new);
+    let web = own.map(load).collect::<weft_identity::Result<_>>()?;
+    Ok(Material { own: identity.current(), signer: signer.current(), web })
 }
 
-fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settings, Failure> {
+fn settings(
+    config: &ControllerConfig,
+    identity: &LiveIdentity,
+    signer: &LiveIdentity,
+) -> Result<Settings, Failure> {
     let current = identity.current();
     let id = current.name().ok_or_else(|| {
         Failure::new(
@@ -197,7 +196,7 @@ fn settings(config: &ControllerConfig, identity: &LiveIdentity) -> Result<Settin
              controller",
         )
     })?;
-    let keys = keys::of(config, &current)?;
+    let keys = keys::of(config, &material(config, identity, signer)?)?;
     let settings = Settings::new(id, open_store(config)?, keys, addresses(config));
     let settings = Settings {
         durations: durations(config),

@@ -1,29 +1,59 @@
 //! Which of a controller's keys does what (protocol: auth 2.1).
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
-use weft_config::{BindPoint, ControllerConfig, WebApi, controller::EdgeConfig};
+use weft_config::{BindPoint, ControllerConfig, WebApi, WebServer, controller::EdgeConfig};
 use weft_controller::Keys;
 use weft_identity::{
-    Authority, Certificate, Identity, KeyedChain, Location, PrivateKey, SpiffeId, TrustBundle,
-    chain_up,
+    Authority, Certificate, Identity, IdentitySection, KeyedChain, SpiffeId, TrustBundle, chain_up,
 };
 
-use super::identity_section;
 use crate::failure::Failure;
 
-/// The keys of a controller's file.
-pub(crate) fn of(config: &ControllerConfig, identity: &Identity) -> Result<Keys, Failure> {
-    let edge = config.edge.as_ref().ok_or_else(|| {
+/// Everything that keys are made of, as it is at one moment.
+#[derive(Clone)]
+pub(crate) struct Material {
+    /// The section `identity`.
+    pub(crate) own: Arc<Identity>,
+    /// The edge signer, with what leads up from it.
+    pub(crate) signer: Arc<Identity>,
+    /// The identities of servers that have one of their own, in the order of the file.
+    pub(crate) web: Vec<Arc<Identity>>,
+}
+
+/// The edge signer's files as an identity that follows them.
+pub(crate) fn signer_section(config: &ControllerConfig) -> Result<IdentitySection, Failure> {
+    let signing = &edge_of(config)?.enrollment.signing_cert;
+    Ok(IdentitySection {
+        section: "edge.enrollment.signingCert".to_owned(),
+        cert: signing.cert.clone(),
+        key: signing.key.clone(),
+        ca: signing.ca.clone().unwrap_or_default(),
+        ..IdentitySection::default()
+    })
+}
+
+/// Servers that have an identity of their own, in the order of the file.
+pub(crate) fn with_identity(config: &ControllerConfig) -> impl Iterator<Item = &WebServer> {
+    config.web.iter().filter(|server| server.identity.is_some())
+}
+
+fn edge_of(config: &ControllerConfig) -> Result<&EdgeConfig, Failure> {
+    config.edge.as_ref().ok_or_else(|| {
         Failure::new("the section `edge` is missing: a controller without identities is not served")
-    })?;
+    })
+}
+
+/// The keys of a controller's file.
+pub(crate) fn of(config: &ControllerConfig, material: &Material) -> Result<Keys, Failure> {
+    let (edge, identity) = (edge_of(config)?, &*material.own);
     let session = identity.signing().ok_or_else(|| {
         Failure::new("the section `identity` names no certificate with a key (cert, server_cert)")
     })?;
-    let servers = web_identities(config, identity)?;
-    let authority = authority(edge)?;
+    let servers = web_identities(config, material);
+    let authority = authority(&material.signer)?;
     warn_about_validity(&[session.leaf(), authority.certificate()]);
-    let bundle = bundle(edge, identity, &servers, &authority)?;
+    let bundle = bundle(material, &servers, &authority);
     Ok(Keys {
         enrollment: enrollment(edge, &servers)?.unwrap_or(session).clone(),
         trust_domain: trust_domain(config, identity, session, &bundle)?,
@@ -34,27 +64,28 @@ pub(crate) fn of(config: &ControllerConfig, identity: &Identity) -> Result<Keys,
 }
 
 /// Identities of the servers with the client API, each with the names of its bind points' hosts.
-fn web_identities(config: &ControllerConfig, own: &Identity) -> Result<Vec<Identity>, Failure> {
+fn web_identities<'m>(config: &ControllerConfig, material: &'m Material) -> Vec<&'m Identity> {
     let is_edge = |api: &WebApi| matches!(api, WebApi::EdgeClient | WebApi::EdgeManagement);
+    let is_underlay = |point: &BindPoint| matches!(point, BindPoint::Underlay { .. });
+    let mut own = material.web.iter();
     let mut found = Vec::new();
-    for server in config.web.iter().filter(|server| server.apis.iter().any(is_edge)) {
-        let is_underlay = |point: &BindPoint| matches!(point, BindPoint::Underlay { .. });
-        if !server.bind_points.iter().any(is_underlay) {
-            continue;
+    for server in &config.web {
+        let identity = match &server.identity {
+            Some(_) => own.next().unwrap_or(&material.own),
+            None => &material.own,
+        };
+        if server.apis.iter().any(is_edge) && server.bind_points.iter().any(is_underlay) {
+            found.push(&**identity);
         }
-        found.push(match &server.identity {
-            Some(section) => Identity::load(&identity_section(section))?,
-            None => own.clone(),
-        });
     }
-    Ok(found)
+    found
 }
 
 /// Enrolling clients check a ticket with the certificate they meet at the address in it
 /// (protocol: auth 4.2).
 fn enrollment<'a>(
     edge: &EdgeConfig,
-    servers: &'a [Identity],
+    servers: &[&'a Identity],
 ) -> Result<Option<&'a KeyedChain>, Failure> {
     let Some(address) = &edge.api_address else { return Ok(None) };
     let named = servers.iter().find_map(|identity| identity.server_for(&address.host));
@@ -67,42 +98,25 @@ fn enrollment<'a>(
     }
 }
 
-fn authority(edge: &EdgeConfig) -> Result<Authority, Failure> {
-    let signing = &edge.enrollment.signing_cert;
-    let of = |key: &str, error: weft_identity::Error| {
-        Failure::from(error).during(format!("edge.enrollment.signingCert.{key}"))
-    };
-    let certificate = certificates(&signing.cert).map_err(|error| of("cert", error))?;
-    let certificate = certificate
-        .into_iter()
-        .next()
-        .ok_or_else(|| of("cert", weft_identity::Error::NoCertificate))?;
-    let key = Location::parse(&signing.key)
-        .and_then(|location| PrivateKey::from_pem(&location.read()?))
-        .map_err(|error| of("key", error))?;
-    Authority::new(certificate, key).map_err(|error| of("cert", error))
+fn authority(signer: &Identity) -> Result<Authority, Failure> {
+    let chain = signer.client().ok_or_else(|| {
+        Failure::from(weft_identity::Error::NoCertificate)
+            .during("edge.enrollment.signingCert.cert")
+    })?;
+    Authority::new(chain.leaf().clone(), chain.key().clone())
+        .map_err(|error| Failure::from(error).during("edge.enrollment.signingCert.cert"))
 }
 
 /// What clients and routers are told to trust: every authority that this controller's own
 /// certificates lead to.
-fn bundle(
-    edge: &EdgeConfig,
-    identity: &Identity,
-    servers: &[Identity],
-    authority: &Authority,
-) -> Result<TrustBundle, Failure> {
+fn bundle(material: &Material, servers: &[&Identity], authority: &Authority) -> TrustBundle {
     let mut all = vec![authority.certificate().clone()];
-    if let Some(above) = &edge.enrollment.signing_cert.ca {
-        all.extend(
-            certificates(above)
-                .map_err(|error| Failure::from(error).during("edge.enrollment.signingCert.ca"))?,
-        );
-    }
-    for identity in std::iter::once(identity).chain(servers) {
+    let own = [&*material.signer, &*material.own];
+    for identity in own.iter().chain(servers) {
         all.extend_from_slice(identity.ca().certificates());
     }
     all.retain(Certificate::is_ca);
-    Ok(TrustBundle::new(all))
+    TrustBundle::new(all)
 }
 
 /// Where the name of the network is found, in this order: the certificate of the controller, those
@@ -159,8 +173,4 @@ fn warn_about_validity(certificates: &[&Certificate]) {
     for certificate in certificates.iter().filter(|certificate| !certificate.is_valid_at(now)) {
         tracing::warn!(subject = certificate.subject(), "the certificate is not valid now");
     }
-}
-
-fn certificates(location: &str) -> weft_identity::Result<Vec<Certificate>> {
-    Certificate::from_pem(&Location::parse(location)?.read()?)
 }

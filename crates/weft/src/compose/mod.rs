@@ -2,6 +2,7 @@
 //! and stop.
 
 pub(crate) mod controller;
+mod exchange;
 mod keys;
 pub(crate) mod router;
 mod session_key;

@@ -186,7 +186,7 @@ fn administrator(running: &RunningController) -> Result<ManagementClient, Failur
     let token = controller
         .open_operator_session()
         .ok_or_else(|| Failure::new("the database has no default administrator any more"))?;
-    let trust = Tls::Anonymous(controller.settings().keys.bundle.clone());
+    let trust = Tls::Anonymous(controller.keys().bundle.clone());
     let client = ManagementClient::new(running.api_address().parse()?, &trust)?;
     client.set_token(token.as_ref());
     Ok(client)

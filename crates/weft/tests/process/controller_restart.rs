@@ -1,22 +1,14 @@
 //! A controller that was killed: no circuit notices, idle ones included, and everything goes on
 //! where it was.
 
-use std::{
-    fs,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fs, time::Duration};
 
-use tokio_util::sync::CancellationToken;
-use weft_sdk::{Connection, ContextBuilder};
+use weft_sdk::ContextBuilder;
 
 use crate::{
     network::Network,
-    streams::{Manner, Server, dial, round_trip},
-    wait::{PATIENCE, until, within},
+    streams::{Busy, Manner, Server, dial, round_trip},
+    wait::{PATIENCE, within},
 };
 
 /// Idle circuits are reported twice a second. A controller that does not know one unroutes it.
@@ -85,42 +77,4 @@ async fn circuits_outlive_a_kill_of_the_controller() {
 fn models_taken(network: &Network) -> usize {
     let log = fs::read_to_string(network.place.folder().join("router.log")).unwrap();
     log.matches(TAKEN_WHOLE).count()
-}
-
-/// A circuit that is never idle.
-struct Busy {
-    trips: Arc<AtomicU64>,
-    stop: CancellationToken,
-    task: tokio::task::JoinHandle<std::io::Result<()>>,
-}
-
-impl Busy {
-    fn start(mut stream: Connection) -> Self {
-        let (trips, stop) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
-        let (count, stopped) = (Arc::clone(&trips), stop.clone());
-        let task = tokio::spawn(async move {
-            while !stopped.is_cancelled() {
-                round_trip(&mut stream, "busy").await?;
-                count.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            Ok(())
-        });
-        Self { trips, stop, task }
-    }
-
-    /// Waits for some more round trips.
-    async fn goes_on(&self) {
-        let wanted = self.trips.load(Ordering::Relaxed) + 20;
-        let look = async || match self.trips.load(Ordering::Relaxed) {
-            trips if trips >= wanted => Ok(()),
-            trips => Err(format!("{trips} of {wanted}, finished: {}", self.task.is_finished())),
-        };
-        until("a busy circuit goes on", PATIENCE, look).await;
-    }
-
-    async fn end(self) {
-        self.stop.cancel();
-        self.task.await.unwrap().unwrap();
-    }
 }

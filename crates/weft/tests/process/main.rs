@@ -18,11 +18,13 @@ mod streams;
 mod terminal;
 mod wait;
 
+mod bound_by_name;
 mod commands;
 mod controller_restart;
 mod durable;
 mod full_disk;
 mod half_close;
+mod keys;
 mod network_files;
 mod printing;
 mod questions;

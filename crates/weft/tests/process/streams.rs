@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::{
@@ -13,7 +14,7 @@ use tokio::{
     net::TcpListener,
     sync::mpsc,
 };
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use weft_sdk::{Connection, Context, Listener};
 
 use crate::wait::{PATIENCE, until, within};
@@ -203,4 +204,42 @@ impl Server {
 pub(crate) async fn dial(context: &Context, service: &str) -> Connection {
     let dial = async || context.dial(service).await;
     until(&format!("{service} can be dialed"), PATIENCE, dial).await.0
+}
+
+/// A circuit that is never idle.
+pub(crate) struct Busy {
+    trips: Arc<AtomicU64>,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Busy {
+    pub(crate) fn start(mut stream: Connection) -> Self {
+        let (trips, stop) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
+        let (count, stopped) = (Arc::clone(&trips), stop.clone());
+        let task = tokio::spawn(async move {
+            while !stopped.is_cancelled() {
+                round_trip(&mut stream, "busy").await?;
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Ok(())
+        });
+        Self { trips, stop, task }
+    }
+
+    /// Waits for some more round trips.
+    pub(crate) async fn goes_on(&self) {
+        let wanted = self.trips.load(Ordering::Relaxed) + 20;
+        let look = async || match self.trips.load(Ordering::Relaxed) {
+            trips if trips >= wanted => Ok(()),
+            trips => Err(format!("{trips} of {wanted}, finished: {}", self.task.is_finished())),
+        };
+        until("a busy circuit goes on", PATIENCE, look).await;
+    }
+
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
+    }
 }

@@ -1,14 +1,14 @@
 //! `POST /enroll/extend/router`: a router gets new certificates for those it shows (protocol:
-//! auth 5.3). The old one is refused from then on.
+//! auth 5.3). The old one is refused once the new one was shown.
 
 use futures::FutureExt as _;
 use weft_contract::resource::enrollment::{EnrollmentCerts, ExtendRouterBody};
 use weft_contract::{Api, Verb};
 use weft_identity::{Certificate, Purpose, Usage, Verify};
-use weft_model::entity::Router;
 
 use super::{check_enabled, client_leaf, issue, parse_csr};
 use crate::auth::router_certificate;
+use crate::auth::router_certificates::{self, Issued};
 use crate::clock::system_time;
 use crate::domain::call::{Answer, Call, Handler, Reply};
 use crate::{Caller, Controller, Failure};
@@ -22,7 +22,7 @@ fn shown<'c>(controller: &Controller, caller: &'c Caller) -> Result<&'c Certific
     let refused = || Failure::unauthorized("the certificate is not one of a router");
     let leaf = caller.leaf().ok_or_else(refused)?;
     let how = Verify { usage: Usage::Client, ..Verify::default() };
-    let bundle = &controller.settings().keys.bundle;
+    let bundle = controller.keys().bundle.clone();
     bundle.verify_leaf(leaf, how, system_time(controller.now())).map_err(|_| refused())?;
     Ok(leaf)
 }
@@ -32,11 +32,9 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let body: ExtendRouterBody = call.decode(Verb::Create)?;
         let leaf = shown(&controller, &caller)?;
         let old = leaf.fingerprint().to_owned();
-        let snapshot = controller.snapshot();
-        let router = snapshot.by_unique::<Router>(Router::FINGERPRINT, &old);
         let refused = || Failure::unauthorized("the certificate is not one of a router");
-        let router = router.ok_or_else(refused)?;
-        check_enabled(router)?;
+        let router = controller.router_by_fingerprint(&old).ok_or_else(refused)?;
+        check_enabled(&router)?;
         let (id, is_edge) = (router.base.id.clone(), router.is_edge);
         let client = parse_csr(&body.cert_csr.unwrap_or_default())?;
         let server = parse_csr(&body.server_cert_csr.unwrap_or_default())?;
@@ -44,30 +42,18 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let server =
             router_certificate::leaf(&controller, &server, id.as_str(), Purpose::Server, now)?;
         let client = client_leaf(&controller, &client, &id, is_edge, now)?;
-        let ((issued, cert), (_, server_cert)) =
+        let ((issued, pem), (_, server_cert)) =
             (issue(&controller, &client)?, issue(&controller, &server)?);
-        // Its connection goes on.
+        let new = Issued { leaf: issued, pem };
+        let given = router_certificates::exchange(&controller, &caller, &id, &old, new).await?;
+        let given = given.ok_or_else(refused)?;
+        // Its connection goes on, also once the new one counts alone.
         if let Some(live) = controller.network().and_then(|it| it.routers().get(id.as_str()))
             && live.stands_on(&old)
         {
-            live.renewed(issued.fingerprint());
+            live.renewed(given.leaf.fingerprint());
         }
-        let (fingerprint, kept) = (issued.fingerprint().to_owned(), cert.clone());
-        controller
-            .decide(&caller, move |decision| {
-                let router = decision.tip().get::<Router>(&id);
-                let router = router.filter(|it| it.fingerprint.as_deref() == Some(old.as_str()));
-                let mut router = (**router.ok_or_else(refused)?).clone();
-                check_enabled(&router)?;
-                router.fingerprint = Some(fingerprint.as_str().into());
-                router.cert_pem.clone_from(&kept);
-                router.unverified_fingerprint = None;
-                router.unverified_cert_pem.clear();
-                router.base.updated_at = decision.now();
-                decision.put(router);
-                Ok(())
-            })
-            .await?;
+        let cert = given.pem;
         Reply::detail(&EnrollmentCerts { cert, server_cert, ..EnrollmentCerts::default() })
     }
     .boxed()

@@ -115,7 +115,7 @@ pub(super) async fn by_token(
             decision.put_checked(identity.clone())
         })
         .await?;
-    let ca = cert.as_ref().map(|_| controller.settings().keys.bundle.to_pem());
+    let ca = cert.as_ref().map(|_| controller.keys().bundle.to_pem());
     Reply::detail(&EnrollmentCerts {
         cert: cert.unwrap_or_default(),
         ca: ca.unwrap_or_default(),

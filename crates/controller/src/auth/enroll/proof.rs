@@ -6,7 +6,6 @@ use futures::FutureExt as _;
 use serde::Serialize;
 use weft_contract::resource::enrollment::{ChallengeAnswer, ChallengeBody};
 use weft_contract::{Api, ErrorCode, Verb, headers};
-use weft_identity::KeySet;
 use weft_identity::token::{TokenSigner, algorithm_name};
 
 use crate::domain::call::{Answer, Call, Handler, Reply};
@@ -29,9 +28,7 @@ fn bare(value: &impl Serialize) -> Result<Reply, Failure> {
 /// The keys that sign tickets.
 fn key_set(controller: Controller, _caller: Caller, _call: Call) -> Answer {
     async move {
-        let mut keys = KeySet::new();
-        let leaf = controller.settings().keys.enrollment.leaf();
-        keys.insert_certificate(leaf).map_err(failed)?;
+        let keys = controller.ticket_keys().map_err(failed)?;
         bare(&keys.to_json().map_err(failed)?)
     }
     .boxed()
@@ -50,14 +47,14 @@ fn challenge(controller: Controller, caller: Caller, call: Call) -> Answer {
                 Failure::coded_field(ErrorCode::InvalidUuid, "nonce", "must be a UUID", nonce);
             return Err(failure);
         }
-        let keys = &controller.settings().keys;
+        let keys = controller.keys();
         let chain = &keys.enrollment;
         let wanted = body.key_id.unwrap_or_default();
         if wanted != chain.leaf().fingerprint() {
             return Err(Failure::field("keyId", "no key has this id", wanted));
         }
         let sign = move |controller: &Controller| {
-            let signer = TokenSigner::new(&controller.settings().keys.enrollment);
+            let signer = TokenSigner::new(&controller.keys().enrollment);
             signer.and_then(|signer| signer.sign_bytes(nonce.as_bytes())).map_err(failed)
         };
         let signature = controller.sign_in_turn(&caller, chain.key().algorithm(), sign).await?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weft_model::rdm::{self, MemberKind, Subject};
 use weft_model::{ChangeSet, Kind, Snapshot, Timestamp};
 use weft_wire::edge_ctrl::data_model::{
-    Action, Event, RelatedEntityType, ServicePolicyChange, event,
+    Action, Event, PublicKey as PublicKeyForm, RelatedEntityType, ServicePolicyChange, event,
 };
 
 use super::project;
@@ -68,6 +68,14 @@ pub(crate) fn of_keys(keys: Vec<PublicKey>) -> impl Iterator<Item = Event> {
     keys.into_iter().map(|key| Event {
         is_synthetic: true,
         ..Event::new(Action::Create, project::public_key(key))
+    })
+}
+
+/// Deletions of public keys by their names.
+pub(crate) fn without_keys(kids: Vec<String>) -> impl Iterator<Item = Event> {
+    kids.into_iter().map(|kid| Event {
+        is_synthetic: true,
+        ..Event::new(Action::Delete, PublicKeyForm { kid, ..PublicKeyForm::default() })
     })
 }
 

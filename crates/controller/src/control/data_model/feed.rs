@@ -11,8 +11,8 @@ use weft_wire::edge_ctrl::data_model::{
 };
 use weft_wire::{Message, ProtoBody};
 
-use super::Model;
 use super::log::Replay;
+use super::{Model, NotEncoded};
 
 /// Shortest and longest subscription.
 const DURATION: std::ops::RangeInclusive<u32> = 10..=360;
@@ -30,7 +30,18 @@ struct Position {
     timeline: String,
     /// The epoch in which it was sent that; none if it only says so.
     sent: Option<u64>,
+    /// The public keys that it was sent; none if it was not sent any for this subscription.
+    keys: Option<u64>,
     until: Instant,
+}
+
+/// Why a router was not sent what it lacks. It keeps what it has until it is.
+#[derive(Debug, thiserror::Error)]
+enum NotSent {
+    #[error(transparent)]
+    Channel(#[from] SendError),
+    #[error(transparent)]
+    Model(#[from] NotEncoded),
 }
 
 /// Feeds one router until its channel closes.
@@ -40,7 +51,7 @@ pub(crate) async fn run(
     mut requests: mpsc::Receiver<SubscribeToDataModelRequest>,
     in_step: impl Fn(bool),
 ) {
-    let mut changes = model.changes();
+    let (mut changes, mut keys) = (model.changes(), model.key_changes());
     let mut ticks = tokio::time::interval(TELL_INDEX);
     let mut position: Option<Position> = None;
     let mut told = 0;
@@ -51,6 +62,7 @@ pub(crate) async fn run(
                 None => return,
             },
             changed = changes.changed() => if changed.is_err() { return },
+            changed = keys.changed() => if changed.is_err() { return },
             _ = ticks.tick() => {
                 let index = model.index();
                 if index > told && channel.try_send(CurrentIndex(index).to_message()).is_ok() {
@@ -62,7 +74,7 @@ pub(crate) async fn run(
         loop {
             match push(&model, &channel, position, &in_step).await {
                 Ok(()) => break,
-                Err(SendError::Closed(_)) => return,
+                Err(NotSent::Channel(SendError::Closed(_))) => return,
                 Err(problem) => {
                     tracing::warn!(router = %channel, %problem, "data model not sent, trying again");
                     tokio::time::sleep(RETRY).await;
@@ -87,6 +99,7 @@ fn subscribe(position: &mut Option<Position>, request: SubscribeToDataModelReque
                 index: request.current_index,
                 timeline: request.timeline_id,
                 sent: None,
+                keys: None,
                 until,
             });
         }
@@ -99,7 +112,7 @@ async fn push(
     channel: &ChannelHandle,
     position: &mut Position,
     in_step: &impl Fn(bool),
-) -> Result<(), SendError> {
+) -> Result<(), NotSent> {
     if Instant::now() > position.until {
         return Ok(());
     }
@@ -126,13 +139,20 @@ async fn push(
             // The state that is sent may be one of before: what follows is what has changed since.
             Replay::Full => {
                 in_step(false);
-                let full = model.full().await;
+                let full = model.full().await?;
                 let message = Message::new(DataState::CONTENT_TYPE, full.body);
                 channel.send(for_subscription(message, &position.subscription)).await?;
                 position.index = full.index;
                 position.sent = Some(full.epoch);
+                position.keys = Some(full.keys);
             }
         }
+    }
+    // Behind a full state, which replaces the keys too.
+    let keys = model.keys_told();
+    if position.keys != Some(keys) {
+        channel.send(model.key_set().to_message()).await?;
+        position.keys = Some(keys);
     }
     in_step(true);
     Ok(())

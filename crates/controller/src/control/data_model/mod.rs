@@ -45,6 +45,11 @@ pub(crate) struct Model {
     /// Makes one full state at a time.
     encoding: tokio::sync::Mutex<()>,
     changed: watch::Sender<u64>,
+    /// Counts changes of the public keys, which are outside of the chain of indexes.
+    keys: watch::Receiver<u64>,
+    /// Lets encoding fail.
+    #[cfg(test)]
+    pub(crate) fails: Arc<std::sync::atomic::AtomicBool>,
 }
 
 struct State {
@@ -62,6 +67,8 @@ struct State {
 /// A full state, encoded.
 struct Full {
     index: u64,
+    /// The keys in it are not older than this.
+    keys: u64,
     body: Bytes,
     /// When a router was last sent it.
     asked: Timestamp,
@@ -70,10 +77,10 @@ struct Full {
 impl Full {
     /// Whether it and what has changed since is less work than a new one, and somebody may come
     /// for it.
-    fn is_useful(&self, log: &Log, now: Timestamp) -> bool {
+    fn is_useful(&self, log: &Log, keys: u64, now: Timestamp) -> bool {
         let since = log.bytes_after(self.index);
         let few = since.is_some_and(|bytes| bytes <= self.body.len() / FULL_SHARE);
-        few && now.since(self.asked) < KEEP_FULL
+        few && self.keys == keys && now.since(self.asked) < KEEP_FULL
     }
 }
 
@@ -102,6 +109,9 @@ impl Model {
         let (changed, _) = watch::channel(log.index());
         let state = State { snapshot, log, full: None, noted: head, epoch: 0 };
         let model = Self {
+            keys: controller.key_changes(),
+            #[cfg(test)]
+            fails: Arc::default(),
             controller,
             timeline: timeline.0.to_string(),
             state: RwLock::new(state),
@@ -139,7 +149,8 @@ impl Model {
             state.noted = published.revision;
         }
         let State { log, full, .. } = &mut *state;
-        full.take_if(|full| !full.is_useful(log, now));
+        let keys = self.keys_told();
+        full.take_if(|full| !full.is_useful(log, keys, now));
         let index = log.index();
         drop(state);
         self.changed.send_if_modified(|known| std::mem::replace(known, index) != index);
@@ -181,6 +192,23 @@ impl Model {
         self.changed.subscribe()
     }
 
+    /// Changes of the public keys.
+    pub(crate) fn key_changes(&self) -> watch::Receiver<u64> {
+        self.keys.clone()
+    }
+
+    /// How often the public keys have changed.
+    pub(crate) fn keys_told(&self) -> u64 {
+        *self.keys.borrow()
+    }
+
+    /// The public keys as they are now, and those that are to be forgotten.
+    pub(crate) fn key_set(&self) -> ChangeSet {
+        let made = events::of_keys(self.controller.public_keys());
+        let gone = events::without_keys(self.controller.forgotten_keys());
+        ChangeSet::synthetic(made.chain(gone).collect())
+    }
+
     /// What a router lacks, with the epoch: it says itself that it has everything up to `position`,
     /// or was sent it in an epoch.
     fn replay(&self, position: u64, sent: Option<u64>) -> (Replay, u64) {
@@ -194,33 +222,37 @@ impl Model {
     }
 
     /// The whole model, encoded, with its epoch and index, from which the log leads on.
-    async fn full(&self) -> Sent {
+    async fn full(&self) -> Result<Sent, NotEncoded> {
         let _one = self.encoding.lock().await;
         let now = self.controller.now();
+        // Before the keys are read: they may be newer, never older.
+        let keys = self.keys_told();
         let (snapshot, index, epoch) = {
             let mut state = self.state.write();
             let State { snapshot, log, full, epoch, .. } = &mut *state;
-            if let Some(full) = full.as_mut().filter(|full| full.is_useful(log, now)) {
+            if let Some(full) = full.as_mut().filter(|full| full.is_useful(log, keys, now)) {
                 full.asked = now;
-                return Sent { epoch: *epoch, index: full.index, body: full.body.clone() };
+                let (index, body) = (full.index, full.body.clone());
+                return Ok(Sent { epoch: *epoch, index, keys: full.keys, body });
             }
             (Arc::clone(snapshot), log.index(), *epoch)
         };
         let controller = self.controller.clone();
         let timeline_id = self.timeline.clone();
+        #[cfg(test)]
+        let fails = Arc::clone(&self.fails);
         let encode = move || {
+            #[cfg(test)]
+            assert!(!fails.load(std::sync::atomic::Ordering::Acquire), "encoding fails");
             let events = events::of_all(&snapshot, controller.public_keys(), now);
             DataState::body_of(events, index, &timeline_id)
         };
         let begun = Instant::now();
-        let body = match tokio::task::spawn_blocking(encode).await {
-            Ok(body) => body,
-            // The runtime is going down.
-            Err(_) => Bytes::new(),
-        };
+        // An empty state is one without rules, which a router would take for the truth.
+        let body = tokio::task::spawn_blocking(encode).await.map_err(NotEncoded)?;
         tracing::debug!(index, bytes = body.len(), took = ?begun.elapsed(), "full data model encoded");
-        self.keep(epoch, Full { index, body: body.clone(), asked: now });
-        Sent { epoch, index, body }
+        self.keep(epoch, Full { index, keys, body: body.clone(), asked: now });
+        Ok(Sent { epoch, index, keys, body })
     }
 
     /// Keeps a full state for others, unless the model was taken anew while it was encoded.
@@ -232,10 +264,17 @@ impl Model {
     }
 }
 
+/// A full state was not encoded: the task failed, or the runtime is going down.
+#[derive(Debug, thiserror::Error)]
+#[error("the full data model was not encoded: {0}")]
+struct NotEncoded(tokio::task::JoinError);
+
 /// A full state as it is sent.
 struct Sent {
     epoch: u64,
     index: u64,
+    /// The keys in it are not older than this.
+    keys: u64,
     body: Bytes,
 }
 
@@ -297,20 +336,21 @@ mod tests {
     async fn nothing_sent_before_counts_after_the_model_is_taken_anew() {
         let bed = Bed::new().await;
         let (model, mut subscription) = model(&bed).await;
-        let before = model.full().await;
+        let before = model.full().await.unwrap();
         assert!(matches!(model.replay(before.index, Some(before.epoch)).0, Replay::Nothing));
         assert!(matches!(model.replay(before.index, None).0, Replay::Nothing));
 
         // The indexes were made anew: same revision, and a full state still being encoded.
         model.restart(bed.controller.snapshot());
         assert_eq!(model.index(), before.index);
-        let late = Full { index: before.index, body: before.body.clone(), asked: Timestamp(0) };
+        let (index, body) = (before.index, before.body.clone());
+        let late = Full { index, keys: before.keys, body, asked: Timestamp(0) };
         model.keep(before.epoch, late);
         assert!(model.state.read().full.is_none());
         assert!(matches!(model.replay(before.index, Some(before.epoch)).0, Replay::Full));
         assert!(matches!(model.replay(before.index, None).0, Replay::Full));
 
-        let after = model.full().await;
+        let after = model.full().await.unwrap();
         assert!(matches!(model.replay(after.index, Some(after.epoch)).0, Replay::Nothing));
         make(&bed, &model, &mut subscription, "one").await;
         assert!(matches!(model.replay(after.index, Some(after.epoch)).0, Replay::Entries(_)));

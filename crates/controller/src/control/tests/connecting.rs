@@ -120,7 +120,7 @@ async fn a_router_sends_no_long_message_of_a_kind_that_is_short() {
 async fn a_certificate_of_no_router_is_cut_before_its_hello() {
     let net = Net::new().await;
     let router = net.router("er1").await;
-    let keys = &net.bed.controller.settings().keys;
+    let keys = &net.bed.controller.keys();
     let gate = crate::control::gate::Gate(Arc::clone(&net.plane.0));
     let der = |chain: &KeyedChain| vec![chain.leaf().der().clone()];
     gate.screen(&der(&router.chain)).unwrap();

@@ -63,7 +63,7 @@ async fn a_router_gets_everything_and_then_changes() {
     let key = position(&state, |it| matches!(it, Model::PublicKey(_)));
     assert!(config_type < identity && identity < own && own < routers);
     assert!(routers < policy && policy < members && members < key);
-    let signing = net.bed.controller.settings().keys.session.leaf().fingerprint().to_owned();
+    let signing = net.bed.controller.keys().session.leaf().fingerprint().to_owned();
     let usages = state.events.iter().find_map(|event| match &event.model {
         Some(Model::PublicKey(key)) if key.kid == signing => Some(key.usages.clone()),
         _ => None,
@@ -163,4 +163,85 @@ async fn a_model_taken_anew_is_sent_anew_at_the_same_index() {
     assert_eq!(subscription_id(&message), Some("s2"));
     net.open_service(json!({"name": "web", "encryptionRequired": true})).await;
     assert!(change(&mut peer).await.previous_index >= again.end_index);
+}
+
+/// The public keys of a message, and which of them are to be forgotten.
+fn keys(events: &[weft_wire::edge_ctrl::data_model::Event]) -> (Vec<String>, Vec<String>) {
+    let (mut made, mut gone) = (Vec::new(), Vec::new());
+    for event in events {
+        if let Some(Model::PublicKey(key)) = &event.model {
+            match event.action() {
+                Action::Delete => gone.push(key.kid.clone()),
+                _ => made.push(key.kid.clone()),
+            }
+        }
+    }
+    (made, gone)
+}
+
+/// Waits for keys that hold one and lack or forget another.
+async fn told(peer: &mut Peer, made: &str, gone: Option<&str>) {
+    loop {
+        let message = peer.expect(is::DATA_STATE_CHANGE_SET).await;
+        let set = ChangeSet::from_message(&message).unwrap();
+        let (known, forgotten) = keys(&set.changes);
+        let is_gone = gone.is_none_or(|gone| forgotten.iter().any(|kid| kid == gone));
+        if set.is_synthetic && known.iter().any(|kid| kid == made) && is_gone {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn routers_hear_of_other_keys_and_forget_those_of_before() {
+    let net = Net::new().await;
+    let (router, late) = (net.router("er1").await, net.router("er2").await);
+    let mut peer = net.connect(&router).await;
+    full(&mut peer, "s1").await;
+    let old = net.bed.controller.keys().session.leaf().fingerprint().to_owned();
+    let other = net.exchange_keys();
+    let new = other.session.leaf().fingerprint().to_owned();
+    told(&mut peer, &new, None).await;
+    // A full state of before is not sent any more.
+    let mut second = net.connect(&late).await;
+    let (made, gone) = keys(&full(&mut second, "s2").await.events);
+    assert!(made.contains(&new) && made.contains(&old) && gone.is_empty(), "{made:?}");
+
+    net.bed.clock.advance(std::time::Duration::from_secs(120));
+    net.bed.controller.sweep_keys();
+    told(&mut peer, &new, Some(&old)).await;
+    told(&mut second, &new, Some(&old)).await;
+    // Who was away meanwhile hears of it when it resumes.
+    let position = subscribe(net.plane.model_index(), &net.timeline(), "s3");
+    peer.leave();
+    until(|| net.network.routers().get(router.id.as_str()).is_none()).await;
+    let mut peer = net.connect(&router).await;
+    peer.send(position.to_message()).await;
+    told(&mut peer, &new, Some(&old)).await;
+}
+
+#[tokio::test]
+async fn a_full_model_that_cannot_be_encoded_is_never_sent_as_an_empty_one() {
+    let net = Net::new().await;
+    net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    let fails = &net.plane.0.model.fails;
+    fails.store(true, std::sync::atomic::Ordering::Release);
+    peer.send(subscribe(0, "", "s1").to_message()).await;
+    let status = || net.bed.controller.online().sync_status(router.id.as_str());
+    until(|| status() == sync_status::IN_PROGRESS).await;
+    // Changes that come meanwhile do not go round it either.
+    net.create("createService", json!({"name": "db", "encryptionRequired": false})).await;
+    peer.settled().await;
+    assert!(!peer.has(is::DATA_STATE));
+
+    fails.store(false, std::sync::atomic::Ordering::Release);
+    let message = peer.expect(is::DATA_STATE).await;
+    let state = DataState::from_message(&message).unwrap();
+    assert_eq!(state.end_index, net.plane.model_index());
+    for name in ["web", "db"] {
+        position(&state, |it| matches!(it, Model::Service(it) if it.name == name));
+    }
+    until(|| status() == sync_status::DONE).await;
 }

@@ -134,7 +134,7 @@ impl Net {
         let advertise = vec!["tls:ctrl.example:6262".to_owned()];
         let control = ControlOptions { advertise, ..ControlOptions::default() };
         let plane = ControlPlane::start(network.clone(), control).await.unwrap();
-        let keys = &bed.controller.settings().keys;
+        let keys = bed.controller.keys();
         let identity = Identity::new(None, vec![keys.session.clone()], keys.bundle.clone());
         let tls = ControlPlane::tls(&LiveIdentity::fixed(identity)).unwrap();
         let listeners = Listeners::new();
@@ -197,9 +197,28 @@ impl Net {
         TestRouter { id: Id::new(&id), chain: KeyedChain::new(chain, key).unwrap() }
     }
 
+    /// Puts other keys for tokens in the place of those in use, as operators do with their files.
+    pub(super) fn exchange_keys(&self) -> Keys {
+        let former = self.bed.controller.keys();
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let sans = vec![San::Dns("localhost".into()), San::Ip([127, 0, 0, 1].into())];
+        let subject = Subject::common_name("ctrl1");
+        let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, SystemTime::now());
+        let chain = vec![former.authority.issue(&leaf.unwrap()).unwrap()];
+        let chain = KeyedChain::new(chain, key).unwrap();
+        let other = Keys { session: chain.clone(), enrollment: chain, ..(*former).clone() };
+        self.bed.controller.exchange_keys(other.clone()).unwrap();
+        other
+    }
+
+    /// The timeline of the data model.
+    pub(super) fn timeline(&self) -> String {
+        self.bed.controller.snapshot().timeline().0.to_string()
+    }
+
     /// What a router says and shows.
     pub(super) fn options(&self, router: &TestRouter) -> DialOptions {
-        let bundle = self.bed.controller.settings().keys.bundle.clone();
+        let bundle = self.bed.controller.keys().bundle.clone();
         let identity = Identity::new(Some(router.chain.clone()), Vec::new(), bundle);
         let identity = LiveIdentity::fixed(identity);
         let tls = client_config(&ClientTls::of_identity(&identity, &[])).unwrap();

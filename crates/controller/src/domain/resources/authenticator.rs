@@ -339,10 +339,10 @@ fn one_certificate(
         ));
     };
     let how = Verify { usage: Usage::Any, ..Verify::default() };
-    let bundle = &controller.settings().keys.bundle;
+    let bundle = controller.keys().bundle.clone();
     let leads_to =
         |trusted: &TrustBundle| trusted.verify_leaf(certificate, how, certificate.not_before());
-    let Err(error) = leads_to(bundle) else { return Ok((certificate.clone(), None)) };
+    let Err(error) = leads_to(&bundle) else { return Ok((certificate.clone(), None)) };
     let snapshot = controller.snapshot();
     let mut verified = snapshot.list::<Ca>().filter(|ca| ca.is_verified);
     let issuer = verified.find(|ca| {

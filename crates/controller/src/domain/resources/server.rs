@@ -75,7 +75,7 @@ fn version(controller: Controller, _caller: Caller, _call: Call) -> Answer {
 }
 
 fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> Answer {
-    let body = write_ca_store(controller.settings().keys.bundle.certificates());
+    let body = write_ca_store(controller.keys().bundle.certificates());
     let reply = Reply::raw(headers::PKCS7, body);
     ready(Ok(reply.with_header("content-transfer-encoding", "base64")))
 }
@@ -156,7 +156,8 @@ fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
 pub(crate) fn shown(controller: &Controller, api: Api) -> ControllerDetail {
     let settings = controller.settings();
     let at = convert::time(controller.started());
-    let leaf = settings.keys.session.leaf();
+    let keys = controller.keys();
+    let leaf = keys.session.leaf();
     let addresses = settings.addresses.apis.iter().map(|(api, urls)| {
         let address = |url: &String| ApiAddress { url: url.clone(), version: "v1".into() };
         (api.as_str().to_owned(), urls.iter().map(address).collect())

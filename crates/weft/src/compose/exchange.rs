@@ -1,0 +1,118 @@
+//! Keys and certificates that change while the controller runs: files are looked at every second,
+//! and what changed is used when all of it fits together, by TLS and by everything that signs at
+//! once. Until then, and if it never does, everything stays as it was.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio_util::task::AbortOnDropHandle;
+use weft_config::ControllerConfig;
+use weft_controller::Controller;
+use weft_identity::{Changed, LiveIdentity};
+
+use super::keys::{self, Material};
+use crate::failure::Failure;
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The identities of a controller's file.
+pub(super) struct Files {
+    pub(super) own: Arc<LiveIdentity>,
+    pub(super) signer: Arc<LiveIdentity>,
+    /// Those of servers that have one of their own, in the order of the file.
+    pub(super) web: Vec<Arc<LiveIdentity>>,
+}
+
+impl Files {
+    /// The identities, each with what is new in its files.
+    fn look(&self) -> Vec<(Arc<LiveIdentity>, weft_identity::Result<Option<Changed>>)> {
+        let all = [&self.own, &self.signer].into_iter().chain(&self.web);
+        all.map(|identity| (Arc::clone(identity), identity.look())).collect()
+    }
+}
+
+/// Follows the files for as long as the answer is held.
+pub(super) fn follow(
+    config: ControllerConfig,
+    files: Files,
+    controller: Controller,
+) -> AbortOnDropHandle<()> {
+    let mut follower = Follower { config, files, controller, complaints: BTreeMap::new() };
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                follower.look();
+                follower
+            });
+            // It ends with a panic, or with the runtime.
+            let Ok(back) = looked.await else { return };
+            follower = back;
+        }
+    }))
+}
+
+struct Follower {
+    config: ControllerConfig,
+    files: Files,
+    controller: Controller,
+    /// The last complaint about each section: it is made once, not every second.
+    complaints: BTreeMap<String, String>,
+}
+
+impl Follower {
+    fn look(&mut self) {
+        let mut changed = Vec::new();
+        let mut now = Vec::new();
+        for (identity, looked) in self.files.look() {
+            let section = identity.section().section().to_owned();
+            match looked {
+                Ok(Some(new)) => {
+                    now.push(Arc::clone(new.identity()));
+                    changed.push((section, identity, new));
+                }
+                Ok(None) => {
+                    now.push(identity.current());
+                    self.complaints.remove(&section);
+                }
+                Err(error) => {
+                    now.push(identity.current());
+                    self.complain(section, &error.to_string());
+                }
+            }
+        }
+        let mut now = now.into_iter();
+        let (Some(own), Some(signer)) = (now.next(), now.next()) else { return };
+        if changed.is_empty() {
+            return;
+        }
+        let material = Material { own, signer, web: now.collect() };
+        if let Err(problem) = self.exchange(&material, changed) {
+            self.complain("keys and certificates".to_owned(), &problem.to_string());
+        }
+    }
+
+    /// Uses what is new, all of it or nothing.
+    fn exchange(
+        &mut self,
+        material: &Material,
+        changed: Vec<(String, Arc<LiveIdentity>, Changed)>,
+    ) -> Result<(), Failure> {
+        let keys = keys::of(&self.config, material)?;
+        self.controller.exchange_keys(keys)?;
+        for (section, identity, new) in changed {
+            identity.adopt(new);
+            tracing::info!(section, "changed identity files are in use");
+        }
+        self.complaints.clear();
+        Ok(())
+    }
+
+    fn complain(&mut self, about: String, problem: &str) {
+        let last = self.complaints.entry(about.clone()).or_default();
+        if *last != problem {
+            problem.clone_into(last);
+            tracing::warn!(section = about, problem, "changed identity files are not used yet");
+        }
+    }
+}
