@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use weft_contract::Api;
@@ -108,6 +109,13 @@ impl Bed {
         change: impl FnOnce(&mut Settings),
     ) -> Self {
         let key = self.controller.settings().session_key.clone().unwrap();
+        // What is random differs from one start to the next.
+        static STARTS: AtomicU64 = AtomicU64::new(1000);
+        let random = Arc::new(SeededRandom::new(STARTS.fetch_add(1, Ordering::Relaxed)));
+        let change = |settings: &mut Settings| {
+            settings.random = random;
+            change(settings);
+        };
         let bed = Self::on(self.store.clone(), keys, key, change).await;
         bed.clock.advance(self.clock.now().since(bed.clock.now()));
         bed
