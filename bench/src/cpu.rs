@@ -18,8 +18,17 @@ pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
 
 /// Resident memory of a process, in bytes; `None` when it is gone.
 pub(crate) fn resident(pid: u32) -> Option<u64> {
+    of_status(pid, "VmRSS:")
+}
+
+/// The most that a process ever held; `None` when it is gone.
+pub(crate) fn resident_peak(pid: u32) -> Option<u64> {
+    of_status(pid, "VmHWM:")
+}
+
+fn of_status(pid: u32, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
 }

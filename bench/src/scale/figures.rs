@@ -20,6 +20,7 @@ use super::{
     fill::{HALF, Network},
     report::{Aim, Figure},
     server::{Home, Running},
+    sessions,
 };
 
 /// Requests before the first that counts, and creates for so long.
@@ -71,6 +72,10 @@ pub(crate) async fn all(bed: Bed) -> io::Result<Vec<Figure>> {
     }
     figures.push(memory_at_the_end(&running, &place).await?);
     figures.push(disk(&bed)?);
+    if bed.wants(sessions::SESSIONS) {
+        drop(running);
+        figures.extend(sessions::measure(&bed).await?);
+    }
     bed.progress.finish_and_clear();
     Ok(figures)
 }

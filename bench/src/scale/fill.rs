@@ -152,7 +152,7 @@ impl Network {
     }
 
     /// A certificate as long as those that a network issues; nobody reads it here.
-    fn authenticator(&self, number: u32) -> Authenticator {
+    pub(crate) fn authenticator(&self, number: u32) -> Authenticator {
         let mut dice = self.dice(Kind::Authenticator, number);
         let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
         for _ in 0..15 {
@@ -241,6 +241,21 @@ impl Network {
             fingerprint: Some(self.dice(Kind::Router, number).hex(40).as_str().into()),
             role_attributes: shared(&attributes),
             ..Router::default()
+        }
+    }
+
+    /// The id of one of the routers that come back all at once.
+    pub(crate) fn far_router_id(&self, number: u32) -> Id {
+        Id::short(Dice::new(self.seed, u64::from(Kind::Router.code()) << 32, number.into()).word())
+    }
+
+    /// The router itself, with the certificate that it shows.
+    pub(crate) fn far_router(&self, number: u32, fingerprint: &str) -> Router {
+        Router {
+            base: Base::new(self.far_router_id(number), Timestamp(BEGINNING)),
+            name: format!("far-router-{number:04}").as_str().into(),
+            fingerprint: Some(fingerprint.into()),
+            ..self.router(number)
         }
     }
 
@@ -352,7 +367,7 @@ pub(crate) fn fill(file: &Path, network: &Network, progress: &ProgressBar) -> io
     Ok(())
 }
 
-fn commit(store: &Embedded, head: Revision, set: ChangeSet) -> io::Result<Revision> {
+pub(crate) fn commit(store: &Embedded, head: Revision, set: ChangeSet) -> io::Result<Revision> {
     let committed = store.commit(head, vec![Arc::new(set)]);
     Handle::current().block_on(committed).map_err(io::Error::other)
 }

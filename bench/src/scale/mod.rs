@@ -5,6 +5,8 @@
 //! quickstart makes a home  ->  fill writes a seeded network into its file
 //!                          ->  `weft controller run` is started on it, a process of its own
 //!                          ->  figures over HTTPS connections that stay open
+//!                          ->  sessions and routers are written in, it is started again, and
+//!                              routers that only talk to their controller connect
 //! ```
 
 mod asks;
@@ -12,8 +14,10 @@ mod client;
 mod data_model;
 mod figures;
 mod fill;
+mod peer;
 mod report;
 mod server;
+mod sessions;
 
 use std::{io, path::PathBuf, time::Duration};
 

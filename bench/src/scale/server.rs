@@ -62,6 +62,11 @@ impl Home {
         Ok(home)
     }
 
+    /// Where the APIs and the control plane are.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -156,6 +161,11 @@ impl Running {
         cpu::resident(self.child.id()).unwrap_or_default()
     }
 
+    /// The most memory that it ever held.
+    pub(crate) fn resident_peak(&self) -> u64 {
+        cpu::resident_peak(self.child.id()).unwrap_or_default()
+    }
+
     /// Waits until the API answers.
     async fn serving(&self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
@@ -198,6 +208,17 @@ impl Running {
         place.session = token.to_owned();
         Ok(place)
     }
+}
+
+/// Logs the administrator in once more, at an API.
+pub(crate) async fn log_in_at(place: &Place, api: &str) -> io::Result<Place> {
+    let body = format!(r#"{{"username":"{USER}","password":"{PASSWORD}"}}"#);
+    let path = format!("{api}/authenticate?method=password");
+    let mut client = Client::connect(place).await?;
+    let answer = client.send("POST", &path, Some(body)).await?.accept()?.json()?;
+    let token = answer.pointer("/data/token").and_then(Value::as_str);
+    let token = token.ok_or_else(|| io::Error::other("no token for the administrator"))?;
+    Ok(Place { session: token.to_owned(), ..place.clone() })
 }
 
 impl Drop for Running {
