@@ -15,6 +15,8 @@ mod native;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod promises;
+#[cfg(test)]
 mod sdk;
 #[cfg(test)]
 mod transit;
