@@ -150,8 +150,13 @@ impl Keyring {
         if !self.ring.load().known.values().any(is_former) {
             return;
         }
-        // Looked at before the table is held: sessions may be many.
-        let oldest = oldest();
+        let is_due = |((used_for, _), known): (&(Use, String), &Known)| {
+            let end = known.until.filter(|_| is_former(known)).map(|until| until.plus(OVERLAP));
+            *used_for == Use::Session && end.is_some_and(|end| now >= end)
+        };
+        // Looked at before the table is held, and only where it matters: sessions may be many.
+        let is_due = self.ring.load().known.iter().any(is_due);
+        let oldest = is_due.then(oldest).flatten();
         let _one = self.exchange.lock();
         let ring = self.ring.load_full();
         let mut known = ring.known.clone();
@@ -362,11 +367,7 @@ impl Controller {
 
     /// Lets former keys go whose tokens have ended.
     pub(crate) fn sweep_keys(&self) {
-        let oldest = || {
-            let sessions = self.sessions().all_services();
-            sessions.iter().map(|session| session.base.created_at).min()
-        };
-        self.keyring().sweep(oldest, self.now());
+        self.keyring().sweep(|| self.sessions().oldest_service(), self.now());
     }
 }
 

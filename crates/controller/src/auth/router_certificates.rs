@@ -51,6 +51,8 @@ impl Issued {
         age.is_ok_and(|age| age < SAME_ANSWER)
             && public(self).is_some_and(|own| Some(own) == public(other))
             && authority(self) == authority(other)
+            && self.leaf.subject_der() == other.leaf.subject_der()
+            && self.leaf.sans() == other.leaf.sans()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_model::entity::{PolicyType, Session};
-use weft_model::{Entity, Id, Kind, Table};
+use weft_model::{Entity, Id, Kind, Table, Timestamp};
 
 use super::{SessionNotice, Sessions, Tables, touched};
 use crate::Published;
@@ -69,6 +69,13 @@ impl Sessions {
     pub(crate) fn all_services(&self) -> Vec<Arc<Session>> {
         let tables = self.0.tables.read();
         tables.service.iter().filter_map(|entity| entity.get::<Session>().cloned()).collect()
+    }
+
+    /// When the oldest service session was made that there is.
+    pub(crate) fn oldest_service(&self) -> Option<Timestamp> {
+        let tables = self.0.tables.read();
+        let all = tables.service.iter().filter_map(|entity| entity.get::<Session>());
+        all.map(|session| session.base.created_at).min()
     }
 
     /// The session for the same login, type and service if there is one, else the new one. None

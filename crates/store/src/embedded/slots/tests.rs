@@ -98,6 +98,25 @@ fn a_whole_commit_counts_again() {
 }
 
 #[test]
+fn a_refused_commit_does_not_count_at_a_later_start() {
+    // It is whole on the disk, and its writer was told that it did not happen.
+    let (_folder, path, mut bytes) = file(false);
+    bytes[FLAGS] ^= SECOND_COUNTS;
+    fs::write(&path, &bytes).unwrap();
+    assert!(is_undecided(&path).unwrap());
+    let database = super::super::file::open_again(&path, CHECKING).unwrap();
+    assert!(!is_undecided(&path).unwrap());
+    // A kill at this moment.
+    let copy = path.with_extension("copy");
+    fs::copy(&path, &copy).unwrap();
+    settle(&copy).unwrap();
+    assert_eq!(last(&copy), 8);
+    put(&database, 10);
+    drop(database);
+    assert_eq!(last(&path), 10);
+}
+
+#[test]
 fn a_commit_that_is_not_whole_is_left_out_after_a_crash_only() {
     for is_closed in [true, false] {
         let (_folder, path, mut bytes) = file(is_closed);
