@@ -21,11 +21,12 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft-channel", 2),
     ("weft-store", 2),
     ("weft-client", 2),
-    ("weft-controller", 3),
-    ("weft-router", 3),
-    ("weft-sdk", 3),
-    ("weft-api", 4),
-    ("weft", 5),
+    ("weft-circuit", 3),
+    ("weft-controller", 4),
+    ("weft-router", 4),
+    ("weft-sdk", 4),
+    ("weft-api", 5),
+    ("weft", 6),
 ];
 
 /// Crates that stand beside the floors: they may use all of them and nobody uses them.

@@ -11,6 +11,8 @@
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
+mod mesh;
+#[cfg(test)]
 mod native;
 #[cfg(test)]
 mod network;

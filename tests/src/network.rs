@@ -160,6 +160,26 @@ impl Network {
         read(&format!("{}{csr}", common(home, self.seed.port)), home)
     }
 
+    /// A further edge router, enrolled and online, that links with all others.
+    pub(crate) async fn another_router(&self, name: &str) -> Peer {
+        let body = json!({"name": name, "isTunnelerEnabled": false});
+        let id = self.create(&resource::edge_router::KIND, &body).await;
+        let router: Value = self.admin.get(&resource::edge_router::KIND, &id).await.unwrap();
+        let token = router["enrollmentJwt"].as_str().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let (edge, link) = (free_port(), free_port());
+        let config = linking_config(home.path(), self.seed.port, edge, link);
+        weft_router::enroll::enroll(&config, token).await.unwrap();
+        let mut peer = Peer { id, config, router: None, _home: home };
+        peer.start().await;
+        peer
+    }
+
+    /// The network of circuits, of the controller that is up.
+    pub(crate) fn circuits(&self) -> &Circuits {
+        &self.controller.as_ref().unwrap().circuits
+    }
+
     /// A service that everybody may dial and host.
     pub(crate) async fn service(&self, name: &str, encrypted: bool) {
         let service = json!({"name": name, "encryptionRequired": encrypted});
@@ -184,12 +204,48 @@ impl Network {
 
     /// A new identity, enrolled.
     pub(crate) async fn identity_file(&self, name: &str) -> IdentityFile {
+        self.identity_file_of(name, &[]).await
+    }
+
+    /// A new identity with these attributes, enrolled.
+    pub(crate) async fn identity_file_of(&self, name: &str, roles: &[&str]) -> IdentityFile {
         let body = json!({"name": name, "type": "Default", "isAdmin": false,
-            "enrollment": {"ott": true}});
+            "roleAttributes": roles, "enrollment": {"ott": true}});
         let id = self.create(&resource::identity::KIND, &body).await;
         let identity: Value = self.admin.get(&resource::identity::KIND, &id).await.unwrap();
         let token = identity.pointer("/enrollment/ott/jwt").and_then(Value::as_str).unwrap();
         soon(weft_sdk::enroll(token)).await.unwrap()
+    }
+}
+
+/// A further router of a network.
+pub(crate) struct Peer {
+    pub(crate) id: String,
+    config: RouterConfig,
+    router: Option<Router>,
+    _home: TempDir,
+}
+
+impl Peer {
+    pub(crate) async fn start(&mut self) {
+        let handle = tokio::runtime::Handle::current();
+        let router = until_some(async || {
+            let runtimes = Runtimes::given(handle.clone(), handle.clone());
+            Router::start(&self.config, runtimes).await.ok()
+        })
+        .await;
+        soon(router.online()).await;
+        self.router = Some(router);
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        if let Some(router) = self.router.take() {
+            soon(router.shutdown()).await;
+        }
+    }
+
+    pub(crate) fn router(&self) -> &Router {
+        self.router.as_ref().unwrap()
     }
 }
 
@@ -279,6 +335,20 @@ fn router_config(home: &Path, controller: u16, port: u16) -> RouterConfig {
          - {{binding: tunnel, options: {{mode: host}}}}\n",
     );
     read(&format!("{}{edge}", common(home, controller)), home)
+}
+
+/// A router that takes links and opens them.
+fn linking_config(home: &Path, controller: u16, edge: u16, link: u16) -> RouterConfig {
+    let more = format!(
+        "edge: {{csr: {{sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
+         dialers: [{{binding: transport}}]\nlisteners:\n\
+         - {{binding: edge, address: 'tls:127.0.0.1:{edge}', options: {{advertise: 'localhost:{edge}'}}}}\n\
+         link:\n  listeners:\n\
+         \x20 - {{binding: transport, bind: 'tls:127.0.0.1:{link}', advertise: 'tls:127.0.0.1:{link}'}}\n\
+         \x20 dialers:\n  - {{binding: transport, startupDelay: 100ms, healthyDialBackoff: \
+         {{minRetryInterval: 100ms, maxRetryInterval: 1s}}}}\n",
+    );
+    read(&format!("{}{more}", common(home, controller)), home)
 }
 
 /// What stands in the file of every router.

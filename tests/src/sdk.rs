@@ -8,7 +8,7 @@ use weft_sdk::{Connection, Context, Error, Listener};
 use crate::network::{Network, soon, until_some};
 
 /// Hosts an echo: what comes is sent back, and the end of it too.
-fn echo(mut listener: Listener) {
+pub(crate) fn echo(mut listener: Listener) {
     tokio::spawn(async move {
         while let Ok(incoming) = listener.accept().await {
             tokio::spawn(async move {
@@ -20,11 +20,11 @@ fn echo(mut listener: Listener) {
 }
 
 /// Dials until it works: routers hear of policies and terminators a moment after the controller.
-async fn dial(context: &Context, service: &str) -> Connection {
+pub(crate) async fn dial(context: &Context, service: &str) -> Connection {
     until_some(async || context.dial(service).await.ok()).await
 }
 
-async fn round_trip(connection: Connection, length: usize) {
+pub(crate) async fn round_trip(connection: Connection, length: usize) {
     let data: Vec<u8> = (0..length).map(|n| (n * 7 + n / 255) as u8).collect();
     let (mut reader, mut writer) = connection.into_split();
     let sent = data.clone();

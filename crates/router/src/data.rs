@@ -2,7 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -14,6 +14,7 @@ use weft_channel::{
     TlsSource,
 };
 use weft_config::{XgressOptions, router::ForwarderConfig};
+use weft_identity::LiveIdentity;
 use weft_limits::Budget;
 use weft_wire::{VersionInfo, ctrl::REROUTE_ATTEMPT, hello::alpn};
 use weft_xgress::{Options, WindowKind};
@@ -24,7 +25,9 @@ use crate::{
         transport,
         tunnel::TunnelBinding,
     },
+    control::ControlHalf,
     forwarder::{Forwarder, ReportIntervals, SetUp, Timers},
+    link::{LinkOptions, Links},
     seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
 
@@ -91,6 +94,7 @@ pub struct DataHalf {
     end: Options,
     dials: tokio::sync::Semaphore,
     listening: Mutex<Vec<Registration>>,
+    links: OnceLock<Arc<Links>>,
     stop: CancellationToken,
 }
 
@@ -137,6 +141,7 @@ impl DataHalf {
             end,
             dials,
             listening: Mutex::default(),
+            links: OnceLock::new(),
             stop,
         });
         half.run();
@@ -181,10 +186,50 @@ impl DataHalf {
         Ok(address)
     }
 
+    /// Begins to link with other routers, of which controllers tell. Only the first call counts.
+    pub(crate) fn begin_links(
+        &self,
+        options: LinkOptions,
+        control: Arc<ControlHalf>,
+        identity: Arc<LiveIdentity>,
+        tls: Arc<rustls::ClientConfig>,
+    ) {
+        let make = || {
+            let (forwarder, stop) = (Arc::clone(&self.forwarder), self.stop.clone());
+            Links::start(options, forwarder, control.clone(), control, identity, tls, stop)
+        };
+        self.links.get_or_init(make);
+    }
+
+    /// Listens for other routers. Answers where, and what they are told.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on, or is taken by another protocol.
+    pub(crate) async fn listen_links(
+        &self,
+        listeners: &Listeners,
+        config: &weft_config::router::LinkListener,
+        tls: TlsSource,
+    ) -> Result<Option<(SocketAddr, seam::LinkListener)>, RegisterError> {
+        let Some(links) = self.links.get() else { return Ok(None) };
+        let (bound, told, registration) = links.listen(listeners, config, tls).await?;
+        self.listening.lock().push(registration);
+        Ok(Some((bound, told)))
+    }
+
+    /// How many links stand.
+    #[must_use]
+    pub fn link_count(&self) -> usize {
+        self.links.get().map_or(0, |links| links.count())
+    }
+
     /// Stops listening, closes SDK connections and ends what runs in the background.
     pub fn shutdown(&self) {
         self.listening.lock().clear();
         self.edge.close_all("the router is shutting down");
+        if let Some(links) = self.links.get() {
+            links.close_all("the router is shutting down");
+        }
         self.stop.cancel();
     }
 
@@ -310,6 +355,26 @@ impl seam::Data for DataHalf {
 
     fn open_session_tokens(&self) -> Vec<String> {
         self.edge.open_session_tokens()
+    }
+
+    fn peers(&self, news: Vec<seam::Peer>) {
+        if let Some(links) = self.links.get() {
+            links.peers(&news);
+        }
+    }
+
+    fn link_faulted(&self, link: &str, iteration: u32) {
+        if let Some(links) = self.links.get() {
+            links.faulted(link, iteration);
+        }
+    }
+
+    fn links(&self) -> Vec<seam::LinkReport> {
+        self.links.get().map(|links| links.reports()).unwrap_or_default()
+    }
+
+    fn inspect_links(&self) -> serde_json::Value {
+        self.links.get().map(|links| links.inspect()).unwrap_or_default()
     }
 
     fn dropped(&self) -> seam::Dropped {

@@ -11,6 +11,7 @@ mod controllers;
 pub mod data;
 pub mod enroll;
 mod forwarder;
+mod link;
 pub mod seam;
 mod start;
 #[cfg(test)]

@@ -211,6 +211,97 @@ pub struct TerminatorUpdate {
     pub precedence: Option<Precedence>,
 }
 
+/// Where another router takes links.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkListener {
+    /// Where it is dialed, `tls:host:port`.
+    pub address: String,
+    /// For example `tls`.
+    pub protocol: String,
+    /// A dialer shares one of these.
+    pub groups: Vec<String>,
+    /// Its name in the key of links; empty is `default`.
+    pub local_binding: String,
+}
+
+/// How another router is, as a controller says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerState {
+    /// Connected to the controller.
+    Healthy,
+    /// Not connected to it.
+    Unhealthy,
+    /// No router of the network any more.
+    Removed,
+}
+
+/// News about another router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its id.
+    pub id: String,
+    /// Its release; empty if it is not connected.
+    pub version: String,
+    /// How it is.
+    pub state: PeerState,
+    /// Where it takes links.
+    pub listeners: Vec<LinkListener>,
+}
+
+/// A connection of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkConnection {
+    /// `link.default`, `link.ack`, `single`, `payload` or `ack`.
+    pub kind: String,
+    /// This side, `tcp:host:port`.
+    pub local: String,
+    /// The other side.
+    pub remote: String,
+}
+
+/// A link that this router dialed, as controllers are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkReport {
+    /// Its id.
+    pub id: String,
+    /// The router at the other end.
+    pub peer: String,
+    /// For example `tls`.
+    pub protocol: String,
+    /// The address that was dialed.
+    pub address: String,
+    /// Number of the dial.
+    pub iteration: u32,
+    /// Goes up when a connection comes or goes.
+    pub state: u32,
+    /// Its connections.
+    pub connections: Vec<LinkConnection>,
+}
+
+/// What was measured of a link in an interval.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkLatency {
+    /// Its id.
+    pub id: String,
+    /// How many round trips.
+    pub count: u64,
+    /// Nanoseconds: their mean, the shortest, the longest.
+    pub mean: f64,
+    /// The shortest.
+    pub min: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// Why a router that opens a link was not found good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unverified {
+    /// A controller says no, with its reason.
+    Refused(String),
+    /// No controller could be asked, for this reason.
+    NotAsked(String),
+}
+
 /// What bindings ask of the controllers.
 pub trait Control: Send + Sync + 'static {
     /// Has a circuit made for an SDK.
@@ -252,11 +343,38 @@ pub trait Control: Send + Sync + 'static {
     /// that it does not know.
     fn idle_circuits(&self, controller: &ControllerId, circuits: Vec<(String, Duration)>);
 
+    /// Tells every controller that a link broke, or that this router has none of this id; iteration
+    /// 0 is any.
+    fn link_fault(&self, link: &str, iteration: u32);
+
     /// Asks a controller which of these service sessions, by id, have ended; it answers with those.
     fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>);
 
     /// Identities with open connections changed: count of connections of this identity now.
     fn identity_connections(&self, identity: &str, connections: usize);
+}
+
+/// What links ask of the controllers.
+pub trait LinkControl: Send + Sync + 'static {
+    /// Asks a controller whether the router of this id has a certificate of this fingerprint
+    /// (SHA-1, lowercase hex).
+    fn verify_router(
+        &self,
+        id: &str,
+        fingerprint: &str,
+    ) -> BoxFuture<'static, Result<(), Unverified>>;
+
+    /// Tells every controller of a link that this router dialed.
+    fn link_up(&self, link: LinkReport);
+
+    /// Tells every controller of the connections of a link that this router dialed.
+    fn link_connections(&self, link: LinkReport);
+
+    /// Tells every controller that a link is closed in favour of another one.
+    fn link_duplicate(&self, link: &str, iteration: u32);
+
+    /// Tells every controller what was measured of links.
+    fn link_latencies(&self, links: Vec<LinkLatency>);
 }
 
 /// What changed for peers that are connected.
@@ -483,6 +601,18 @@ pub trait Data: Send + Sync + 'static {
     /// API sessions (legacy) with an open connection: their tokens, for heartbeats.
     fn open_session_tokens(&self) -> Vec<String>;
 
+    /// News about other routers.
+    fn peers(&self, news: Vec<Peer>);
+
+    /// A controller says that a link broke; iteration 0 is any.
+    fn link_faulted(&self, link: &str, iteration: u32);
+
+    /// The links that this router dialed.
+    fn links(&self) -> Vec<LinkReport>;
+
+    /// The links of this router and those it wants, for inspection.
+    fn inspect_links(&self) -> serde_json::Value;
+
     /// What was thrown away since the start.
     fn dropped(&self) -> Dropped;
 }
@@ -490,7 +620,7 @@ pub trait Data: Send + Sync + 'static {
 /// Messages of circuits that a router threw away, and circuits that it ended for others' sake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// There was no room before an SDK that reads too slowly.
+    /// There was no room before an SDK or a link that takes too little.
     pub full: u64,
     /// The same payload waited already.
     pub repeated: u64,
@@ -498,6 +628,8 @@ pub struct Dropped {
     pub malformed: u64,
     /// There was no way on.
     pub no_way: u64,
+    /// They came over a link that their circuit does not come over.
+    pub foreign: u64,
     /// Circuits that took nothing while an SDK's others waited for them.
     pub stuck: u64,
 }

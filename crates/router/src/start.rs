@@ -10,7 +10,7 @@ use weft_config::{
 };
 use weft_identity::{
     AltServerCert, IdentitySection, LiveIdentity,
-    tls::{ClientAuth, ServerTls, server_config},
+    tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_wire::{Address, Scheme, VersionInfo};
 
@@ -21,6 +21,8 @@ use crate::{
     data::{DataHalf, DataOptions, EdgeLimits},
     enroll,
     forwarder::FIN_HOLD,
+    link::LinkOptions,
+    seam::LinkListener,
 };
 
 /// What a router says about its build.
@@ -131,6 +133,9 @@ pub enum StartError {
     /// An edge listener.
     #[error("error listening [edge]: {0}")]
     Listen(#[from] RegisterError),
+    /// A link listener.
+    #[error("error listening [link.listeners]: {0}")]
+    Link(RegisterError),
     /// No controller in time.
     #[error("unable to connect to any controllers before timeout ({0:?}, ctrl.startupTimeout)")]
     NoController(Duration),
@@ -144,6 +149,7 @@ pub struct Router {
     data: Arc<DataHalf>,
     controllers: Arc<Controllers>,
     edge: Vec<SocketAddr>,
+    links: Vec<SocketAddr>,
     startup_timeout: Option<Duration>,
     _runtimes: Runtimes,
 }
@@ -193,12 +199,15 @@ impl Router {
             data,
             controllers,
             edge: Vec::new(),
+            links: Vec::new(),
             startup_timeout: config.ctrl.startup_timeout,
             _runtimes: runtimes,
         };
-        let listeners = router.listen(config, &identity).await?;
-        router.control.begin(router.data.clone(), listeners);
-        tracing::info!(router = %router.id, edge = ?router.edge, "router started");
+        let sockets = Listeners::new();
+        let listeners = router.listen(config, &identity, &sockets).await?;
+        let links = router.link(config, &identity, &sockets).await?;
+        router.control.begin(router.data.clone(), listeners, links);
+        tracing::info!(router = %router.id, edge = ?router.edge, links = ?router.links, "router started");
         Ok(router)
     }
 
@@ -207,8 +216,8 @@ impl Router {
         &mut self,
         config: &RouterConfig,
         identity: &Arc<LiveIdentity>,
+        sockets: &Listeners,
     ) -> Result<Vec<EdgeAddresses>, StartError> {
-        let sockets = Listeners::new();
         let tls = edge_tls(identity, &self.access)?;
         let mut told = Vec::new();
         for listener in edge_listeners(config) {
@@ -219,7 +228,7 @@ impl Router {
             let bind = listener.address.host_port().to_string();
             // Connections are accepted on the runtime that reads them.
             let limits = edge_limits(config, listener);
-            let bound = self.data.listen_edge(&sockets, &bind, limits, tls.clone()).await?;
+            let bound = self.data.listen_edge(sockets, &bind, limits, tls.clone()).await?;
             let address = |host: &str, port: u16| {
                 let port = if port == 0 { bound.port() } else { port };
                 Address::new(Scheme::Tls, host, port)
@@ -231,6 +240,56 @@ impl Router {
             self.edge.push(bound);
         }
         Ok(told)
+    }
+
+    /// Links with other routers; answers what controllers are told of its listeners.
+    async fn link(
+        &mut self,
+        config: &RouterConfig,
+        identity: &Arc<LiveIdentity>,
+        sockets: &Listeners,
+    ) -> Result<Vec<LinkListener>, StartError> {
+        if config.link.listeners.is_empty() && config.link.dialers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let client = ClientTls::of_identity(identity, &[]);
+        let tls = Arc::new(client_config(&client).map_err(StartError::Tls)?);
+        let options = LinkOptions {
+            router_id: self.id.clone(),
+            config: config.link.clone(),
+            dial_workers: config.forwarder.link_dial_workers as usize,
+            report_interval: config.metrics.report_interval,
+            probe_interval: config.forwarder.latency_probe_interval,
+            data_runtime: self._runtimes.data.clone(),
+            control_runtime: self._runtimes.control.clone(),
+        };
+        let control = Arc::new(self.control.clone());
+        self.data.begin_links(options, control, identity.clone(), tls);
+        let server = ServerTls { alpn: &[], client_auth: ClientAuth::Require };
+        let server = Arc::new(server_config(identity, &server).map_err(StartError::Tls)?);
+        let server: TlsSource = Arc::new(move || Some(server.clone()));
+        let mut told = Vec::new();
+        let served = config.link.listeners.iter();
+        for listener in served.filter(|one| one.bind.kind == AddressKind::Tls) {
+            if let Err(problem) = identity.current().check_host(&listener.advertise.host) {
+                tracing::warn!(
+                    advertise = %listener.advertise, %problem,
+                    "link.listeners.advertise: other routers will not believe the certificate"
+                );
+            }
+            let listened = self.data.listen_links(sockets, listener, server.clone()).await;
+            if let Some((bound, listener)) = listened.map_err(StartError::Link)? {
+                self.links.push(bound);
+                told.push(listener);
+            }
+        }
+        Ok(told)
+    }
+
+    /// Where other routers connect.
+    #[must_use]
+    pub fn link_addresses(&self) -> &[SocketAddr] {
+        &self.links
     }
 
     /// Id of the router.
@@ -386,9 +445,9 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
             out.push((key, why));
         }
     };
-    let link = &config.link;
-    warn(!link.listeners.is_empty(), "link.listeners", "routers do not link with each other yet");
-    warn(!link.dialers.is_empty(), "link.dialers", "routers do not link with each other yet");
+    let other = |kind: AddressKind| kind != AddressKind::Tls;
+    let listeners = config.link.listeners.iter().any(|one| other(one.bind.kind));
+    warn(listeners, "link.listeners.bind", "routers link over tls only");
     warn(!config.web.is_empty(), "web", "health checks of routers are not served yet");
     warn(config.proxy.is_some(), "proxy", "controllers are dialed directly");
     warn(!config.ctrl.listeners.is_empty(), "ctrl.listeners", "routers dial, controllers do not");

@@ -4,11 +4,10 @@
 //! that id on the channel's own task, so that a circuit is there before its first data is looked at
 //! (protocol: sdk 7 to 10 and 13).
 
-use crate::circuit::{Circuit, Transport};
+use crate::circuit::{Circuit, Timers, Transport};
 use crate::error::Refusal;
 use crate::incoming::Arrival;
 use crate::outlet::Outlet;
-use crate::timers::Timers;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -652,8 +651,8 @@ impl Behaviour for RouterChannel {
     fn attach(&self, _: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
         let mut outbox = None;
         if self.outlet.get().is_none() {
-            let outlet = Outlet::new(waker.clone());
-            outbox = Some(Box::new(outlet.outbox()) as Box<dyn weft_channel::Outbox>);
+            let (outlet, serving) = Outlet::new(waker.clone());
+            outbox = Some(Box::new(serving) as Box<dyn weft_channel::Outbox>);
             let _ = self.outlet.set(outlet);
         }
         Parts { handler: Box::new(RouterHandler { channel: self.this.clone() }), outbox }

@@ -13,7 +13,6 @@
 use crate::channel::RouterChannel;
 use crate::outlet::Outlet;
 use crate::routed::Routed;
-use crate::timers::Timers;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fmt;
@@ -21,12 +20,16 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use tokio::sync::watch;
+use weft_circuit::Timed;
 use weft_wire::Message;
 use weft_wire::edge::{Data, header};
 use weft_wire::payload;
 use weft_xgress::{
-    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Role, Segment, WriteError,
+    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Role, Segment, Tally, WriteError,
 };
+
+/// The clock of circuits.
+pub(crate) type Timers = weft_circuit::Timers<Circuit>;
 
 /// A circuit.
 pub(crate) struct Circuit {
@@ -36,6 +39,7 @@ pub(crate) struct Circuit {
     channel: Weak<RouterChannel>,
     outlet: Arc<Outlet>,
     timers: Timers,
+    tally: Tally,
     this: Weak<Self>,
     inner: Mutex<Inner>,
     /// Set once the circuit is over and the router knows.
@@ -96,6 +100,7 @@ impl Circuit {
             channel: Arc::downgrade(channel),
             outlet,
             timers,
+            tally: Tally::default(),
             this: this.clone(),
             inner: Mutex::new(Inner {
                 transport,
@@ -270,16 +275,9 @@ impl Circuit {
         Some((message, cost))
     }
 
-    /// The deadline that was armed for `at` has come.
-    pub(crate) fn on_timer(&self, at: Instant, now: Instant) {
-        self.change(|inner, _| {
-            if inner.alarm.fires(at)
-                && let Transport::Own(end) = &mut inner.transport
-                && end.deadline().is_some_and(|deadline| deadline <= now)
-            {
-                end.on_timeout(now);
-            }
-        });
+    /// What it was served of payloads.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Changes the circuit, then does what follows.
@@ -323,6 +321,19 @@ impl Circuit {
             }
             self.done.send_replace(true);
         }
+    }
+}
+
+impl Timed for Circuit {
+    fn on_timer(&self, at: Instant, now: Instant) {
+        self.change(|inner, _| {
+            if inner.alarm.fires(at)
+                && let Transport::Own(end) = &mut inner.transport
+                && end.deadline().is_some_and(|deadline| deadline <= now)
+            {
+                end.on_timeout(now);
+            }
+        });
     }
 }
 

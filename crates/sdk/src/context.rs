@@ -3,13 +3,13 @@
 use crate::account::Account;
 use crate::builder::{ContextBuilder, Settings};
 use crate::channel::Figures;
+use crate::circuit::Timers;
 use crate::connection::Connection;
 use crate::dial::{self, DialOptions};
 use crate::error::Result;
 use crate::listener::{BindOptions, Listener};
 use crate::routers::Routers;
 use crate::service::Service;
-use crate::timers::Timers;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ impl Context {
         let figures = Figures {
             options: settings.options.clone(),
             budget: Budget::new(settings.memory_limit),
-            timers: Timers::start(),
+            timers: Timers::start(&tokio::runtime::Handle::current()),
         };
         let inner = Arc::new(Inner {
             settings,

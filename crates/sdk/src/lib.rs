@@ -79,7 +79,6 @@ mod routed;
 mod routers;
 mod sealing;
 mod service;
-mod timers;
 
 pub use builder::ContextBuilder;
 pub use connection::{Connection, Info, ReadHalf, WriteHalf};

@@ -130,6 +130,21 @@ pub fn key(dialer_binding: &str, protocol: &str, peer_id: &str, listener_binding
     format!("{}->{protocol}:{peer_id}->{}", named(dialer_binding), named(listener_binding))
 }
 
+/// Digits of link ids.
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The id of a link of this random number: in base 62, without leading zeros
+/// (protocol: data-plane 4.2).
+pub fn id_of(mut number: u128) -> String {
+    let mut digits = Vec::new();
+    while number > 0 || digits.is_empty() {
+        let digit = DIGITS.get((number % 62) as usize).copied().unwrap_or(b'0');
+        digits.push(char::from(digit));
+        number /= 62;
+    }
+    digits.into_iter().rev().collect()
+}
+
 fn named(binding: &str) -> &str {
     if binding.is_empty() { "default" } else { binding }
 }
@@ -186,6 +201,12 @@ mod tests {
         assert_eq!(LinkHello::from_hello(&hello), Ok(expected));
         hello.token.clear();
         assert!(LinkHello::from_hello(&hello).is_err());
+    }
+
+    #[test]
+    fn ids() {
+        assert_eq!((id_of(0).as_str(), id_of(61).as_str(), id_of(62).as_str()), ("0", "z", "10"));
+        assert_eq!(id_of(u128::MAX), "7n42DGM5Tflk9n8mt7Fhc7");
     }
 
     #[test]

@@ -8,7 +8,6 @@
 //!   by [`End::on_segment`] and [`End::on_ack`] and comes out in order by [`End::read`]. It does
 //!   windows, retransmission, ordering, half-close and close (protocol: data-plane 7).
 //! * [`TransitQueue`]: frames that pass through, bounded in bytes.
-//! * [`Flow`]: either of the two, as a writer sees it.
 //! * [`Scheduler`]: which flow a connection serves next, so that circuits share it fairly.
 //!
 //! Time is an argument everywhere. An end with nothing to wait for has no [`End::deadline`].
@@ -24,7 +23,6 @@
 mod alarm;
 mod chunk;
 mod end;
-mod flow;
 mod options;
 mod receiver;
 mod rtt;
@@ -39,9 +37,8 @@ mod simulation;
 
 pub use alarm::Alarm;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};
-pub use flow::{Class, Flow, Pulled};
 pub use options::{Options, WindowKind};
-pub use scheduler::{QUANTUM, Scheduler, Source};
+pub use scheduler::{Class, QUANTUM, Scheduler, Source, Tally};
 pub use segment::{AckList, PayloadHeaders, Segment};
 pub use transit::{Pushed, TransitQueue, Waiting};
 pub use window::Window;

@@ -2,19 +2,31 @@
 //!
 //! Flows that have something stand in a ready list. Payload flows are served round robin, a
 //! [`QUANTUM`] of bytes each; a flow that overdraws its quantum pays in its next turn, so in the
-//! long run all get the same, whatever the size of their payloads. Acks go first, but while
-//! payloads wait they get at most a quarter of the bytes.
+//! long run all get the same, whatever the size of their payloads. A flow that was served little
+//! lately (`SPARSE`) goes before those: a ping does not wait while fifty transfers have their turn.
+//! Acks go first, but while payloads wait they get at most a quarter of the bytes.
 //!
 //! The scheduler belongs to the writer of one connection. Others tell the writer that a flow has
 //! become ready; it lists the flow here by [`Scheduler::list`].
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::Class;
+/// What is pulled: acks go ahead of payloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Acks and control messages.
+    Ack,
+    /// Payloads.
+    Payload,
+}
 
 /// Bytes a flow is served before the next one.
 pub const QUANTUM: i64 = 32 * 1024;
+
+/// Bytes in this round and the one before up to which a flow counts as one that sends little.
+const SPARSE: u64 = 8 * 1024;
 
 /// Acks may run ahead of their share by this much.
 const ACK_CREDIT: i64 = 16 * 1024;
@@ -28,13 +40,56 @@ pub trait Source {
     /// in the same step, under the same lock, the flow notes that it is listed no more, so that
     /// whoever gives it something next lists it again.
     fn pull(&self, class: Class, now: Instant) -> Option<(Self::Frame, u64)>;
+
+    /// What the flow was served of payloads. It outlives the listing.
+    fn tally(&self) -> &Tally;
+}
+
+/// How many bytes a flow was served in this round of its scheduler and in the one before. Written
+/// by the one connection that serves the flow.
+#[derive(Debug, Default)]
+pub struct Tally {
+    round: AtomicU64,
+    bytes: AtomicU64,
+    before: AtomicU64,
+}
+
+impl Tally {
+    /// Bytes of this round and the one before.
+    fn served(&self, round: u64) -> u64 {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        match round.wrapping_sub(self.round.load(Ordering::Relaxed)) {
+            0 => bytes.saturating_add(self.before.load(Ordering::Relaxed)),
+            1 => bytes,
+            _ => 0,
+        }
+    }
+
+    fn add(&self, round: u64, bytes: u64) {
+        let known = self.round.load(Ordering::Relaxed);
+        if known == round {
+            self.bytes.store(self.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+            return;
+        }
+        let is_next = round.wrapping_sub(known) == 1;
+        let before = if is_next { self.bytes.load(Ordering::Relaxed) } else { 0 };
+        self.before.store(before, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.round.store(round, Ordering::Relaxed);
+    }
 }
 
 /// The ready list of one connection.
 #[derive(Debug)]
 pub struct Scheduler<S> {
     acks: VecDeque<S>,
+    /// Flows with payloads that were served little lately.
+    sparse: VecDeque<S>,
     payloads: VecDeque<Listed<S>>,
+    /// Goes up each time that the listed flows could all have had a turn.
+    round: u64,
+    /// Bytes of payloads served in this round.
+    served: u64,
     /// What acks may cost while payloads wait; a third of what payloads cost comes in.
     ack_credit: i64,
 }
@@ -48,7 +103,14 @@ struct Listed<S> {
 
 impl<S> Default for Scheduler<S> {
     fn default() -> Self {
-        Self { acks: VecDeque::new(), payloads: VecDeque::new(), ack_credit: ACK_CREDIT }
+        Self {
+            acks: VecDeque::new(),
+            sparse: VecDeque::new(),
+            payloads: VecDeque::new(),
+            round: 2,
+            served: 0,
+            ack_credit: ACK_CREDIT,
+        }
     }
 }
 
@@ -64,13 +126,16 @@ impl<S: Source> Scheduler<S> {
     pub fn list(&mut self, class: Class, source: S) {
         match class {
             Class::Ack => self.acks.push_back(source),
+            Class::Payload if source.tally().served(self.round) < SPARSE => {
+                self.sparse.push_back(source);
+            }
             Class::Payload => self.payloads.push_back(Listed { source, deficit: 0 }),
         }
     }
 
     /// The next frame to write. `None` if nothing is ready.
     pub fn next(&mut self, now: Instant) -> Option<S::Frame> {
-        if (self.ack_credit > 0 || self.payloads.is_empty())
+        if (self.ack_credit > 0 || !self.has_payloads())
             && let Some(frame) = self.next_ack(now)
         {
             return Some(frame);
@@ -82,7 +147,7 @@ impl<S: Source> Scheduler<S> {
     pub fn next_ack(&mut self, now: Instant) -> Option<S::Frame> {
         while let Some(source) = self.acks.pop_front() {
             let Some((frame, cost)) = source.pull(Class::Ack, now) else { continue };
-            if !self.payloads.is_empty() {
+            if self.has_payloads() {
                 self.ack_credit -= cost as i64;
             }
             self.acks.push_back(source);
@@ -94,22 +159,30 @@ impl<S: Source> Scheduler<S> {
     /// True if nothing is listed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.acks.is_empty() && self.payloads.is_empty()
+        self.acks.is_empty() && !self.has_payloads()
     }
 
     /// Flows with payloads.
     #[must_use]
     pub fn flows(&self) -> usize {
-        self.payloads.len()
+        self.sparse.len() + self.payloads.len()
+    }
+
+    fn has_payloads(&self) -> bool {
+        !self.sparse.is_empty() || !self.payloads.is_empty()
     }
 
     /// Takes all flows out, when the connection closes.
     pub fn drain(&mut self) -> impl Iterator<Item = (Class, S)> + '_ {
-        let payloads = self.payloads.drain(..).map(|listed| (Class::Payload, listed.source));
+        let payloads = self.payloads.drain(..).map(|listed| listed.source);
+        let payloads = self.sparse.drain(..).chain(payloads).map(|source| (Class::Payload, source));
         self.acks.drain(..).map(|source| (Class::Ack, source)).chain(payloads)
     }
 
     fn next_payload(&mut self, now: Instant) -> Option<S::Frame> {
+        if let Some(frame) = self.next_sparse(now) {
+            return Some(frame);
+        }
         loop {
             let flow = self.payloads.front_mut()?;
             if flow.deficit <= 0 {
@@ -124,13 +197,42 @@ impl<S: Source> Scheduler<S> {
                 self.payloads.pop_front();
                 continue;
             };
+            flow.source.tally().add(self.round, cost);
             flow.deficit -= cost as i64;
             let over = flow.deficit <= 0;
             if over {
                 self.payloads.rotate_left(1);
             }
-            self.ack_credit = (self.ack_credit + cost as i64 / 3).min(ACK_CREDIT);
+            self.count(cost);
             return Some(frame);
+        }
+    }
+
+    /// The next payload of a flow that sends little. One that sends more takes its turn with the
+    /// others from then on.
+    fn next_sparse(&mut self, now: Instant) -> Option<S::Frame> {
+        while let Some(source) = self.sparse.pop_front() {
+            let Some((frame, cost)) = source.pull(Class::Payload, now) else { continue };
+            source.tally().add(self.round, cost);
+            let served = source.tally().served(self.round);
+            if served < SPARSE {
+                self.sparse.push_back(source);
+            } else {
+                // It has had this much of its turn.
+                self.payloads.push_back(Listed { source, deficit: QUANTUM - served as i64 });
+            }
+            self.count(cost);
+            return Some(frame);
+        }
+        None
+    }
+
+    fn count(&mut self, cost: u64) {
+        self.ack_credit = (self.ack_credit + cost as i64 / 3).min(ACK_CREDIT);
+        self.served += cost;
+        if self.served >= QUANTUM as u64 * self.payloads.len().max(1) as u64 {
+            self.served = 0;
+            self.round += 1;
         }
     }
 }
@@ -139,7 +241,7 @@ impl<S: Source> Scheduler<S> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
     /// A flow with so many frames of each class, all of one cost.
@@ -147,6 +249,8 @@ mod tests {
         name: usize,
         cost: u64,
         left: RefCell<[usize; 2]>,
+        listed: Cell<bool>,
+        tally: Tally,
     }
 
     impl Source for Rc<Fake> {
@@ -154,13 +258,35 @@ mod tests {
 
         fn pull(&self, class: Class, _: Instant) -> Option<(Self::Frame, u64)> {
             let left = &mut self.left.borrow_mut()[(class == Class::Payload) as usize];
-            *left = left.checked_sub(1)?;
+            let Some(less) = left.checked_sub(1) else {
+                self.listed.set(self.listed.get() && class == Class::Ack);
+                return None;
+            };
+            *left = less;
             Some(((self.name, class, self.cost), self.cost))
+        }
+
+        fn tally(&self) -> &Tally {
+            &self.tally
         }
     }
 
     fn fake(name: usize, cost: u64, acks: usize, payloads: usize) -> Rc<Fake> {
-        Rc::new(Fake { name, cost, left: RefCell::new([acks, payloads]) })
+        Rc::new(Fake {
+            name,
+            cost,
+            left: RefCell::new([acks, payloads]),
+            listed: Cell::new(payloads > 0),
+            tally: Tally::default(),
+        })
+    }
+
+    /// Gives a flow one more payload.
+    fn give(scheduler: &mut Scheduler<Rc<Fake>>, flow: &Rc<Fake>) {
+        flow.left.borrow_mut()[1] += 1;
+        if !flow.listed.replace(true) {
+            scheduler.list(Class::Payload, Rc::clone(flow));
+        }
     }
 
     fn listed(flows: &[Rc<Fake>]) -> Scheduler<Rc<Fake>> {
@@ -213,6 +339,38 @@ mod tests {
         let mut scheduler = listed(&flows);
         let order: Vec<_> = (0..7).map(|_| scheduler.next(Instant::now()).unwrap().0).collect();
         assert_eq!(order, [0, 1, 1, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn a_flow_that_sends_little_does_not_wait_for_those_that_send_much() {
+        let mut flows: Vec<_> = (1..=50).map(|name| fake(name, 33_024, 0, 9999)).collect();
+        let mut scheduler = listed(&flows);
+        // Everybody has had several turns.
+        (0..500).for_each(|_| assert!(scheduler.next(Instant::now()).is_some()));
+        flows.push(fake(0, 356, 0, 0));
+        let ping = flows.last().unwrap();
+        for _ in 0..100 {
+            give(&mut scheduler, ping);
+            let waited = (0..).find(|_| scheduler.next(Instant::now()).unwrap().0 == 0).unwrap();
+            assert!(waited <= 1, "{waited}");
+            (0..50).for_each(|_| assert!(scheduler.next(Instant::now()).is_some()));
+        }
+    }
+
+    #[test]
+    fn who_lists_anew_for_each_payload_gets_no_more_than_the_others() {
+        let steady = fake(1, 4_000, 0, 99_999);
+        let sly = fake(0, 4_000, 0, 0);
+        let mut scheduler = listed(std::slice::from_ref(&steady));
+        let mut served = [0_u64; 2];
+        for _ in 0..20_000 {
+            if sly.left.borrow()[1] == 0 {
+                give(&mut scheduler, &sly);
+            }
+            let (name, _, cost) = scheduler.next(Instant::now()).unwrap();
+            served[name] += cost;
+        }
+        assert!(served[0] <= served[1] * 11 / 10, "{served:?}");
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use weft_channel::{
 };
 use weft_wire::{
     Address, Capabilities, FrameLimits, controller_capability,
-    ctrl::{ControllerHello, RouterHello},
+    ctrl::{ControllerHello, Listener, Listeners, RouterHello},
     hello::{Hello, HelloResult, alpn, underlay},
     router_capability,
 };
@@ -173,12 +173,25 @@ fn common_name(established: &Established) -> Option<String> {
     leaf.common_name().map(str::to_owned)
 }
 
+/// Where other routers link.
+fn listeners(core: &Core) -> Listeners {
+    let listener = |one: &crate::seam::LinkListener| Listener {
+        address: one.address.clone(),
+        protocol: one.protocol.clone(),
+        groups: one.groups.clone(),
+        local_binding: one.local_binding.clone(),
+    };
+    let listeners = core.link_listeners.get().map(Vec::as_slice).unwrap_or_default();
+    Listeners { listeners: listeners.iter().map(listener).collect() }
+}
+
 fn dial_options(core: &Core, address: &Address) -> DialOptions {
     let options = &core.options;
     let mut hello = Hello::new(options.router_id.clone());
     let said = RouterHello {
         version: Some(options.version.clone()),
         capabilities: capabilities(),
+        listeners: listeners(core),
         ..RouterHello::default()
     };
     said.write(&mut hello.headers);

@@ -17,7 +17,7 @@ use weft_wire::{
     },
 };
 
-use super::{Core, inspect, options::EdgeAddresses, routes, terminators, validation};
+use super::{Core, inspect, links, options::EdgeAddresses, routes, terminators, validation};
 use crate::controllers::Controller;
 
 /// Takes the messages of one controller.
@@ -96,8 +96,8 @@ impl FromController {
             edge_ctrl::content_type::ENROLLMENT_CERTS_RESPONSE => {
                 core.renewal.deliver(from, message)
             }
-            // Links between routers come with the mesh; an unknown type may be of a later release.
-            ctrl::content_type::PEER_STATE_CHANGE | ctrl::content_type::FAULT => {}
+            ctrl::content_type::PEER_STATE_CHANGE => links::on_peers(core, from, &message),
+            ctrl::content_type::FAULT => links::on_fault(core, from, &message),
             other => {
                 tracing::debug!(controller = %from.id, content_type = other, "message ignored")
             }

@@ -1,4 +1,5 @@
-//! Circuits that ended on this router, until their controllers have heard of them.
+//! Circuits that ended on this router, links that came and went, until controllers have heard of
+//! them.
 //!
 //! ```text
 //!  an end is gone -> queue of its controller -> one task per connection -> controller
@@ -16,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_channel::{ChannelHandle, SendError};
-use weft_wire::{Message, ProtoBody, ctrl::Fault};
+use weft_wire::Message;
 
 use crate::{controllers::Controller, seam::ControllerId};
 
@@ -32,21 +33,21 @@ pub(super) struct Faults {
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: Mutex<VecDeque<Fault>>,
+    waiting: Mutex<VecDeque<Message>>,
     more: Notify,
 }
 
 impl Faults {
     /// A controller is to hear of this as soon as it can.
-    pub(super) fn push(&self, owner: &ControllerId, fault: Fault) {
+    pub(super) fn push(&self, owner: &ControllerId, news: Message) {
         let queue = self.queue(owner);
         {
             let mut waiting = queue.waiting.lock();
             if waiting.len() >= MAX_FAULTS {
-                tracing::debug!(controller = %owner, circuit = %fault.id, "fault not kept: too many");
+                tracing::debug!(controller = %owner, "fault not kept: too many");
                 return;
             }
-            waiting.push_back(fault);
+            waiting.push_back(news);
         }
         queue.more.notify_one();
     }
@@ -62,14 +63,14 @@ impl Faults {
         }
         loop {
             let next = queue.waiting.lock().pop_front();
-            let Some(fault) = next else {
+            let Some(news) = next else {
                 tokio::select! {
                     () = queue.more.notified() => continue,
                     _ = channel.closed() => return,
                 }
             };
-            if !send(channel, fault.to_message()).await {
-                queue.waiting.lock().push_front(fault);
+            if !send(channel, news.clone()).await {
+                queue.waiting.lock().push_front(news);
                 // The next connection's task may have looked already.
                 queue.more.notify_one();
                 return;

@@ -46,7 +46,7 @@ pub(crate) fn on_request(core: &Arc<Core>, from: &Arc<Controller>, message: Mess
 
 fn value(core: &Core, name: &str) -> Option<Value> {
     Some(match name {
-        "links" => json!({"links": [], "destinations": [], "errors": []}),
+        "links" => core.data.get()?.inspect_links(),
         "router-circuits" => circuits(core),
         "router-edge-circuits" | "router-sdk-circuits" => json!({"circuits": {}}),
         "sdk-terminators" => terminators(core, false),
@@ -68,6 +68,7 @@ fn drops(core: &Core) -> Option<Value> {
         "repeated": dropped.repeated,
         "malformed": dropped.malformed,
         "noWay": dropped.no_way,
+        "foreign": dropped.foreign,
         "stuck": dropped.stuck,
     }))
 }

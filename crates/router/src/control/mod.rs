@@ -10,7 +10,7 @@
 //! ```
 //!
 //! When a controller is connected, it hears in this order: the circuits this router carries for it
-//! (see [`routes`]), the links (none yet), the connected identities; `access` subscribes to the
+//! (see [`routes`]), the links, the connected identities; `access` subscribes to the
 //! data model; terminators made at it wait to be asked about. A channel that ends takes its
 //! requests with it: they fail, terminators are asked for again.
 
@@ -21,6 +21,7 @@ mod connect;
 mod dispatch;
 mod faults;
 mod inspect;
+mod links;
 mod options;
 mod presence;
 mod renewal;
@@ -48,7 +49,7 @@ use weft_identity::{
 };
 use weft_wire::{
     Message, ProtoBody,
-    ctrl::{CircuitConfirmation, Fault, RouterLinks},
+    ctrl::{CircuitConfirmation, Fault},
 };
 
 use cluster::Cluster;
@@ -62,8 +63,9 @@ use crate::{
     access::AccessHalf,
     controllers::{Controller, Controllers},
     seam::{
-        Circuit, CircuitRequest, Control, ControllerId, Data, End, Refusal, TerminatorRequest,
-        TerminatorUpdate, TunnelCircuitRequest,
+        Circuit, CircuitRequest, Control, ControllerId, Data, End, LinkControl, LinkLatency,
+        LinkListener, LinkReport, Refusal, TerminatorRequest, TerminatorUpdate,
+        TunnelCircuitRequest, Unverified,
     },
 };
 
@@ -90,6 +92,8 @@ pub(crate) struct Core {
     data: OnceLock<Arc<dyn Data>>,
     /// Where SDKs connect.
     edge_listeners: OnceLock<Vec<EdgeAddresses>>,
+    /// Where other routers link.
+    link_listeners: OnceLock<Vec<LinkListener>>,
     cluster: Cluster,
     cluster_messages: mpsc::Sender<(Arc<Controller>, Message)>,
     routes: Routes,
@@ -131,6 +135,7 @@ impl ControlHalf {
             stop: CancellationToken::new(),
             data: OnceLock::new(),
             edge_listeners: OnceLock::new(),
+            link_listeners: OnceLock::new(),
             options,
             identity,
             controllers,
@@ -142,9 +147,15 @@ impl ControlHalf {
     }
 
     /// Begins to connect. What controllers command is carried out by `data`; they are told that
-    /// SDKs connect at `edge_listeners`.
-    pub(crate) fn begin(&self, data: Arc<dyn Data>, edge_listeners: Vec<EdgeAddresses>) {
+    /// SDKs connect at `edge_listeners` and other routers at `link_listeners`.
+    pub(crate) fn begin(
+        &self,
+        data: Arc<dyn Data>,
+        edge_listeners: Vec<EdgeAddresses>,
+        link_listeners: Vec<LinkListener>,
+    ) {
         let core = &self.0;
+        let _ = core.link_listeners.set(link_listeners);
         if core.edge_listeners.set(edge_listeners).is_err() || core.data.set(data).is_err() {
             return;
         }
@@ -210,8 +221,7 @@ impl Core {
         chain: &[CertificateDer<'static>],
     ) {
         routes::on_connected(self, controller);
-        let links = RouterLinks { links: Vec::new(), full_refresh: true };
-        if let Err(problem) = controller.channel.try_send(links.to_message()) {
+        if let Err(problem) = controller.channel.try_send(links::all(self)) {
             tracing::debug!(controller = %controller.id, %problem, "links not reported");
         }
         self.access.connected(controller, chain);
@@ -331,12 +341,42 @@ impl Control for ControlHalf {
         tell(&[owner], &confirmation.to_message());
     }
 
+    fn link_fault(&self, link: &str, iteration: u32) {
+        links::fault(&self.0, &Fault::link(link, iteration));
+    }
+
     fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>) {
         self.0.spawn(presence::validate_service_sessions(self.0.clone(), controller.clone(), ids));
     }
 
     fn identity_connections(&self, identity: &str, connections: usize) {
         self.0.presence.set(identity, connections);
+    }
+}
+
+impl LinkControl for ControlHalf {
+    fn verify_router(
+        &self,
+        id: &str,
+        fingerprint: &str,
+    ) -> BoxFuture<'static, Result<(), Unverified>> {
+        Box::pin(links::verify(self.0.clone(), id.to_owned(), fingerprint.to_owned()))
+    }
+
+    fn link_up(&self, link: LinkReport) {
+        links::up(&self.0, link);
+    }
+
+    fn link_connections(&self, link: LinkReport) {
+        links::connections(&self.0, &link);
+    }
+
+    fn link_duplicate(&self, link: &str, iteration: u32) {
+        links::fault(&self.0, &Fault::link_duplicate(link, iteration));
+    }
+
+    fn link_latencies(&self, measured: Vec<LinkLatency>) {
+        links::latencies(&self.0, measured);
     }
 }
 

@@ -144,6 +144,11 @@ impl Routes {
         true
     }
 
+    /// A controller is to hear of this, in the order of what it hears of circuits.
+    pub(super) fn push_to(&self, controller: &ControllerId, news: Message) {
+        self.faults.push(controller, news);
+    }
+
     fn forget(&self, circuit: &str) {
         self.carried.lock().remove(circuit);
     }
@@ -347,7 +352,7 @@ fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
 
 /// An end of a circuit on this router is gone.
 pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: End) {
-    core.routes.faults.push(owner, Fault::circuit(end == End::Initiator, circuit));
+    core.routes.push_to(owner, Fault::circuit(end == End::Initiator, circuit).to_message());
 }
 
 #[cfg(test)]

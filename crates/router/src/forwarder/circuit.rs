@@ -3,16 +3,23 @@
 use std::{
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use super::{ConnOwner, Destination, LocalEnd, SdkCircuit};
+use super::{
+    ConnOwner, LocalEnd, SdkCircuit,
+    outlet::{FlowRef, Outlet},
+};
 use crate::seam::ControllerId;
+
+/// What the circuit has waiting for one neighbouring router.
+pub(crate) type Hop = weft_circuit::Hop<FlowRef>;
 
 /// A circuit.
 #[derive(Debug)]
@@ -24,27 +31,38 @@ pub(crate) struct Circuit {
     ended: AtomicBool,
     /// Milliseconds since the process began when something was forwarded last.
     active: AtomicU64,
+    /// Goes up with every change of the ways.
+    generation: AtomicU32,
     routes: RwLock<Routes>,
     /// SDKs that will close the circuit once more, for an end of it that was taken from them.
     closing: Mutex<Vec<Weak<dyn ConnOwner>>>,
 }
 
-/// Hops, as they are kept.
-type Hops = SmallVec<[Hop; 2]>;
+impl Way {
+    /// True if both lead from the same place to the same place.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.source == other.source && self.destination == other.destination
+    }
+}
+
+/// Ways, as they are kept.
+pub(super) type Ways = SmallVec<[Way; 2]>;
 
 /// Where what comes goes, and who is about to say so.
 #[derive(Debug, Default)]
 struct Routes {
-    hops: Hops,
+    ways: Ways,
+    /// The queues towards neighbouring routers, by link.
+    hops: SmallVec<[(Arc<str>, Arc<Hop>); 2]>,
     /// The newest attempt to set the circuit up.
     newest: Option<u32>,
     /// Routes that are being set up.
     under_way: usize,
 }
 
-/// What comes from one address.
+/// Where what comes from one address goes.
 #[derive(Debug, Clone)]
-pub(crate) struct Hop {
+pub(crate) struct Way {
     /// The address it comes from.
     pub(crate) source: Arc<str>,
     /// The address it goes to.
@@ -58,6 +76,7 @@ impl Circuit {
             owner,
             ended: AtomicBool::new(false),
             active: AtomicU64::new(coarse_now()),
+            generation: AtomicU32::new(0),
             routes: RwLock::default(),
             closing: Mutex::default(),
         })
@@ -88,24 +107,37 @@ impl Circuit {
 
     /// Where what comes from this address goes.
     pub(crate) fn next(&self, source: &str) -> Option<Arc<str>> {
+        let ways = &self.routes.read().ways;
+        ways.iter().find(|way| &*way.source == source).map(|way| Arc::clone(&way.destination))
+    }
+
+    /// What waits for a link.
+    pub(crate) fn hop(&self, link: &str) -> Option<Arc<Hop>> {
         let hops = &self.routes.read().hops;
-        hops.iter().find(|hop| &*hop.source == source).map(|hop| Arc::clone(&hop.destination))
+        hops.iter().find(|(id, _)| &**id == link).map(|(_, hop)| Arc::clone(hop))
+    }
+
+    /// The links that the circuit goes over.
+    pub(super) fn links(&self) -> SmallVec<[Arc<str>; 2]> {
+        self.routes.read().hops.iter().map(|(link, _)| Arc::clone(link)).collect()
     }
 
     /// A route is being set up by this attempt, or by none. `None` if a newer one was begun; else
-    /// the addresses of older ones, whose hops are gone.
+    /// the addresses of older ones, whose ways are gone.
     pub(super) fn begin(&self, attempt: Option<u32>) -> Option<SmallVec<[Arc<str>; 2]>> {
         let mut routes = self.routes.write();
         if routes.is_superseded(attempt) {
             return None;
         }
-        let mut older = Hops::new();
+        let mut older = Ways::new();
         if routes.newest < attempt {
             routes.newest = attempt;
-            older = std::mem::take(&mut routes.hops);
+            older = std::mem::take(&mut routes.ways);
+            routes.hops.drain(..).for_each(|(_, hop)| hop.close());
+            self.changed();
         }
         routes.under_way += 1;
-        Some(older.into_iter().map(|hop| hop.source).collect())
+        Some(older.into_iter().map(|way| way.source).collect())
     }
 
     /// True if a newer attempt was begun.
@@ -117,34 +149,64 @@ impl Circuit {
     pub(super) fn is_unused_after_set_up(&self) -> bool {
         let mut routes = self.routes.write();
         routes.under_way -= 1;
-        routes.under_way == 0 && routes.hops.is_empty()
+        routes.under_way == 0 && routes.ways.is_empty()
     }
 
-    /// Adds hops; one that is there already leads elsewhere from now on. Returns what was there
-    /// before, to undo; `None` if a newer attempt was begun.
-    pub(super) fn set_hops(&self, attempt: Option<u32>, new: &[Hop]) -> Option<Hops> {
+    /// Adds ways; one from an address that has one already leads elsewhere from now on, and what
+    /// waits on it moves along. `outlet` is that of a link. Returns what was there before, to undo;
+    /// `None` if a newer attempt was begun.
+    pub(super) fn set_ways(
+        &self,
+        attempt: Option<u32>,
+        new: &[Way],
+        outlet: impl Fn(&str) -> Option<Arc<Outlet>>,
+    ) -> Option<Ways> {
         let mut routes = self.routes.write();
         if routes.is_superseded(attempt) {
             return None;
         }
-        let before = routes.hops.clone();
-        for hop in new {
-            match routes.hops.iter_mut().find(|known| known.source == hop.source) {
-                Some(known) => known.destination = Arc::clone(&hop.destination),
-                None => routes.hops.push(hop.clone()),
+        let before = routes.ways.clone();
+        for way in new {
+            if let Some(outlet) = outlet(&way.destination) {
+                routes.lead_to(way, new, &outlet);
+            }
+            match routes.ways.iter_mut().find(|known| known.source == way.source) {
+                Some(known) => known.destination = Arc::clone(&way.destination),
+                None => routes.ways.push(way.clone()),
             }
         }
+        self.changed();
         Some(before)
     }
 
-    /// Puts back what [`Self::set_hops`] returned.
-    pub(super) fn restore_hops(&self, before: Hops) {
-        self.routes.write().hops = before;
+    /// Puts back what [`Self::set_ways`] returned, of a circuit that does not come to stand.
+    pub(super) fn restore_ways(&self, before: Ways) {
+        let mut routes = self.routes.write();
+        routes.ways = before;
+        let Routes { ways, hops, .. } = &mut *routes;
+        hops.retain(|(link, hop)| {
+            let is_used = ways.iter().any(|way| way.destination == *link);
+            if !is_used {
+                hop.close();
+            }
+            is_used
+        });
+        self.changed();
     }
 
-    /// All addresses of the circuit on this router.
+    /// The circuit is over: nothing waits any more.
+    pub(super) fn close_hops(&self) {
+        self.routes.write().hops.drain(..).for_each(|(_, hop)| hop.close());
+        self.changed();
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// All addresses of the circuit on this router that something comes from.
     pub(crate) fn addresses(&self) -> SmallVec<[Arc<str>; 2]> {
-        self.routes.read().hops.iter().map(|hop| Arc::clone(&hop.source)).collect()
+        self.routes.read().ways.iter().map(|way| Arc::clone(&way.source)).collect()
     }
 
     /// An end of the circuit was taken from this SDK, which answers by closing the circuit: by its
@@ -166,34 +228,86 @@ impl Routes {
     fn is_superseded(&self, attempt: Option<u32>) -> bool {
         attempt.is_some() && attempt < self.newest
     }
+
+    /// Makes the queue of a way over a link, or moves there what waits on the way that it replaces.
+    fn lead_to(&mut self, way: &Way, new: &[Way], outlet: &Arc<Outlet>) {
+        if let Some((_, hop)) = self.hops.iter().find(|(link, _)| *link == way.destination) {
+            return hop.move_to(outlet);
+        }
+        let former = self.ways.iter().find(|known| known.source == way.source);
+        let former = former.map(|known| Arc::clone(&known.destination));
+        let is_left = |link: &Arc<str>| new.iter().all(|way| way.destination != *link);
+        let moved = former.filter(is_left).and_then(|link| {
+            self.hops.iter_mut().find(|(id, _)| *id == link).map(|entry| (link, entry))
+        });
+        let Some((link, entry)) = moved else {
+            let hop = Hop::new(Arc::clone(outlet));
+            self.hops.push((Arc::clone(&way.destination), hop));
+            return;
+        };
+        entry.1.move_to(outlet);
+        entry.0 = Arc::clone(&way.destination);
+        // What still comes by other ways in this direction goes on with it.
+        for other in self.ways.iter_mut().filter(|other| other.destination == link) {
+            other.destination = Arc::clone(&way.destination);
+        }
+    }
 }
 
-/// A destination that is looked up once and kept. It is not kept alive: two ends that lead to each
-/// other would never be dropped.
+/// Where a payload goes next.
+#[derive(Debug, Clone)]
+pub(crate) enum Next {
+    /// To an end on this router.
+    Local(Arc<LocalEnd>),
+    /// To an end at an SDK.
+    Sdk(Arc<SdkCircuit>),
+    /// To another router.
+    Link(Arc<Hop>),
+}
+
+/// Where payloads of one source go, looked up once for every change of the circuit's ways. It keeps
+/// nothing alive: two ends that lead to each other would never be dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Cached(OnceLock<Target>);
+pub(crate) struct Cached(ArcSwapOption<(u32, Target)>);
 
 #[derive(Debug)]
 enum Target {
     Local(Weak<LocalEnd>),
     Sdk(Weak<SdkCircuit>),
+    Link(Weak<Hop>),
 }
 
 impl Cached {
-    /// The destination, looked up by `find` if it is not known yet; `None` if there is none, or if
-    /// it is gone.
-    pub(crate) fn get(&self, find: impl FnOnce() -> Option<Destination>) -> Option<Destination> {
-        match self.0.get() {
-            Some(Target::Local(end)) => end.upgrade().map(Destination::Local),
-            Some(Target::Sdk(end)) => end.upgrade().map(Destination::Sdk),
-            None => {
-                let found = find()?;
-                let _ = self.0.set(match &found {
-                    Destination::Local(end) => Target::Local(Arc::downgrade(end)),
-                    Destination::Sdk(end) => Target::Sdk(Arc::downgrade(end)),
-                });
-                Some(found)
-            }
+    /// Where they go, looked up by `find` if it is not known or not true any more; `None` if
+    /// nowhere.
+    pub(crate) fn get(
+        &self,
+        circuit: &Circuit,
+        find: impl FnOnce() -> Option<Next>,
+    ) -> Option<Next> {
+        let generation = circuit.generation.load(Ordering::Acquire);
+        if let Some((known, target)) = self.0.load().as_deref()
+            && *known == generation
+        {
+            return target.upgrade();
+        }
+        let found = find()?;
+        let target = match &found {
+            Next::Local(end) => Target::Local(Arc::downgrade(end)),
+            Next::Sdk(end) => Target::Sdk(Arc::downgrade(end)),
+            Next::Link(hop) => Target::Link(Arc::downgrade(hop)),
+        };
+        self.0.store(Some(Arc::new((generation, target))));
+        Some(found)
+    }
+}
+
+impl Target {
+    fn upgrade(&self) -> Option<Next> {
+        match self {
+            Self::Local(end) => end.upgrade().map(Next::Local),
+            Self::Sdk(end) => end.upgrade().map(Next::Sdk),
+            Self::Link(hop) => hop.upgrade().map(Next::Link),
         }
     }
 }
@@ -208,21 +322,66 @@ fn coarse_now() -> u64 {
 mod tests {
     use super::*;
 
-    fn hop(source: &str, destination: &str) -> Hop {
-        Hop { source: source.into(), destination: destination.into() }
+    fn way(source: &str, destination: &str) -> Way {
+        Way { source: source.into(), destination: destination.into() }
+    }
+
+    fn outlet() -> Arc<Outlet> {
+        Outlet::new(weft_limits::Budget::unlimited())
     }
 
     #[test]
-    fn hops_are_replaced_by_source_and_can_be_put_back() {
-        let circuit = Circuit::new("c", "ctrl".into());
-        let before = circuit.set_hops(Some(0), &[hop("a", "b"), hop("b", "a")]);
+    fn ways_are_replaced_by_source_and_can_be_put_back() {
+        let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
+        let to_link = |id: &str| (id == "link").then(|| Arc::clone(&link));
+        let before = circuit.set_ways(Some(0), &[way("a", "b"), way("b", "a")], to_link);
         assert!(before.unwrap().is_empty());
-        let before = circuit.set_hops(None, &[hop("a", "link")]).unwrap();
+        let before = circuit.set_ways(None, &[way("a", "link")], to_link).unwrap();
         assert_eq!(circuit.next("a").as_deref(), Some("link"));
         assert_eq!(circuit.next("b").as_deref(), Some("a"));
-        circuit.restore_hops(before);
+        assert!(Arc::ptr_eq(&circuit.hop("link").unwrap().outlet(), &link));
+        circuit.restore_ways(before);
         assert_eq!(circuit.next("a").as_deref(), Some("b"));
         assert_eq!(circuit.next("x"), None);
+        assert!(circuit.hop("link").is_none());
+    }
+
+    #[test]
+    fn what_waits_for_a_link_moves_to_the_one_that_takes_its_place() {
+        let (circuit, one, other) = (Circuit::new("c", "ctrl".into()), outlet(), outlet());
+        let links = |id: &str| match id {
+            "one" => Some(Arc::clone(&one)),
+            "other" => Some(Arc::clone(&other)),
+            _ => None,
+        };
+        circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links).unwrap();
+        let hop = circuit.hop("one").unwrap();
+        circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links).unwrap();
+        assert!(circuit.hop("one").is_none());
+        assert!(Arc::ptr_eq(&circuit.hop("other").unwrap(), &hop));
+        assert!(Arc::ptr_eq(&hop.outlet(), &other));
+        // What was on its way over the former link still arrives.
+        assert_eq!(circuit.next("one").as_deref(), Some("end"));
+        assert_eq!(&*circuit.links(), ["other".into()]);
+    }
+
+    #[test]
+    fn in_transit_each_direction_keeps_what_waits_for_it() {
+        let (circuit, a, b, c) = (Circuit::new("c", "ctrl".into()), outlet(), outlet(), outlet());
+        let links = |id: &str| match id {
+            "a" => Some(Arc::clone(&a)),
+            "b" => Some(Arc::clone(&b)),
+            "c" => Some(Arc::clone(&c)),
+            _ => None,
+        };
+        circuit.set_ways(Some(0), &[way("a", "b"), way("b", "a")], links).unwrap();
+        let (to_a, to_b) = (circuit.hop("a").unwrap(), circuit.hop("b").unwrap());
+        // The path comes in over another link now and leaves over the same.
+        circuit.set_ways(None, &[way("c", "b"), way("b", "c")], links).unwrap();
+        assert!(Arc::ptr_eq(&circuit.hop("b").unwrap(), &to_b));
+        assert!(Arc::ptr_eq(&circuit.hop("c").unwrap(), &to_a));
+        assert!(Arc::ptr_eq(&to_a.outlet(), &c));
+        assert_eq!(circuit.next("a").as_deref(), Some("b"));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weft_xgress::Pushed;
+
 use crate::seam::Dropped;
 
 /// Counts since the start.
@@ -11,23 +13,32 @@ pub(crate) struct Drops {
     repeated: AtomicU64,
     malformed: AtomicU64,
     no_way: AtomicU64,
+    foreign: AtomicU64,
     stuck: AtomicU64,
 }
 
 impl Drops {
-    /// A payload or ack found no room before an SDK that reads too slowly.
-    pub(super) fn full(&self) {
-        self.full.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A payload came again while it still waited.
-    pub(super) fn repeated(&self) {
-        self.repeated.fetch_add(1, Ordering::Relaxed);
+    /// Notes what a queue did with a message.
+    pub(super) fn pushed(&self, pushed: Pushed) {
+        match pushed {
+            Pushed::Queued => {}
+            Pushed::Duplicate => {
+                self.repeated.fetch_add(1, Ordering::Relaxed);
+            }
+            Pushed::Dropped => {
+                self.full.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// A message of a circuit did not follow its encoding.
     pub(super) fn malformed(&self) {
         self.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A message came over a link that its circuit does not come over.
+    pub(super) fn foreign(&self) {
+        self.foreign.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A message of a circuit had no way on.
@@ -48,6 +59,7 @@ impl Drops {
             repeated: count(&self.repeated),
             malformed: count(&self.malformed),
             no_way: count(&self.no_way),
+            foreign: count(&self.foreign),
             stuck: count(&self.stuck),
         }
     }

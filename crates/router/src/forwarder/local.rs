@@ -17,6 +17,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use weft_circuit::{Seat, Timed};
 use weft_limits::Budget;
 use weft_wire::{
     Message,
@@ -24,13 +25,13 @@ use weft_wire::{
     payload::payload_header,
 };
 use weft_xgress::{
-    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Segment,
+    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Segment, Tally,
 };
 
 use super::{
     Destination, Forwarder,
     backlog::{Backlog, FromSdk},
-    circuit::{Cached, Circuit},
+    circuit::{Cached, Circuit, Next},
     fin::HeldFin,
     outlet::{FlowRef, Outlet},
     turn::Turn,
@@ -91,6 +92,10 @@ pub(crate) struct LocalEnd {
     forwarder: Arc<Forwarder>,
     this: Weak<Self>,
     next: Cached,
+    /// The connection of a link that serves it.
+    seat: Seat,
+    fabric: Tally,
+    delivered: Tally,
     /// Who exchanges with the other end on this router; that of the initiator counts.
     turn: Turn,
     inner: Mutex<Inner>,
@@ -98,6 +103,8 @@ pub(crate) struct LocalEnd {
 
 struct Inner {
     end: End,
+    /// Goes up when it sends elsewhere: what is listed there of before is void.
+    listing: u32,
     /// Listed for acks and for payloads on the connection that it sends to.
     listed_ack: bool,
     listed_payload: bool,
@@ -120,6 +127,7 @@ struct Inner {
 struct Follows {
     list_ack: bool,
     list_payload: bool,
+    listing: u32,
     exchange: bool,
     list_app: bool,
     wake_reader: bool,
@@ -160,9 +168,13 @@ impl LocalEnd {
             forwarder: Arc::clone(forwarder),
             this: this.clone(),
             next: Cached::default(),
+            seat: Seat::default(),
+            fabric: Tally::default(),
+            delivered: Tally::default(),
             turn: Turn::default(),
             inner: Mutex::new(Inner {
                 end,
+                listing: 0,
                 listed_ack: false,
                 listed_payload: false,
                 listed_app: false,
@@ -267,7 +279,7 @@ impl LocalEnd {
     pub(crate) fn discard(&self) {
         let is_this = |known: &Destination| match known {
             Destination::Local(end) => std::ptr::eq(&**end, self),
-            Destination::Sdk(_) => false,
+            Destination::Sdk(_) | Destination::Link(_) => false,
         };
         self.forwarder.withdraw(&self.address, is_this);
         {
@@ -348,62 +360,78 @@ impl LocalEnd {
         self.change(|inner, now| inner.end.on_ack(ack, now));
     }
 
-    /// The next payload or ack for the SDK that this end sends to, on that connection's task.
-    pub(crate) fn pull_fabric(&self, class: Class, now: Instant) -> Option<(Message, u64)> {
-        let Some(Destination::Sdk(target)) = self.next() else { return None };
+    /// The next payload or ack for the SDK or router that this end sends to, on that connection's
+    /// task.
+    pub(crate) fn pull_fabric(
+        &self,
+        class: Class,
+        listing: u32,
+        now: Instant,
+    ) -> Option<(Message, u64)> {
+        let target = match self.next() {
+            Some(Next::Sdk(target)) => Some(target),
+            Some(Next::Link(_)) => None,
+            Some(Next::Local(_)) | None => return self.unlist(class, listing),
+        };
         let (pulled, follows) = {
             let mut inner = self.inner.lock();
+            if inner.listing != listing {
+                return None;
+            }
             let pulled = match class {
-                Class::Payload => {
-                    let segment = inner.end.poll_transmit(now);
-                    inner.listed_payload = segment.is_some();
-                    segment.map(|segment| {
-                        let cost = (segment.data.len() + ITEM_COST) as u64;
-                        (segment.into_message(&self.circuit.id), cost)
-                    })
-                }
-                Class::Ack => {
-                    let ack = inner.end.poll_ack();
-                    inner.listed_ack = ack.is_some();
-                    ack.map(|ack| {
-                        let cost = (ack.sequences.len() * 4 + ITEM_COST) as u64;
-                        (ack.into_message(&self.circuit.id), cost)
-                    })
-                }
+                Class::Payload => inner.end.poll_transmit(now).map(|segment| {
+                    let cost = (segment.data.len() + ITEM_COST) as u64;
+                    (segment.into_message(&self.circuit.id), cost)
+                }),
+                Class::Ack => inner.end.poll_ack().map(|ack| {
+                    let cost = (ack.sequences.len() * 4 + ITEM_COST) as u64;
+                    (ack.into_message(&self.circuit.id), cost)
+                }),
             };
+            *inner.listed(class) = pulled.is_some();
             let follows = self.follows(&mut inner, now);
             (pulled, follows)
         };
         self.carry_out(follows, false);
         let (mut message, cost) = pulled?;
-        target.address_to_sdk(&mut message);
+        if let Some(target) = target {
+            target.address_to_sdk(&mut message);
+        }
         Some((message, cost))
     }
 
-    /// The deadline that was armed for `at` has come.
-    pub(crate) fn on_timer(&self, at: Instant, now: Instant) {
-        let stuck = self.change(|inner, _| {
-            if !inner.alarm.fires(at) {
-                return false;
-            }
-            if inner.end.deadline().is_some_and(|deadline| deadline <= now) {
-                inner.end.on_timeout(now);
-            }
-            let stuck = inner.end.closed().is_none() && inner.backlog.is_stuck(now);
-            if stuck {
-                inner.abort();
-            }
-            stuck
-        });
-        if stuck && let App::Sdk { owner, .. } = &self.app {
-            self.forwarder.drops().stuck();
-            tracing::warn!(
-                circuit = %self.circuit.id,
-                sdk = ?owner.upgrade(),
-                "a circuit is ended: its other end has taken nothing for 30 s, and the SDK, which \
-                 has no flow control of its own, could send nothing to its others meanwhile"
-            );
+    /// It is not listed any more, in this listing.
+    fn unlist<T>(&self, class: Class, listing: u32) -> Option<T> {
+        let mut inner = self.inner.lock();
+        if inner.listing == listing {
+            *inner.listed(class) = false;
         }
+        None
+    }
+
+    /// The connection that it was listed with is gone; another one may serve it.
+    pub(crate) fn unlisted(&self, class: Class, listing: u32) {
+        self.unlist::<()>(class, listing);
+        self.change(|_, _| {});
+    }
+
+    /// What it sends takes another way from now on.
+    pub(super) fn path_changed(&self) {
+        self.change(|inner, now| {
+            inner.listing = inner.listing.wrapping_add(1);
+            (inner.listed_ack, inner.listed_payload) = (false, false);
+            inner.end.path_changed(now);
+        });
+    }
+
+    /// What it was served of payloads for the circuit.
+    pub(crate) fn fabric_tally(&self) -> &Tally {
+        &self.fabric
+    }
+
+    /// What it was served of data for its SDK.
+    pub(crate) fn app_tally(&self) -> &Tally {
+        &self.delivered
     }
 
     /// The route is gone.
@@ -411,8 +439,9 @@ impl LocalEnd {
         self.change(|inner, _| inner.end.unrouted());
     }
 
-    fn next(&self) -> Option<Destination> {
-        self.next.get(|| self.forwarder.destination_of(&self.circuit, &self.address))
+    fn next(&self) -> Option<Next> {
+        let find = || self.forwarder.next_of(&self.circuit, &self.address);
+        self.next.get(&self.circuit, find)
     }
 
     /// Changes the end, then does what follows.
@@ -438,13 +467,14 @@ impl LocalEnd {
         let (ack, payload) = (inner.end.wants_ack(), inner.end.wants_transmit());
         if ack || payload {
             match self.next() {
-                Some(Destination::Sdk(_)) => {
+                Some(Next::Sdk(_) | Next::Link(_)) => {
                     follows.list_ack = ack && !inner.listed_ack;
                     follows.list_payload = payload && !inner.listed_payload;
                     inner.listed_ack |= ack;
                     inner.listed_payload |= payload;
+                    follows.listing = inner.listing;
                 }
-                Some(Destination::Local(_)) => follows.exchange = true,
+                Some(Next::Local(_)) => follows.exchange = true,
                 None => {}
             }
         }
@@ -478,11 +508,8 @@ impl LocalEnd {
         for (class, wanted) in
             [(Class::Ack, follows.list_ack), (Class::Payload, follows.list_payload)]
         {
-            if wanted
-                && let Some(Destination::Sdk(target)) = self.next()
-                && let Some(this) = self.this.upgrade()
-            {
-                target.list_fabric(class, this);
+            if wanted && let Some(this) = self.this.upgrade() {
+                self.list(class, this, follows.listing);
             }
         }
         match &self.app {
@@ -498,7 +525,7 @@ impl LocalEnd {
                 if follows.list_app
                     && let Some(this) = self.this.upgrade()
                 {
-                    outlet.list(Class::Payload, FlowRef::App(this));
+                    outlet.list(Class::Payload, &Seat::default(), FlowRef::App(this));
                 }
                 if let Some(over) = follows.backlog
                     && let Some(owner) = owner.upgrade()
@@ -512,13 +539,29 @@ impl LocalEnd {
         }
         if follows.exchange
             && may_exchange
-            && let Some(Destination::Local(peer)) = self.next()
+            && let Some(Next::Local(peer)) = self.next()
         {
             exchange(self, &peer);
         }
         if let Some(reason) = follows.finish {
             let (circuit, address) = (&self.circuit, &self.address);
             self.forwarder.end_finished(circuit, address, reason, self.role());
+        }
+    }
+
+    /// Lists the end where it sends to.
+    fn list(&self, class: Class, this: Arc<Self>, listing: u32) {
+        match self.next() {
+            Some(Next::Sdk(target)) => target.list_fabric(class, this, listing),
+            Some(Next::Link(hop)) => {
+                if !hop.outlet().list(class, &self.seat, FlowRef::Fabric(this, listing)) {
+                    // The link is gone: it goes on with another one.
+                    self.unlist::<()>(class, listing);
+                }
+            }
+            Some(Next::Local(_)) | None => {
+                self.unlist::<()>(class, listing);
+            }
         }
     }
 
@@ -555,6 +598,33 @@ impl LocalEnd {
     }
 }
 
+impl Timed for LocalEnd {
+    fn on_timer(&self, at: Instant, now: Instant) {
+        let stuck = self.change(|inner, _| {
+            if !inner.alarm.fires(at) {
+                return false;
+            }
+            if inner.end.deadline().is_some_and(|deadline| deadline <= now) {
+                inner.end.on_timeout(now);
+            }
+            let stuck = inner.end.closed().is_none() && inner.backlog.is_stuck(now);
+            if stuck {
+                inner.abort();
+            }
+            stuck
+        });
+        if stuck && let App::Sdk { owner, .. } = &self.app {
+            self.forwarder.drops().stuck();
+            tracing::warn!(
+                circuit = %self.circuit.id,
+                sdk = ?owner.upgrade(),
+                "a circuit is ended: its other end has taken nothing for 30 s, and the SDK, which \
+                 has no flow control of its own, could send nothing to its others meanwhile"
+            );
+        }
+    }
+}
+
 /// Moves payloads and acks between two ends of this router until neither has any, or whoever does
 /// it has done enough: others write meanwhile, and what they write must not hold him for ever.
 fn exchange(one: &LocalEnd, other: &LocalEnd) {
@@ -588,6 +658,13 @@ fn exchange_all(one: &LocalEnd, other: &LocalEnd, left: &mut usize) -> bool {
 }
 
 impl Inner {
+    fn listed(&mut self, class: Class) -> &mut bool {
+        match class {
+            Class::Ack => &mut self.listed_ack,
+            Class::Payload => &mut self.listed_payload,
+        }
+    }
+
     fn push(&mut self, item: FromSdk) {
         // After the circuit is closed nobody takes it any more.
         if self.end.closed().is_none() {

@@ -5,20 +5,22 @@
 //! keeps it. Payloads themselves never come through this table.
 //!
 //! A path is a list of routers; this router knows its own part of it. Links to other routers are
-//! destinations like ends, but none exist yet, so a route over a link is refused.
+//! destinations like ends ([`links`]); what comes over them is sorted by [`arrivals`].
 
+mod arrivals;
 mod backlog;
 mod circuit;
 mod drops;
 mod fin;
+mod links;
 mod local;
 mod outlet;
+mod pass;
 mod report;
 mod sdk;
 mod setup;
 #[cfg(test)]
 pub(crate) mod tests;
-mod timers;
 mod turn;
 
 use std::{
@@ -31,15 +33,20 @@ use parking_lot::{Mutex, RwLock};
 use weft_limits::Budget;
 use weft_xgress::CloseReason;
 
-pub(crate) use circuit::{Circuit, Hop};
+pub(crate) use arrivals::Arrivals;
+use circuit::Next;
+pub(crate) use circuit::{Circuit, Way};
 use drops::Drops;
 pub(crate) use fin::FIN_HOLD;
+pub(crate) use links::{BackToHops, Link};
 pub(crate) use local::{App, ConnOwner, LocalEnd};
-pub(crate) use outlet::Outlet;
+pub(crate) use outlet::{Outlet, SdkOutbox};
 pub(crate) use report::ReportIntervals;
 pub(crate) use sdk::SdkCircuit;
 pub(crate) use setup::SetUp;
-pub(crate) use timers::Timers;
+
+/// The clock of the ends on this router.
+pub(crate) type Timers = weft_circuit::Timers<LocalEnd>;
 
 use crate::seam::{Control, ControllerId, End};
 
@@ -57,13 +64,17 @@ pub(crate) enum Destination {
     Local(Arc<LocalEnd>),
     /// An end at an SDK.
     Sdk(Arc<SdkCircuit>),
+    /// A link to another router.
+    Link(Arc<Link>),
 }
 
 impl Destination {
-    fn circuit(&self) -> &Arc<Circuit> {
+    /// The circuit of an end.
+    fn circuit(&self) -> Option<&Arc<Circuit>> {
         match self {
-            Self::Local(end) => end.circuit(),
-            Self::Sdk(end) => end.circuit(),
+            Self::Local(end) => Some(end.circuit()),
+            Self::Sdk(end) => Some(end.circuit()),
+            Self::Link(_) => None,
         }
     }
 
@@ -71,6 +82,7 @@ impl Destination {
         match self {
             Self::Local(end) => end.unrouted(),
             Self::Sdk(end) => end.unrouted(),
+            Self::Link(_) => {}
         }
     }
 
@@ -79,6 +91,7 @@ impl Destination {
         match self {
             Self::Local(end) => end.is_closed(),
             Self::Sdk(end) => end.is_closed(),
+            Self::Link(link) => link.outlet.is_closed(),
         }
     }
 
@@ -87,6 +100,7 @@ impl Destination {
         match self {
             Self::Local(end) => end.unrouted(),
             Self::Sdk(end) => end.withdrawn(),
+            Self::Link(_) => {}
         }
     }
 }
@@ -97,6 +111,8 @@ type Shards<T> = [RwLock<HashMap<Arc<str>, T>>; SHARDS];
 pub(crate) struct Forwarder {
     circuits: Shards<Arc<Circuit>>,
     destinations: Shards<Destination>,
+    /// Circuits by the links that they go over.
+    over: Mutex<links::Over>,
     /// Circuits that ended lately, and when.
     tombstones: Mutex<HashMap<Arc<str>, Instant>>,
     /// Circuits with payloads that had no way on, and who owns them.
@@ -112,6 +128,7 @@ impl Forwarder {
         Arc::new(Self {
             circuits: Shards::default(),
             destinations: Shards::default(),
+            over: Mutex::default(),
             tombstones: Mutex::default(),
             faults: Mutex::default(),
             control,
@@ -150,9 +167,15 @@ impl Forwarder {
         shard(&self.destinations, address).read().get(address).cloned()
     }
 
-    /// The end that a circuit leads to from one of its addresses.
-    pub(crate) fn destination_of(&self, circuit: &Circuit, source: &str) -> Option<Destination> {
-        self.destination(&circuit.next(source)?)
+    /// Where a circuit leads to from one of its addresses.
+    fn next_of(&self, circuit: &Circuit, source: &str) -> Option<Next> {
+        let address = circuit.next(source)?;
+        match self.destination(&address) {
+            Some(Destination::Local(end)) => Some(Next::Local(end)),
+            Some(Destination::Sdk(end)) => Some(Next::Sdk(end)),
+            // What waits for a link that is away waits for its return, or for another one.
+            Some(Destination::Link(_)) | None => circuit.hop(&address).map(Next::Link),
+        }
     }
 
     /// Takes a circuit down: ends are told, the table forgets it.
@@ -161,6 +184,9 @@ impl Forwarder {
         let Some(circuit) = removed else { return };
         circuit.end();
         self.bury(&circuit.id);
+        let links = circuit.links();
+        circuit.close_hops();
+        self.goes_over(&circuit, &links);
         for destination in self.take_destinations(&circuit, &circuit.addresses()) {
             destination.unrouted();
         }
@@ -257,7 +283,9 @@ impl Forwarder {
                 let mut shard = shard(&self.destinations, address).write();
                 // Another circuit's end can only be there under a name of this one by mistake of a
                 // controller; it stays.
-                let own = shard.get(address).is_some_and(|end| Arc::ptr_eq(end.circuit(), circuit));
+                let is_own =
+                    |end: &Destination| end.circuit().is_some_and(|of| Arc::ptr_eq(of, circuit));
+                let own = shard.get(address).is_some_and(is_own);
                 if own { shard.remove(address) } else { None }
             })
             .collect()

@@ -42,6 +42,18 @@ impl Forwarder {
         }
     }
 
+    /// A message came over a link for a circuit that is not known here.
+    pub(super) fn unknown_circuit(&self, id: &str) {
+        self.drops.no_way();
+        if self.tombstones.lock().get(id).is_some_and(|at| at.elapsed() < TOMBSTONE) {
+            return;
+        }
+        let mut faults = self.faults.lock();
+        if faults.len() < MAX_FAULTS && !faults.contains_key(id) {
+            faults.insert(id.into(), None);
+        }
+    }
+
     /// Reports until cancelled.
     pub(crate) async fn report(
         self: Arc<Self>,
@@ -74,6 +86,7 @@ impl Forwarder {
                 repeated = since(|seen| seen.repeated),
                 malformed = since(|seen| seen.malformed),
                 no_way = since(|seen| seen.no_way),
+                foreign = since(|seen| seen.foreign),
                 stuck = since(|seen| seen.stuck),
                 "messages of circuits were dropped in the last minute"
             );

@@ -14,18 +14,20 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
+use weft_circuit::Seat;
 use weft_wire::{
     Message,
     edge::{StateClosed, header},
-    payload::{self, NOT_FORWARDED, View},
+    payload::NOT_FORWARDED,
 };
-use weft_xgress::{AckList, Class, ITEM_COST, Pushed, Segment, TransitQueue, transit_len};
+use weft_xgress::{Class, ITEM_COST, Tally, TransitQueue, transit_len};
 
 use super::{
     Destination, Forwarder,
     circuit::{Cached, Circuit},
     local::{ConnOwner, LocalEnd},
     outlet::{FlowRef, Outlet},
+    pass::Head,
 };
 use crate::seam;
 
@@ -43,6 +45,8 @@ pub(crate) struct SdkCircuit {
     forwarder: Arc<Forwarder>,
     this: Weak<Self>,
     next: Cached,
+    seat: Seat,
+    tally: Tally,
     /// The SDK knows of the connection: until then it is told nothing. Set under the lock.
     begun: AtomicBool,
     queue: Mutex<Queue>,
@@ -90,6 +94,8 @@ impl SdkCircuit {
             forwarder: Arc::clone(forwarder),
             this: this.clone(),
             next: Cached::default(),
+            seat: Seat::default(),
+            tally: Tally::default(),
             begun: AtomicBool::new(false),
             queue: Mutex::new(Queue {
                 frames,
@@ -130,8 +136,13 @@ impl SdkCircuit {
     }
 
     /// An end here has payloads or acks for the SDK.
-    pub(super) fn list_fabric(&self, class: Class, end: Arc<LocalEnd>) {
-        self.list_flow(class, Some(FlowRef::Fabric(end)));
+    pub(super) fn list_fabric(&self, class: Class, end: Arc<LocalEnd>, listing: u32) {
+        self.list_flow(class, Some(FlowRef::Fabric(end, listing)));
+    }
+
+    /// What it was served of payloads.
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Makes a message of the circuit one of this SDK's connection.
@@ -144,63 +155,39 @@ impl SdkCircuit {
         if self.circuit.has_ended() {
             return;
         }
-        let next = self.next.get(|| self.forwarder.destination_of(&self.circuit, &self.address));
-        let Some(next) = next else {
+        let find = || self.forwarder.next_of(&self.circuit, &self.address);
+        let Some(next) = self.next.get(&self.circuit, find) else {
             // Of one that was taken away the circuit may live on.
             if !self.is_closed() {
                 self.forwarder.no_way_on(&self.circuit);
             }
             return;
         };
-        self.circuit.touch();
-        match (message.content_type, next) {
-            (payload::content_type::PAYLOAD, Destination::Local(end)) => {
-                match Segment::from_message(&message) {
-                    Ok(segment) => end.on_segment(segment),
-                    Err(problem) => self.drop_bad(&problem),
-                }
-            }
-            (payload::content_type::ACK, Destination::Local(end)) => {
-                match AckList::from_message(&message) {
-                    Ok(ack) => end.on_ack(&ack),
-                    Err(problem) => self.drop_bad(&problem),
-                }
-            }
-            (_, Destination::Sdk(other)) => {
+        match Head::of(&message) {
+            Ok(head) => {
                 message.headers.remove_all(&STRIP);
-                other.push(message);
+                self.forwarder.pass(&self.circuit, &next, head, message);
             }
-            // Route tracing ends at an end of this router, which does not answer it.
-            (_, Destination::Local(_)) => {}
+            Err(problem) => self.forwarder.drop_bad(&self.circuit, &problem),
         }
     }
 
     /// Queues a message of the circuit for the SDK.
-    pub(crate) fn push(&self, message: Message) {
-        let (length, class, sequence) = match View::of(&message) {
-            Ok(view) if message.content_type == payload::content_type::PAYLOAD => {
-                (transit_len(&message), Class::Payload, view.sequence)
-            }
-            Ok(_) => (transit_len(&message), Class::Ack, 0),
-            Err(problem) => return self.drop_bad(&problem),
-        };
+    pub(super) fn push(&self, head: Head, message: Message) {
+        let length = transit_len(&message);
         let list = {
             let mut queue = self.queue.lock();
             if queue.end != Ending::Not {
                 return;
             }
-            let pushed = match class {
-                Class::Payload => queue.frames.push(sequence, length, message),
+            let pushed = match head.class {
+                Class::Payload => queue.frames.push(head.sequence, length, message),
                 Class::Ack => queue.frames.push_ack(length, message),
             };
-            match pushed {
-                Pushed::Queued => {}
-                Pushed::Duplicate => self.forwarder.drops().repeated(),
-                Pushed::Dropped => self.forwarder.drops().full(),
-            }
-            queue.list(class)
+            self.forwarder.drops().pushed(pushed);
+            queue.list(head.class)
         };
-        self.list(class, list);
+        self.list(head.class, list);
     }
 
     /// The next message for the SDK, on its connection's task.
@@ -256,7 +243,7 @@ impl SdkCircuit {
     pub(crate) fn discard(&self) {
         let is_this = |known: &Destination| match known {
             Destination::Sdk(end) => std::ptr::eq(&**end, self),
-            Destination::Local(_) => false,
+            Destination::Local(_) | Destination::Link(_) => false,
         };
         self.forwarder.withdraw(&self.address, is_this);
         self.queue.lock().end = Ending::Told;
@@ -297,13 +284,8 @@ impl SdkCircuit {
 
     fn list_now(&self, class: Class, flow: Option<FlowRef>) {
         if let Some(flow) = flow.or_else(|| self.this.upgrade().map(FlowRef::Sdk)) {
-            self.outlet.list(class, flow);
+            self.outlet.list(class, &self.seat, flow);
         }
-    }
-
-    fn drop_bad(&self, problem: &dyn std::fmt::Display) {
-        self.forwarder.drops().malformed();
-        tracing::debug!(circuit = %self.circuit.id, %problem, "dropped a message of a circuit");
     }
 }
 

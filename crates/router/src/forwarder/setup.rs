@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{Circuit, Forwarder, Hop, shard};
+use super::{Circuit, Forwarder, Way, circuit::Ways, shard};
 use crate::seam::{ControllerId, Forward, ForwardKind, RouteErrorCode, RouteFailure};
 
 /// A route that is being set up. With the last of them a circuit without a route is forgotten.
@@ -28,7 +28,7 @@ impl Forwarder {
         owner: &ControllerId,
         attempt: Option<u32>,
     ) -> Result<SetUp, RouteFailure> {
-        let (circuit, older) = {
+        let (circuit, older, links_before) = {
             let mut shard = shard(&self.circuits, id).write();
             let circuit = match shard.get(id) {
                 Some(known) => Arc::clone(known),
@@ -38,12 +38,14 @@ impl Forwarder {
                     circuit
                 }
             };
+            let links_before = circuit.links();
             let older = circuit.begin(attempt).ok_or_else(superseded)?;
-            (circuit, older)
+            (circuit, older, links_before)
         };
         for end in self.take_destinations(&circuit, &older) {
             end.withdrawn();
         }
+        self.goes_over(&circuit, &links_before);
         Ok(SetUp { forwarder: Arc::clone(self), circuit, attempt })
     }
 }
@@ -58,42 +60,65 @@ impl SetUp {
         if self.circuit.is_superseded(self.attempt) { Err(superseded()) } else { Ok(()) }
     }
 
-    /// Sets the hops of the route, all or none.
+    /// Sets the ways of the route, all or none.
     pub(crate) fn route(&self, forwards: &[Forward]) -> Result<(), RouteFailure> {
         for forward in forwards {
-            let known = || self.forwarder.destination(&forward.destination).is_some();
+            let to = &forward.destination;
             let missing = match forward.kind {
                 ForwardKind::Start => None,
-                ForwardKind::End => (!known()).then_some((RouteErrorCode::Generic, "end")),
-                ForwardKind::Link => (!known()).then_some((RouteErrorCode::InvalidLink, "link")),
+                ForwardKind::End => {
+                    let known = self.forwarder.destination(to);
+                    known.is_none().then_some((RouteErrorCode::Generic, "end"))
+                }
+                ForwardKind::Link => {
+                    let known = self.forwarder.link(to);
+                    known.is_none().then_some((RouteErrorCode::InvalidLink, "link"))
+                }
             };
             if let Some((code, what)) = missing {
-                let message = format!("there is no {what} with address {}", forward.destination);
+                if code == RouteErrorCode::InvalidLink {
+                    self.forwarder.unknown_link(to);
+                }
+                let message = format!("there is no {what} with address {to}");
                 return Err(RouteFailure { code, message });
             }
         }
-        let hops: Vec<Hop> = forwards
+        let ways: Vec<Way> = forwards
             .iter()
-            .map(|forward| Hop {
+            .map(|forward| Way {
                 source: forward.source.as_str().into(),
                 destination: forward.destination.as_str().into(),
             })
             .collect();
-        let before = self.circuit.set_hops(self.attempt, &hops).ok_or_else(superseded)?;
+        let outlet =
+            |address: &str| self.forwarder.link(address).map(|link| Arc::clone(&link.outlet));
+        let links_before = self.circuit.links();
+        let before = self.circuit.set_ways(self.attempt, &ways, outlet).ok_or_else(superseded)?;
+        self.forwarder.goes_over(&self.circuit, &links_before);
         if self.circuit.has_ended() {
             // It was unrouted meanwhile.
-            self.circuit.restore_hops(before);
+            self.undo(before);
             return Err(failed("the circuit was unrouted while its route was set up"));
         }
         // Until now nobody was told of the end of an end. A reroute serves also ends that drain.
-        let end_of = |hop: &Hop| self.forwarder.destination(&hop.destination);
+        let end_of = |way: &Way| self.forwarder.destination(&way.destination);
         let is_new = self.attempt.is_some();
-        if is_new && hops.iter().filter_map(end_of).any(|end| end.is_closed()) {
-            self.circuit.restore_hops(before);
+        if is_new && ways.iter().filter_map(end_of).any(|end| end.is_closed()) {
+            self.undo(before);
             return Err(failed("an end of the circuit was closed while its route was set up"));
+        }
+        if !is_new {
+            let new = |way: &&Way| before.iter().all(|old| !old.is(way));
+            self.forwarder.paths_changed(ways.iter().filter(new).map(|way| &*way.source));
         }
         self.circuit.touch();
         Ok(())
+    }
+
+    fn undo(&self, before: Ways) {
+        let links = self.circuit.links();
+        self.circuit.restore_ways(before);
+        self.forwarder.goes_over(&self.circuit, &links);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc::UnboundedReceiver;
 use weft_channel::{Outbox, UnderlayWaker};
+use weft_circuit::{Carries, Timed};
 use weft_wire::{edge::content_type, payload};
 use weft_xgress::{End as XgEnd, Options, Role};
 
@@ -45,6 +46,7 @@ impl Control for Listener {
     }
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
+    fn link_fault(&self, _: &str, _: u32) {}
     fn validate_service_sessions(&self, _: &ControllerId, _: Vec<String>) {}
     fn identity_connections(&self, _: &str, _: usize) {}
 }
@@ -82,7 +84,7 @@ pub(crate) fn before_a_socket() -> (XgEnd, Arc<LocalEnd>) {
 
 /// The terminating end at an old native SDK whose connection writes nothing, and its dialer.
 fn behind_a_full_connection(fin_hold: Duration) -> (XgEnd, Arc<LocalEnd>, Armed) {
-    behind(&Outlet::new(UnderlayWaker::default(), Budget::unlimited()), fin_hold)
+    behind(&Outlet::new(Budget::unlimited()), fin_hold)
 }
 
 /// The terminating end at an old native SDK on the connection of this outlet, and its dialer.
@@ -170,8 +172,9 @@ fn an_end_has_one_deadline_under_way_however_often_it_moves() {
 
 #[test]
 fn an_sdk_hears_nothing_of_a_connection_before_it_knows_of_it() {
-    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
-    let (mut outbox, (mut dialer, host, _armed)) = (outlet.outbox(None), behind(&outlet, FIN_HOLD));
+    let outlet = Outlet::new(Budget::unlimited());
+    let (mut outbox, (mut dialer, host, _armed)) =
+        (outlet.open(Carries::Payloads, UnderlayWaker::default()), behind(&outlet, FIN_HOLD));
     dialer.write("hello".into()).unwrap();
     pass(&mut dialer, &host);
     outbox.notice();
@@ -183,8 +186,8 @@ fn an_sdk_hears_nothing_of_a_connection_before_it_knows_of_it() {
 
 #[test]
 fn an_sdk_with_flow_control_hears_nothing_before_it_knows_of_the_connection_either() {
-    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
-    let mut outbox = outlet.outbox(None);
+    let outlet = Outlet::new(Budget::unlimited());
+    let mut outbox = outlet.open(Carries::Payloads, UnderlayWaker::default());
     let (forwarder, _) = heard();
     let set_up = attempt(&forwarder, 0).unwrap();
     let host = dialed(&forwarder, &set_up, "out");
@@ -208,8 +211,9 @@ fn an_sdk_with_flow_control_hears_nothing_before_it_knows_of_the_connection_eith
 
 #[test]
 fn what_becomes_ready_is_written_only_after_it_was_noticed() {
-    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
-    let (mut outbox, (mut dialer, host, _armed)) = (outlet.outbox(None), behind(&outlet, FIN_HOLD));
+    let outlet = Outlet::new(Budget::unlimited());
+    let (mut outbox, (mut dialer, host, _armed)) =
+        (outlet.open(Carries::Payloads, UnderlayWaker::default()), behind(&outlet, FIN_HOLD));
     host.begin();
     outbox.notice();
     dialer.write("hello".into()).unwrap();
@@ -360,7 +364,7 @@ fn an_end_that_never_starts_is_told() {
 
 #[test]
 fn a_circuit_that_takes_nothing_of_an_old_sdk_is_ended_for_the_others() {
-    let outlet = Outlet::new(UnderlayWaker::default(), Budget::unlimited());
+    let outlet = Outlet::new(Budget::unlimited());
     let (_dialer, sdk, mut armed) = behind(&outlet, FIN_HOLD);
     sdk.begin();
     let data = || weft_wire::edge::Data {

@@ -319,6 +319,14 @@ impl Data for FakeData {
         self.tokens.lock().clone()
     }
 
+    fn peers(&self, _: Vec<crate::seam::Peer>) {}
+    fn link_faulted(&self, _: &str, _: u32) {}
+    fn links(&self) -> Vec<crate::seam::LinkReport> {
+        Vec::new()
+    }
+    fn inspect_links(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
     fn dropped(&self) -> Dropped {
         Dropped { full: 7, stuck: 1, ..Dropped::default() }
     }
@@ -377,7 +385,7 @@ impl TestRouter {
             address: "tls:0.0.0.0:3022".parse().unwrap(),
             advertise: "tls:localhost:3022".parse().unwrap(),
         };
-        control.begin(data.clone(), vec![listener]);
+        control.begin(data.clone(), vec![listener], Vec::new());
         Self { control, access, data, controllers }
     }
 

@@ -12,7 +12,7 @@ use weft_wire::payload::Flags;
 
 use crate::{
     AckList, Class, Delivery, End, Options, PAYLOAD_SIZE, Pushed, Role, Scheduler, Segment, Source,
-    TransitQueue, WindowKind, cost,
+    Tally, TransitQueue, WindowKind, cost,
 };
 
 /// Bytes per second of the link that all share.
@@ -27,6 +27,7 @@ struct Circuit {
     sender: End,
     receiver: End,
     hop: Rc<RefCell<Hop>>,
+    tally: Rc<Tally>,
     payload: usize,
     /// Bytes that were read, and payloads that were sent and resent.
     read: u64,
@@ -42,14 +43,21 @@ struct Hop {
     longest: u64,
 }
 
-impl Source for Rc<RefCell<Hop>> {
+/// A hop as the router's scheduler sees it.
+struct Listed(Rc<RefCell<Hop>>, Rc<Tally>);
+
+impl Source for Listed {
     type Frame = (usize, Segment);
 
     fn pull(&self, _: Class, _: Instant) -> Option<(Self::Frame, u64)> {
-        let hop = &mut *self.borrow_mut();
+        let hop = &mut *self.0.borrow_mut();
         let waiting = hop.queue.pop();
         hop.listed = waiting.is_some();
         waiting.map(|w| ((hop.circuit, w.frame), cost(w.len)))
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.1
     }
 }
 
@@ -64,7 +72,7 @@ enum Event {
 struct Crossing {
     now: Instant,
     circuits: Vec<Circuit>,
-    scheduler: Scheduler<Rc<RefCell<Hop>>>,
+    scheduler: Scheduler<Listed>,
     link_busy: bool,
     events: BTreeMap<(Instant, u64), Event>,
     serial: u64,
@@ -87,6 +95,7 @@ impl Crossing {
                 sender: End::new(Role::Initiator, &options, &Budget::unlimited(), now),
                 receiver: End::new(Role::Terminator, &options, &Budget::unlimited(), now),
                 hop: Rc::new(RefCell::new(hop)),
+                tally: Rc::default(),
                 payload: *payload,
                 read: 0,
                 sent: 0,
@@ -142,7 +151,9 @@ impl Crossing {
                 held.dropped += u64::from(pushed == Pushed::Dropped);
                 held.longest = held.longest.max(held.queue.bytes());
                 if held.queue.has_payloads() && !std::mem::replace(&mut held.listed, true) {
-                    self.scheduler.list(Class::Payload, hop.clone());
+                    let tally = self.circuits[i].tally.clone();
+                    let listed = Listed(hop.clone(), tally);
+                    self.scheduler.list(Class::Payload, listed);
                 }
                 drop(held);
                 self.serve_link();

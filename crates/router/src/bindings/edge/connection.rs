@@ -12,6 +12,7 @@ use weft_channel::{
     Behaviour, ChannelHandle, CloseReason, Flow, Handler, Lane, Parts, SendError, UnderlayInfo,
     UnderlayWaker,
 };
+use weft_circuit::Carries;
 use weft_limits::Budget;
 use weft_wire::{
     Message, WireError,
@@ -32,7 +33,7 @@ use super::{
     pause::Pause,
 };
 use crate::{
-    forwarder::{ConnOwner, Outlet},
+    forwarder::{ConnOwner, Outlet, SdkOutbox},
     seam::{End, Refusal, Session},
 };
 
@@ -467,8 +468,9 @@ impl Behaviour for SdkConnection {
         let mut outbox = None;
         if info.kind != underlay::EDGE_CONTROL && self.outlet.get().is_none() {
             let budget = self.binding.budget.child(CONNECTION_BUDGET);
-            let outlet = Outlet::new(waker.clone(), budget);
-            let serving = outlet.outbox(self.nudge.clone());
+            let outlet = Outlet::new(budget);
+            let data = outlet.open(Carries::Payloads, waker.clone());
+            let serving = SdkOutbox::new(data, self.nudge.clone());
             outbox = Some(Box::new(serving) as Box<dyn weft_channel::Outbox>);
             if let Some(nudge) = &self.nudge {
                 let runtime = &self.binding.options.control_runtime;

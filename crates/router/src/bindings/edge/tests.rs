@@ -184,6 +184,7 @@ impl Control for FakeControl {
 
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
 
+    fn link_fault(&self, _: &str, _: u32) {}
     fn validate_service_sessions(&self, controller: &ControllerId, ids: Vec<String>) {
         self.0.validated.lock().push((controller.clone(), ids));
     }

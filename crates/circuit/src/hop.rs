@@ -1,0 +1,211 @@
+//! What one circuit has waiting for one neighbour.
+//!
+//! The queue belongs to the circuit and not to the connection: when the circuit is given another way, or its
+//! link comes back, the hop moves to the new outlet with everything that waits. A hop is listed at most once per
+//! class; each move begins a new *listing*, and what an outlet still holds of an older one is ignored.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use weft_limits::Budget;
+use weft_wire::{
+    Message,
+    payload::{self, View},
+};
+use weft_xgress::{Class, ITEM_COST, Pushed, Tally, TransitQueue, Waiting, transit_len};
+
+use crate::outlet::{Flow, Outlet, Seat};
+
+/// A flow that can be a hop.
+pub trait HopFlow: Flow + Sized {
+    /// The flow of a hop in one of its listings.
+    fn of_hop(hop: Arc<Hop<Self>>, listing: u32) -> Self;
+}
+
+/// What one circuit has waiting for one neighbour.
+pub struct Hop<F> {
+    seat: Seat,
+    tally: Tally,
+    inner: Mutex<Inner<F>>,
+}
+
+struct Inner<F> {
+    frames: TransitQueue<Message>,
+    outlet: Arc<Outlet<F>>,
+    listing: u32,
+    /// Listed for acks, for payloads.
+    listed: [bool; 2],
+    closed: bool,
+}
+
+fn place(class: Class) -> usize {
+    match class {
+        Class::Ack => 0,
+        Class::Payload => 1,
+    }
+}
+
+impl<F: HopFlow> Hop<F> {
+    /// An empty hop to the neighbour of an outlet.
+    #[must_use]
+    pub fn new(outlet: Arc<Outlet<F>>) -> Arc<Self> {
+        let inner = Inner {
+            frames: TransitQueue::new(outlet.budget()),
+            outlet,
+            listing: 0,
+            listed: [false; 2],
+            closed: false,
+        };
+        Arc::new(Self { seat: Seat::default(), tally: Tally::default(), inner: Mutex::new(inner) })
+    }
+
+    /// The outlet that it leads to.
+    #[must_use]
+    pub fn outlet(&self) -> Arc<Outlet<F>> {
+        Arc::clone(&self.inner.lock().outlet)
+    }
+
+    /// How much it was served.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Queues a message of the circuit, of which `view` was read.
+    pub fn push(self: &Arc<Self>, class: Class, sequence: i32, message: Message) -> Pushed {
+        let len = transit_len(&message);
+        let (pushed, list) = {
+            let mut inner = self.inner.lock();
+            if inner.closed {
+                return Pushed::Dropped;
+            }
+            let pushed = match class {
+                Class::Payload => inner.frames.push(sequence, len, message),
+                Class::Ack => inner.frames.push_ack(len, message),
+            };
+            (pushed, inner.begin_listing(class))
+        };
+        self.list(class, list);
+        pushed
+    }
+
+    /// Puts a payload back in front that a connection took and did not write. Anything else is dropped: acks
+    /// are given again for payloads that are sent again.
+    pub fn put_back(self: &Arc<Self>, message: Message) {
+        if message.content_type != payload::content_type::PAYLOAD {
+            return;
+        }
+        let Ok(View { sequence, .. }) = View::of(&message) else { return };
+        let len = transit_len(&message);
+        let list = {
+            let mut inner = self.inner.lock();
+            if inner.closed {
+                return;
+            }
+            inner.frames.put_back(Waiting { sequence, len, frame: message });
+            inner.begin_listing(Class::Payload)
+        };
+        self.list(Class::Payload, list);
+    }
+
+    /// The next message of a class with its cost, for the connection that holds this listing.
+    pub fn pull(&self, listing: u32, class: Class) -> Option<(Message, u64)> {
+        let mut inner = self.inner.lock();
+        if listing != inner.listing {
+            return None;
+        }
+        let frame = match class {
+            Class::Payload => inner.frames.pop().map(|waiting| (waiting.len, waiting.frame)),
+            Class::Ack => inner.frames.pop_ack(),
+        };
+        let Some((len, message)) = frame else {
+            inner.listed[place(class)] = false;
+            return None;
+        };
+        Some((message, (len + ITEM_COST) as u64))
+    }
+
+    /// Nobody serves this listing any more.
+    pub fn unlisted(self: &Arc<Self>, listing: u32, class: Class) {
+        let list = {
+            let mut inner = self.inner.lock();
+            if listing != inner.listing || inner.closed {
+                return;
+            }
+            inner.listed[place(class)] = false;
+            if inner.outlet.is_closed() {
+                return;
+            }
+            inner.begin_listing(class)
+        };
+        self.list(class, list);
+    }
+
+    /// Leads to another neighbour from now on, or to the same one over new connections; what waits moves along.
+    pub fn move_to(self: &Arc<Self>, outlet: &Arc<Outlet<F>>) {
+        let lists = {
+            let mut inner = self.inner.lock();
+            if inner.closed || Arc::ptr_eq(&inner.outlet, outlet) {
+                return;
+            }
+            inner.frames.move_to(outlet.budget());
+            inner.outlet = Arc::clone(outlet);
+            inner.listing = inner.listing.wrapping_add(1);
+            inner.listed = [false; 2];
+            [Class::Ack, Class::Payload].map(|class| (class, inner.begin_listing(class)))
+        };
+        for (class, list) in lists {
+            self.list(class, list);
+        }
+    }
+
+    /// The circuit is over: what waits is dropped.
+    pub fn close(&self) {
+        let mut inner = self.inner.lock();
+        inner.closed = true;
+        inner.listing = inner.listing.wrapping_add(1);
+        inner.frames.clear();
+        // What is left in it draws on nothing.
+        inner.frames.move_to(&Budget::unlimited());
+    }
+
+    /// Bytes that wait.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.inner.lock().frames.bytes()
+    }
+
+    fn list(self: &Arc<Self>, class: Class, list: Option<(Arc<Outlet<F>>, u32)>) {
+        let Some((outlet, listing)) = list else { return };
+        if !outlet.list(class, &self.seat, F::of_hop(Arc::clone(self), listing)) {
+            let mut inner = self.inner.lock();
+            if listing == inner.listing {
+                inner.listed[place(class)] = false;
+            }
+        }
+    }
+}
+
+impl<F> Inner<F> {
+    /// Where to list for a class, if there is something of it that is not listed.
+    fn begin_listing(&mut self, class: Class) -> Option<(Arc<Outlet<F>>, u32)> {
+        let has = match class {
+            Class::Ack => self.frames.has_acks(),
+            Class::Payload => self.frames.has_payloads(),
+        };
+        let listed = &mut self.listed[place(class)];
+        if !has || *listed {
+            return None;
+        }
+        *listed = true;
+        Some((Arc::clone(&self.outlet), self.listing))
+    }
+}
+
+impl<F> fmt::Debug for Hop<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hop")
+            .field("bytes", &self.inner.lock().frames.bytes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,25 @@
+//! Circuits between queues and connections.
+//!
+//! `weft-xgress` says what stands at each place of a circuit, without I/O; `weft-channel` moves messages over
+//! connections. This crate is what lies between, for a router and for an SDK alike:
+//!
+//! * [`Hop`]: what one circuit has waiting for one neighbour. The neighbour can be exchanged while payloads wait.
+//! * [`Outlet`]: the connections to one neighbour, and which flow each of them serves next.
+//! * [`Timers`]: when somebody is to be looked at again.
+//!
+//! ```text
+//!  payload of another neighbour ──> Hop ──┐
+//!  payload of an end here ────────────────┴─ listed ──> Outlet ──> connection
+//!                                                         │  ├────> connection
+//!                                                         │  └────> connection for acks
+//! ```
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+mod hop;
+mod outlet;
+mod timers;
+
+pub use hop::{Hop, HopFlow};
+pub use outlet::{Carries, DataOutbox, Flow, Outlet, Seat, Unsent};
+pub use timers::{Timed, Timers};

@@ -1,0 +1,300 @@
+//! The connections to one neighbour, and what each of them writes next.
+//!
+//! Anybody may list a flow; only the task of a connection serves those listed with it. Listing wakes it. An
+//! outlet has one connection or several (*ports*), of which some may be for acks alone. A flow keeps its port
+//! while it is busy, so that its payloads stay in order; one that was idle takes the port with the fewest.
+//!
+//! A port that closes hands its flows back: each is told by [`Flow::unlisted`] and lists itself again, with
+//! another port or, once the circuit has another way, with another outlet.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use weft_channel::{Batch, Outbox, UnderlayWaker};
+use weft_limits::Budget;
+use weft_wire::Message;
+use weft_xgress::{Class, Scheduler, Source};
+
+/// A flow that was not listed for so many milliseconds may take another port: what it sent before has left.
+const SETTLED: u64 = 200;
+
+/// A flow as an outlet sees it: a handle on one direction of a circuit.
+pub trait Flow: Source<Frame = Message> + Send + 'static {
+    /// Nobody serves the flow any more where it was listed. A flow that still has something lists itself again.
+    fn unlisted(&self, class: Class);
+}
+
+/// What the connections to one neighbour serve.
+pub struct Outlet<F> {
+    ports: ArcSwap<Vec<Arc<Port<F>>>>,
+    numbers: AtomicU64,
+    budget: Budget,
+    /// The neighbour is gone: nothing is listed any more.
+    closed: AtomicBool,
+}
+
+/// Which classes a connection takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carries {
+    /// Payloads, and acks while no connection is for these alone.
+    Payloads,
+    /// Acks alone.
+    Acks,
+}
+
+/// One connection of an outlet.
+struct Port<F> {
+    number: u64,
+    carries: Carries,
+    ready: Mutex<Ready<F>>,
+    waker: UnderlayWaker,
+    /// Flows with payloads that it serves, about.
+    flows: AtomicUsize,
+}
+
+struct Ready<F> {
+    listed: Vec<(Class, F)>,
+    closed: bool,
+}
+
+/// The port that a flow was listed with last.
+#[derive(Debug, Default)]
+pub struct Seat {
+    /// Its number; 0 is none.
+    port: AtomicU64,
+    /// Milliseconds since the program's start when that was.
+    at: AtomicU64,
+}
+
+/// Takes messages that a connection took and did not write.
+pub trait Unsent: Send + Sync {
+    /// The messages, in the order in which they would have been written. The peer may have seen some of them.
+    fn unsent(&self, messages: Vec<Message>);
+}
+
+impl<F: Flow> Outlet<F> {
+    /// An outlet without connections. What waits for the neighbour is drawn from `budget`.
+    #[must_use]
+    pub fn new(budget: Budget) -> Arc<Self> {
+        Arc::new(Self {
+            ports: ArcSwap::default(),
+            numbers: AtomicU64::new(1),
+            budget,
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// What waits for the neighbour is drawn from this.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Adds the connection that `waker` wakes. Returns its side that serves; with that the port closes.
+    #[must_use]
+    pub fn open(self: &Arc<Self>, carries: Carries, waker: UnderlayWaker) -> DataOutbox<F> {
+        let port = Arc::new(Port {
+            number: self.numbers.fetch_add(1, Ordering::Relaxed),
+            carries,
+            ready: Mutex::new(Ready { listed: Vec::new(), closed: false }),
+            waker,
+            flows: AtomicUsize::new(0),
+        });
+        self.ports.rcu(|ports| {
+            let mut ports = Vec::clone(ports);
+            ports.push(Arc::clone(&port));
+            ports
+        });
+        DataOutbox {
+            outlet: Arc::clone(self),
+            port,
+            scheduler: Scheduler::new(),
+            arrived: Vec::new(),
+            unsent: None,
+        }
+    }
+
+    /// A flow has something. False if nobody serves it here; the flow keeps track of being listed.
+    pub fn list(&self, class: Class, seat: &Seat, flow: F) -> bool {
+        if self.is_closed() {
+            return false;
+        }
+        let ports = self.ports.load();
+        let port = match ports.as_slice() {
+            [] => return false,
+            [only] => only,
+            several => match choose(several, class, seat) {
+                Some(port) => port,
+                None => return false,
+            },
+        };
+        port.list(class, flow)
+    }
+
+    /// True once nothing is listed any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The neighbour is gone: what is listed is handed back, and nothing more is listed.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for port in self.ports.load().iter() {
+            port.close();
+        }
+    }
+}
+
+/// The port for a flow of an outlet that has several.
+fn choose<'a, F>(ports: &'a [Arc<Port<F>>], class: Class, seat: &Seat) -> Option<&'a Arc<Port<F>>> {
+    let for_acks = || ports.iter().find(|port| port.carries == Carries::Acks);
+    if class == Class::Ack
+        && let Some(port) = for_acks()
+    {
+        return Some(port);
+    }
+    let now = millis();
+    let taken = seat.port.load(Ordering::Relaxed);
+    let known = ports.iter().find(|port| port.number == taken);
+    let port = match known {
+        Some(port) if now.saturating_sub(seat.at.load(Ordering::Relaxed)) < SETTLED => port,
+        _ => {
+            let carriers = ports.iter().filter(|port| port.carries == Carries::Payloads);
+            let port = carriers.min_by_key(|port| port.flows.load(Ordering::Relaxed))?;
+            seat.port.store(port.number, Ordering::Relaxed);
+            port
+        }
+    };
+    seat.at.store(now, Ordering::Relaxed);
+    Some(port)
+}
+
+/// Milliseconds since the first call.
+fn millis() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_millis() as u64
+}
+
+impl<F> Port<F> {
+    fn list(&self, class: Class, flow: F) -> bool {
+        {
+            let mut ready = self.ready.lock();
+            if ready.closed {
+                return false;
+            }
+            ready.listed.push((class, flow));
+        }
+        if class == Class::Payload {
+            self.flows.fetch_add(1, Ordering::Relaxed);
+        }
+        self.waker.wake();
+        true
+    }
+}
+
+impl<F: Flow> Port<F> {
+    /// Takes no more flows and hands back those that wait to be noticed.
+    fn close(&self) {
+        let listed = {
+            let mut ready = self.ready.lock();
+            ready.closed = true;
+            std::mem::take(&mut ready.listed)
+        };
+        for (class, flow) in listed {
+            flow.unlisted(class);
+        }
+    }
+}
+
+impl<F> fmt::Debug for Outlet<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outlet").field("ports", &self.ports.load().len()).finish_non_exhaustive()
+    }
+}
+
+/// Serves a port, on the task of its connection.
+pub struct DataOutbox<F: Flow> {
+    outlet: Arc<Outlet<F>>,
+    port: Arc<Port<F>>,
+    scheduler: Scheduler<F>,
+    /// Swapped with the ready list, so that both keep their memory.
+    arrived: Vec<(Class, F)>,
+    unsent: Option<Arc<dyn Unsent>>,
+}
+
+impl<F: Flow> DataOutbox<F> {
+    /// Gives messages that were taken and not written to `taker`. Otherwise they are lost with the connection.
+    #[must_use]
+    pub fn giving_back_to(mut self, taker: Arc<dyn Unsent>) -> Self {
+        self.unsent = Some(taker);
+        self
+    }
+
+    /// True if no flow was noticed that may have something.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.scheduler.is_empty()
+    }
+
+    /// The next message of the flows that were noticed.
+    pub fn pull(&mut self, now: Instant) -> Option<Message> {
+        self.scheduler.next(now)
+    }
+}
+
+impl<F: Flow> Outbox for DataOutbox<F> {
+    fn notice(&mut self) {
+        std::mem::swap(&mut self.port.ready.lock().listed, &mut self.arrived);
+        for (class, flow) in self.arrived.drain(..) {
+            self.scheduler.list(class, flow);
+        }
+    }
+
+    fn fill(&mut self, batch: &mut Batch) {
+        if self.scheduler.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        while !batch.is_full()
+            && let Some(message) = self.pull(now)
+        {
+            batch.push(message);
+        }
+        self.port.flows.store(self.scheduler.flows(), Ordering::Relaxed);
+    }
+
+    fn give_back(&mut self, unsent: Vec<Message>) {
+        if let Some(taker) = &self.unsent {
+            taker.unsent(unsent);
+        }
+    }
+}
+
+impl<F: Flow> Drop for DataOutbox<F> {
+    fn drop(&mut self) {
+        let number = self.port.number;
+        self.outlet.ports.rcu(|ports| {
+            let others = ports.iter().filter(|port| port.number != number);
+            others.cloned().collect::<Vec<_>>()
+        });
+        self.port.close();
+        for (class, flow) in self.scheduler.drain() {
+            flow.unlisted(class);
+        }
+    }
+}
+
+impl<F: Flow> fmt::Debug for DataOutbox<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataOutbox").field("flows", &self.scheduler.flows()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+//! What controllers and this router say to each other about links (protocol: control-plane 8, 9).
+//!
+//! What is said goes through the queues of [`Faults`](super::faults::Faults): in its order, and also
+//! to a controller that is away for a while. A controller that connects is told all links at once;
+//! old news behind that change nothing, because they name the dial that they are about.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use weft_wire::{
+    Message, Outcome, ProtoBody, WireError,
+    ctrl::{
+        Fault, LinkConn, LinkConnState, LinkStateUpdate, Listener, PeerState, PeerStateChange,
+        PeerStateChanges, RouterLink, RouterLinks, VerifyRouter,
+    },
+    metrics::{Histogram, MetricsMessage, link_latency_name},
+};
+
+use super::Core;
+use crate::{
+    controllers::Controller,
+    seam::{self, LinkLatency, LinkListener, LinkReport, Peer, Unverified},
+};
+
+/// How long a controller may take to answer about a router.
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A controller has news about other routers.
+pub(super) fn on_peers(core: &Core, from: &Controller, message: &Message) {
+    match PeerStateChanges::from_message(message) {
+        Ok(news) => {
+            if let Some(data) = core.data.get() {
+                data.peers(news.changes.into_iter().filter_map(peer).collect());
+            }
+        }
+        Err(problem) => from.not_understood(message, &problem),
+    }
+}
+
+fn peer(change: PeerStateChange) -> Option<Peer> {
+    let state = match change.state() {
+        PeerState::Healthy => seam::PeerState::Healthy,
+        PeerState::Unhealthy => seam::PeerState::Unhealthy,
+        PeerState::Removed => seam::PeerState::Removed,
+    };
+    let listener = |one: Listener| LinkListener {
+        address: one.address,
+        protocol: one.protocol,
+        groups: if one.groups.is_empty() { vec!["default".to_owned()] } else { one.groups },
+        local_binding: one.local_binding,
+    };
+    (!change.id.is_empty()).then(|| Peer {
+        id: change.id,
+        version: change.version,
+        state,
+        listeners: change.listeners.into_iter().map(listener).collect(),
+    })
+}
+
+/// A controller says that something broke.
+pub(super) fn on_fault(core: &Core, from: &Controller, message: &Message) {
+    use weft_wire::ctrl::FaultSubject;
+    match Fault::from_message(message) {
+        Ok(fault) if fault.subject() == FaultSubject::Link => {
+            if let Some(data) = core.data.get() {
+                data.link_faulted(&fault.id, fault.iteration);
+            }
+        }
+        Ok(fault) => {
+            tracing::debug!(controller = %from.id, subject = ?fault.subject(), "fault ignored");
+        }
+        Err(problem) => from.not_understood(message, &problem),
+    }
+}
+
+/// All links, for a controller that connects.
+pub(super) fn all(core: &Core) -> Message {
+    let links = core.data.get().map(|data| data.links()).unwrap_or_default();
+    RouterLinks { links: links.into_iter().map(link).collect(), full_refresh: true }.to_message()
+}
+
+fn state(report: &LinkReport) -> LinkConnState {
+    let connection = |one: &seam::LinkConnection| LinkConn {
+        r#type: one.kind.clone(),
+        local_addr: one.local.clone(),
+        remote_addr: one.remote.clone(),
+    };
+    LinkConnState {
+        state_iteration: report.state,
+        conns: report.connections.iter().map(connection).collect(),
+    }
+}
+
+fn link(report: LinkReport) -> RouterLink {
+    RouterLink {
+        conn_state: Some(state(&report)),
+        id: report.id,
+        dest_router_id: report.peer,
+        link_protocol: report.protocol,
+        dial_address: report.address,
+        iteration: report.iteration,
+    }
+}
+
+/// A link that this router dialed is there.
+pub(super) fn up(core: &Core, report: LinkReport) {
+    let message = RouterLinks { links: vec![link(report)], full_refresh: false }.to_message();
+    tell(core, &message);
+}
+
+/// Connections of a link came or went.
+pub(super) fn connections(core: &Core, report: &LinkReport) {
+    let update = LinkStateUpdate {
+        link_id: report.id.clone(),
+        link_iteration: report.iteration,
+        conn_state: Some(state(report)),
+    };
+    tell(core, &update.to_message());
+}
+
+/// A link broke, or is not there.
+pub(super) fn fault(core: &Core, fault: &Fault) {
+    tell(core, &fault.to_message());
+}
+
+/// Tells every controller that is connected. One that connects later is told all links.
+fn tell(core: &Core, message: &Message) {
+    for controller in core.controllers.all() {
+        core.routes.push_to(&controller.id, message.clone());
+    }
+}
+
+/// What was measured of links.
+pub(super) fn latencies(core: &Core, links: Vec<LinkLatency>) {
+    if links.is_empty() {
+        return;
+    }
+    let histogram = |link: &LinkLatency| Histogram {
+        count: i64::try_from(link.count).unwrap_or(i64::MAX),
+        mean: link.mean,
+        min: i64::try_from(link.min).unwrap_or(i64::MAX),
+        max: i64::try_from(link.max).unwrap_or(i64::MAX),
+        p50: link.mean,
+        p75: link.mean,
+        p95: link.max as f64,
+        p99: link.max as f64,
+        p999: link.max as f64,
+        p9999: link.max as f64,
+        ..Histogram::default()
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let controllers = core.controllers.all();
+    for (at, controller) in controllers.iter().enumerate() {
+        let message = MetricsMessage {
+            event_id: uuid::Uuid::new_v4().to_string(),
+            source_id: core.options.router_id.clone(),
+            timestamp: Some(prost_types::Timestamp {
+                seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+                nanos: i32::try_from(now.subsec_nanos()).unwrap_or(0),
+            }),
+            histograms: links
+                .iter()
+                .map(|one| (link_latency_name(&one.id), histogram(one)))
+                .collect(),
+            // One controller makes the events.
+            do_not_propagate: at > 0,
+            ..MetricsMessage::default()
+        };
+        if let Err(problem) = controller.channel.try_send(message.to_message()) {
+            tracing::debug!(controller = %controller.id, %problem, "latencies not reported");
+        }
+    }
+}
+
+/// Asks a controller about a router that opens a link.
+pub(super) async fn verify(core: Arc<Core>, id: String, leaf: String) -> Result<(), Unverified> {
+    let Some(controller) = core.controllers.any() else {
+        return Err(Unverified::NotAsked("none is connected".to_owned()));
+    };
+    let request = VerifyRouter { router_id: id, fingerprints: vec![leaf] }.to_message();
+    let answer = controller.channel.request(request, VERIFY_TIMEOUT).await;
+    let answer = answer.map_err(|problem| Unverified::NotAsked(problem.to_string()))?;
+    let outcome = Outcome::from_message(&answer);
+    let outcome = outcome.map_err(|problem: WireError| Unverified::Refused(problem.to_string()))?;
+    if outcome.success { Ok(()) } else { Err(Unverified::Refused(outcome.text)) }
+}

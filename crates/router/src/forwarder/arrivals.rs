@@ -1,0 +1,79 @@
+//! What comes over a link goes on.
+
+use std::{collections::HashMap, sync::Arc};
+
+use weft_wire::{Message, payload::View};
+
+use super::{
+    Forwarder,
+    circuit::{Cached, Circuit},
+    pass::Head,
+};
+
+/// Circuits that are remembered before those that ended are looked for.
+const FIRST_PRUNE: usize = 1024;
+
+/// Takes messages of circuits from one connection of a link, on its task.
+pub(crate) struct Arrivals {
+    forwarder: Arc<Forwarder>,
+    /// The link they come over.
+    link: Arc<str>,
+    /// Circuits that came lately and where they go, so that the shared table is asked once for each.
+    known: HashMap<Arc<str>, Known>,
+    prune_at: usize,
+}
+
+struct Known {
+    circuit: Arc<Circuit>,
+    next: Cached,
+}
+
+impl Arrivals {
+    pub(crate) fn new(forwarder: Arc<Forwarder>, link: Arc<str>) -> Self {
+        Self { forwarder, link, known: HashMap::new(), prune_at: FIRST_PRUNE }
+    }
+
+    /// A payload, ack or control message has come.
+    pub(crate) fn take(&mut self, mut message: Message) {
+        let view = match View::of(&message) {
+            Ok(view) => view,
+            Err(problem) => {
+                self.forwarder.drops().malformed();
+                tracing::debug!(link = %self.link, %problem, "dropped a message of a link");
+                return;
+            }
+        };
+        let head = Head::seen(message.content_type, &view);
+        if self.known.get(view.circuit_id).is_none_or(|known| known.circuit.has_ended()) {
+            self.known.remove(view.circuit_id);
+            let Some(circuit) = self.forwarder.circuit(view.circuit_id) else {
+                return self.forwarder.unknown_circuit(view.circuit_id);
+            };
+            self.prune();
+            let known = Known { next: Cached::default(), circuit: Arc::clone(&circuit) };
+            self.known.insert(Arc::clone(&circuit.id), known);
+        }
+        let Some(Known { circuit, next }) = self.known.get(view.circuit_id) else { return };
+        let Some(next) = next.get(circuit, || self.forwarder.next_of(circuit, &self.link)) else {
+            if circuit.next(&self.link).is_none() {
+                self.forwarder.drops().foreign();
+            } else {
+                self.forwarder.no_way_on(circuit);
+            }
+            return;
+        };
+        if head.strip {
+            message.headers.remove_all(&weft_wire::payload::NOT_FORWARDED);
+        }
+        self.forwarder.pass(circuit, &next, head, message);
+    }
+
+    /// Forgets circuits that ended, once there are many.
+    fn prune(&mut self) {
+        if self.known.len() < self.prune_at {
+            return;
+        }
+        self.known.retain(|_, known| !known.circuit.has_ended());
+        self.prune_at = FIRST_PRUNE.max(2 * self.known.len());
+    }
+}

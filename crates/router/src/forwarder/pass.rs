@@ -1,0 +1,69 @@
+//! A message of a circuit goes on: to an end here, to an SDK, or to another router.
+
+use weft_wire::{
+    Message, WireError,
+    payload::{self, View},
+};
+use weft_xgress::{AckList, Class, Segment};
+
+use super::{
+    Forwarder,
+    circuit::{Circuit, Next},
+};
+
+/// What is read of a message that goes on, once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    /// Acks and control messages are of one class.
+    pub(super) class: Class,
+    /// Of a payload.
+    pub(super) sequence: i32,
+    /// It has headers that stay behind.
+    pub(super) strip: bool,
+}
+
+impl Head {
+    /// Reads a message of a circuit.
+    pub(super) fn of(message: &Message) -> Result<Self, WireError> {
+        Ok(Self::seen(message.content_type, &View::of(message)?))
+    }
+
+    /// The same of one that was looked at.
+    pub(super) fn seen(content_type: i32, view: &View<'_>) -> Self {
+        let is_payload = content_type == payload::content_type::PAYLOAD;
+        let class = if is_payload { Class::Payload } else { Class::Ack };
+        Self { class, sequence: view.sequence, strip: view.strip }
+    }
+}
+
+impl Forwarder {
+    /// Gives a message to whoever comes next.
+    pub(super) fn pass(&self, circuit: &Circuit, next: &Next, head: Head, message: Message) {
+        circuit.touch();
+        match next {
+            Next::Link(hop) => self.drops().pushed(hop.push(head.class, head.sequence, message)),
+            Next::Sdk(other) => other.push(head, message),
+            Next::Local(end) => {
+                let taken = match message.content_type {
+                    payload::content_type::PAYLOAD => {
+                        Segment::from_message(&message).map(|segment| end.on_segment(segment))
+                    }
+                    payload::content_type::ACK => {
+                        AckList::from_message(&message).map(|ack| end.on_ack(&ack))
+                    }
+                    // Route tracing ends at an end of this router, which does not answer it.
+                    _ => Ok(()),
+                };
+                if let Err(problem) = taken {
+                    self.drop_bad(circuit, &problem);
+                }
+            }
+        }
+    }
+
+    /// A message of a circuit does not follow its encoding.
+    pub(super) fn drop_bad(&self, circuit: &Circuit, problem: &dyn std::fmt::Display) {
+        self.drops().malformed();
+        tracing::debug!(circuit = %circuit.id, %problem, "dropped a message of a circuit");
+    }
+}

@@ -1,0 +1,260 @@
+//! Links that other routers open (protocol: data-plane 3.4 to 3.7).
+//!
+//! Who opens a link is whom the leaf of its certificates proves: the leaf must lead to an authority
+//! of this router's identity, and a controller must know it as that router's. While no controller
+//! can be asked, a router is let in that a controller confirmed within a day, with the same leaf.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use parking_lot::Mutex;
+use rustls_pki_types::CertificateDer;
+use weft_channel::{
+    Admission, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
+};
+use weft_identity::Verify;
+use weft_wire::{
+    Headers,
+    hello::Hello,
+    link::{LinkHello, SplitPart},
+};
+
+use super::{Links, Opened};
+use crate::seam::Unverified;
+
+/// How long a controller's word about a router holds while none can be asked.
+const CONFIRMED: Duration = Duration::from_secs(24 * 3600);
+/// Most routers whose confirmation is remembered.
+const MAX_CONFIRMED: usize = 100_000;
+/// How long the first half of a split link waits for the other.
+const HALF: Duration = Duration::from_secs(30);
+/// Most halves that wait.
+const MAX_HALVES: usize = 1024;
+
+/// Routers that controllers confirmed, with the fingerprint of their leaf.
+#[derive(Debug, Default)]
+pub(super) struct Confirmed(Mutex<HashMap<String, (String, Instant)>>);
+
+impl Confirmed {
+    fn note(&self, router: &str, fingerprint: &str, now: Instant) {
+        let mut known = self.0.lock();
+        if known.len() >= MAX_CONFIRMED {
+            known.retain(|_, (_, at)| now.duration_since(*at) < CONFIRMED);
+        }
+        if known.len() < MAX_CONFIRMED {
+            known.insert(router.to_owned(), (fingerprint.to_owned(), now));
+        }
+    }
+
+    fn holds(&self, router: &str, fingerprint: &str, now: Instant) -> bool {
+        let known = self.0.lock();
+        let fresh = |at: Instant| now.duration_since(at) < CONFIRMED;
+        known.get(router).is_some_and(|(leaf, at)| leaf == fingerprint && fresh(*at))
+    }
+
+    fn forget(&self, router: &str) {
+        self.0.lock().remove(router);
+    }
+}
+
+/// Hellos that were refused because of what they said of themselves.
+#[derive(Debug, Default)]
+pub(super) struct Refused(AtomicU64);
+
+impl Refused {
+    fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn seen(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The door of one listener.
+pub(super) struct LinkGate {
+    pub(super) links: Weak<Links>,
+    /// Protocol of the listener.
+    pub(super) protocol: String,
+    /// Its name in the key of links.
+    pub(super) binding: String,
+    pub(super) write_timeout: Option<Duration>,
+    /// First halves of split links, by what both halves share.
+    pub(super) halves: Mutex<HashMap<String, Half>>,
+}
+
+/// The first half of a split link.
+pub(super) struct Half {
+    hello: LinkHello,
+    part: SplitPart,
+    leaf: Vec<u8>,
+    channel: Established,
+    since: Instant,
+}
+
+impl LinkGate {
+    fn refuse(&self, links: &Links, peer: &PeerHello, reason: String) -> Refusal {
+        links.refused.count();
+        tracing::warn!(peer = %peer.remote, %reason, "a link is refused");
+        Refusal::close(reason)
+    }
+
+    async fn admit(&self, links: &Arc<Links>, peer: &PeerHello) -> Result<(), String> {
+        let hello = LinkHello::from_hello(&peer.hello).map_err(|problem| problem.to_string())?;
+        let own = &links.options.router_id;
+        if hello.dialed_router_id.as_ref().is_some_and(|meant| meant != own) {
+            let meant = hello.dialed_router_id.unwrap_or_default();
+            return Err(format!("it is meant for router {meant}, this is {own}"));
+        }
+        if hello.router_id == *own {
+            return Err("it comes from this router itself".to_owned());
+        }
+        let leaf = peer.certificates.first().ok_or("no certificate was presented")?;
+        links.leads_to_authority(&peer.certificates)?;
+        if peer.joining.is_some() {
+            // The channel holds it to the leaf of its first connection, which was verified.
+            return Ok(());
+        }
+        let fingerprint = weft_identity::fingerprint(leaf);
+        let router = &hello.router_id;
+        match links.control.verify_router(router, &fingerprint).await {
+            Ok(()) => {
+                links.confirmed.note(router, &fingerprint, Instant::now());
+                Ok(())
+            }
+            Err(Unverified::Refused(reason)) => {
+                links.confirmed.forget(router);
+                Err(format!("a controller does not know it as router {router}: {reason}"))
+            }
+            Err(Unverified::NotAsked(reason)) => {
+                if links.confirmed.holds(router, &fingerprint, Instant::now()) {
+                    tracing::info!(%router, "link accepted on the word of a controller of earlier");
+                    return Ok(());
+                }
+                Err(format!("no controller could be asked about router {router}: {reason}"))
+            }
+        }
+    }
+
+    /// The other half of a split link, if it waits; else this one does.
+    fn join(&self, half: Half) -> Option<(Half, Half)> {
+        let mut halves = self.halves.lock();
+        halves.retain(|_, half| half.since.elapsed() < HALF);
+        let id = half.hello.connection_id.clone();
+        let Some(other) = halves.remove(&id) else {
+            if halves.len() < MAX_HALVES {
+                halves.insert(id, half);
+            }
+            return None;
+        };
+        let same = other.leaf == half.leaf
+            && other.hello.link_id == half.hello.link_id
+            && other.hello.router_id == half.hello.router_id
+            && other.hello.iteration == half.hello.iteration;
+        if !same || other.part == half.part {
+            tracing::warn!(router = %half.hello.router_id, "the halves of a split link do not match");
+            return None;
+        }
+        Some(if half.part == SplitPart::Payload { (half, other) } else { (other, half) })
+    }
+}
+
+impl HelloGate for LinkGate {
+    async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
+        let Some(links) = self.links.upgrade() else {
+            return Err(Refusal::close("the router is shutting down"));
+        };
+        if let Err(reason) = self.admit(&links, peer).await {
+            return Err(self.refuse(&links, peer, reason));
+        }
+        let router = LinkHello::from_hello(&peer.hello).map(|hello| hello.router_id);
+        let label = format!("link from {}", router.unwrap_or_default());
+        Ok(Admission {
+            listener_id: links.options.router_id.clone(),
+            identity: Vec::new(),
+            headers: Headers::default(),
+            channel: ChannelOptions {
+                write_timeout: self.write_timeout,
+                ..links.channel_options(label)
+            },
+            group: Some(GroupPolicy::link_listener()),
+        })
+    }
+
+    async fn established(&self, channel: Established) {
+        let Some(links) = self.links.upgrade() else { return };
+        let token = channel.peer().id.clone().unwrap_or_default();
+        let headers = channel.peer().headers.clone();
+        let hello = Hello { token, headers, sequence: 0 };
+        let hello = match LinkHello::from_hello(&hello) {
+            Ok(hello) => hello,
+            Err(problem) => {
+                tracing::warn!(%problem, "the hello of a link is not understood");
+                return;
+            }
+        };
+        let channels = match hello.part {
+            None => vec![(None, channel)],
+            Some(part) => {
+                let leaf = channel.peer().leaf().map(|leaf: &CertificateDer<'_>| leaf.to_vec());
+                let half = Half {
+                    hello: hello.clone(),
+                    part,
+                    leaf: leaf.unwrap_or_default(),
+                    channel,
+                    since: Instant::now(),
+                };
+                let Some((payload, ack)) = self.join(half) else { return };
+                vec![(Some(payload.part), payload.channel), (Some(ack.part), ack.channel)]
+            }
+        };
+        let key = weft_wire::link::key(
+            &hello.dialer_binding,
+            &self.protocol,
+            &hello.router_id,
+            &self.binding,
+        );
+        links.opened(Opened {
+            key,
+            id: hello.link_id,
+            peer: hello.router_id,
+            iteration: hello.iteration,
+            dialed: None,
+            protocol: self.protocol.clone(),
+            channels,
+        });
+    }
+}
+
+impl Links {
+    /// Whether the leaf of these certificates leads to an authority that this router believes.
+    pub(super) fn leads_to_authority(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
+        let identity = self.identity.current();
+        let intermediates: Vec<_> = identity.ca().intermediates().cloned().collect();
+        let how = Verify { intermediates: &intermediates, ..Verify::default() };
+        let verified = identity.ca().verify(chain, how, SystemTime::now());
+        verified.map(|_| ()).map_err(|problem| problem.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_confirmation_holds_for_a_day_and_for_the_same_leaf() {
+        let (confirmed, now) = (Confirmed::default(), Instant::now());
+        confirmed.note("r2", "aa", now);
+        assert!(confirmed.holds("r2", "aa", now + CONFIRMED - Duration::from_secs(1)));
+        assert!(!confirmed.holds("r2", "aa", now + CONFIRMED));
+        assert!(!confirmed.holds("r2", "bb", now) && !confirmed.holds("r3", "aa", now));
+        confirmed.forget("r2");
+        assert!(!confirmed.holds("r2", "aa", now));
+    }
+}

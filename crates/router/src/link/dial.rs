@@ -1,0 +1,164 @@
+//! Opening a link to another router (protocol: data-plane 3.1 to 3.3, 3.7, 3.8).
+
+use std::sync::Arc;
+
+use weft_channel::{ChannelOptions, DialError, DialOptions, Established, GroupPolicy, dial};
+use weft_config::router::LinkDialer;
+use weft_wire::{
+    Address, Version,
+    hello::alpn,
+    link::{LinkHello, SplitPart},
+};
+
+use super::{Links, Opened, interfaces, registry::Dial};
+
+/// Why a link was not opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotOpened {
+    #[error("the address {0} is not understood: {1}")]
+    Address(String, String),
+    #[error("there is no interface or address {0} here to dial from (link.dialers.bind)")]
+    Bind(String),
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("the router there is {found}, not {meant}")]
+    Other { meant: String, found: String },
+    #[error("its dialer is not configured any more")]
+    NoDialer,
+}
+
+/// Which form of a link a router of a release understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Several connections in a group.
+    Grouped,
+    /// One for payloads, one for acks.
+    Split,
+    /// One.
+    Single,
+}
+
+fn form(version: &str, dialer: &LinkDialer) -> Form {
+    let release: Option<Version> = version.parse().ok();
+    if release.is_some_and(|release| release.at_least(1, 6, 6)) {
+        Form::Grouped
+    } else if dialer.max_ack_connections > 0 {
+        Form::Split
+    } else {
+        Form::Single
+    }
+}
+
+impl Links {
+    /// Dials a link and says hello.
+    pub(super) async fn connect(self: &Arc<Self>, dial: &Dial) -> Result<Opened, NotOpened> {
+        let dialer = self.dialers.get(dial.dialer).ok_or(NotOpened::NoDialer)?;
+        let bindings = interfaces::dialer_bindings(&self.options.config);
+        let hello = LinkHello {
+            link_id: dial.link.clone(),
+            connection_id: uuid::Uuid::new_v4().to_string(),
+            part: None,
+            router_id: self.options.router_id.clone(),
+            dialed_version: dial.version.clone(),
+            dialer_binding: bindings.into_iter().nth(dial.dialer).unwrap_or_default(),
+            iteration: dial.iteration,
+            dialed_router_id: Some(dial.peer.clone()),
+        };
+        let channels = match form(&dial.version, dialer) {
+            Form::Grouped => {
+                let (payloads, acks) = (dialer.max_default_connections, dialer.max_ack_connections);
+                let policy = GroupPolicy::link_dialer(
+                    payloads as usize,
+                    acks as usize,
+                    dialer.startup_delay,
+                );
+                vec![(None, self.one(dial, dialer, &hello, Some(policy)).await?)]
+            }
+            Form::Single => vec![(None, self.one(dial, dialer, &hello, None).await?)],
+            Form::Split => {
+                let part = |part| LinkHello { part: Some(part), ..hello.clone() };
+                let payload = self.one(dial, dialer, &part(SplitPart::Payload), None).await?;
+                let ack = self.one(dial, dialer, &part(SplitPart::Ack), None).await?;
+                vec![(Some(SplitPart::Payload), payload), (Some(SplitPart::Ack), ack)]
+            }
+        };
+        Ok(Opened {
+            key: dial.key.clone(),
+            id: dial.link.clone(),
+            peer: dial.peer.clone(),
+            iteration: dial.iteration,
+            dialed: Some(dial.address.clone()),
+            protocol: dial.protocol.clone(),
+            channels,
+        })
+    }
+
+    /// One channel of it.
+    async fn one(
+        &self,
+        target: &Dial,
+        dialer: &LinkDialer,
+        hello: &LinkHello,
+        group: Option<GroupPolicy>,
+    ) -> Result<Established, NotOpened> {
+        let address: Address =
+            target.address.parse().map_err(|problem: weft_wire::AddressError| {
+                NotOpened::Address(target.address.clone(), problem.to_string())
+            })?;
+        let bind = match &dialer.bind {
+            None => None,
+            Some(bind) => {
+                let found = interfaces::address_of(bind);
+                Some(found.ok_or_else(|| NotOpened::Bind(bind.clone()))?)
+            }
+        };
+        let channel = ChannelOptions {
+            write_timeout: dialer.options.write_timeout,
+            ..self.channel_options(format!("link to {}", target.peer))
+        };
+        let tls = Arc::clone(&self.client_tls);
+        let options = DialOptions {
+            timeout: dialer.options.connect_timeout,
+            bind,
+            connection_id: group.is_some().then(|| hello.connection_id.clone()),
+            group,
+            ..DialOptions::new(address, tls, alpn::LINK, hello.to_hello(), channel)
+        };
+        let channel = dial(options).await?;
+        let meant = &target.peer;
+        match channel.peer().id.clone() {
+            Some(found) if found != *meant => Err(NotOpened::Other { meant: meant.clone(), found }),
+            _ => Ok(channel),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_config::{RouterConfig, router::LinkDialer};
+
+    use super::*;
+
+    fn dialer(more: &str) -> LinkDialer {
+        let text = format!(
+            "v: 3\nidentity: {{cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n\
+             link: {{dialers: [{{binding: transport{more}}}]}}\n"
+        );
+        let none = |_: &str| None;
+        let path = std::path::Path::new("router.yaml");
+        let config = RouterConfig::from_str(&text, path, &none).unwrap().config;
+        config.link.dialers.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn the_release_of_the_peer_decides_the_form() {
+        let usual = dialer("");
+        for version in ["v1.6.6", "1.7.0", "v2.1.0-pre2", "v0.0.0"] {
+            assert_eq!(form(version, &usual), Form::Grouped, "{version}");
+        }
+        for version in ["v1.6.5", "1.6.6-pre1", "", "unknown"] {
+            assert_eq!(form(version, &usual), Form::Split, "{version}");
+            assert_eq!(form(version, &dialer(", split: false")), Form::Single, "{version}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! A link that stands: its channels, what is measured of it, what controllers are told of it.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use weft_channel::{
+    Behaviour, ChannelHandle, CloseReason, Flow, Handler, Parts, UnderlayInfo, UnderlayWaker,
+};
+use weft_circuit::Carries;
+use weft_wire::{
+    Message,
+    hello::underlay,
+    link::SplitPart,
+    metrics::UNRESPONSIVE_LATENCY,
+    payload::content_type::{ACK, CONTROL, PAYLOAD},
+};
+
+use super::Links;
+use crate::{
+    forwarder::{Arrivals, BackToHops, Link},
+    seam::{LinkConnection, LinkLatency, LinkReport},
+};
+
+/// A link whose peer answers no heartbeat for so long is told of as one to be avoided.
+const UNANSWERED: Duration = Duration::from_secs(30);
+
+/// A link that stands.
+pub(super) struct LiveLink {
+    pub(super) number: u64,
+    pub(super) key: String,
+    pub(super) link: Arc<Link>,
+    pub(super) iteration: u32,
+    pub(super) dialed: bool,
+    pub(super) protocol: String,
+    /// The address that was dialed; empty if the peer dialed.
+    pub(super) address: String,
+    /// One, or two of a split link.
+    channels: Mutex<Vec<(Option<SplitPart>, ChannelHandle)>>,
+    /// Connections that came and went.
+    state: AtomicU32,
+    latency: Mutex<Latency>,
+    closed: AtomicBool,
+    pub(super) links: Weak<Links>,
+}
+
+/// Round trips since they were told last.
+#[derive(Debug, Default)]
+struct Latency {
+    count: u64,
+    sum: u128,
+    min: u64,
+    max: u64,
+}
+
+/// What makes a link, once it stands.
+pub(super) struct Standing {
+    pub(super) number: u64,
+    pub(super) key: String,
+    pub(super) link: Arc<Link>,
+    pub(super) iteration: u32,
+    pub(super) dialed: bool,
+    pub(super) protocol: String,
+    pub(super) address: String,
+}
+
+impl LiveLink {
+    pub(super) fn new(links: &Arc<Links>, standing: Standing) -> Arc<Self> {
+        let Standing { number, key, link, iteration, dialed, protocol, address } = standing;
+        Arc::new(Self {
+            number,
+            key,
+            link,
+            iteration,
+            dialed,
+            protocol,
+            address,
+            channels: Mutex::default(),
+            state: AtomicU32::new(0),
+            latency: Mutex::default(),
+            closed: AtomicBool::new(false),
+            links: Arc::downgrade(links),
+        })
+    }
+
+    /// A channel of it; `part` is what it carries of a split link.
+    pub(super) fn add(&self, part: Option<SplitPart>, channel: ChannelHandle) {
+        self.channels.lock().push((part, channel));
+    }
+
+    /// What takes the messages of a channel of it.
+    pub(super) fn behaviour(self: &Arc<Self>, part: Option<SplitPart>) -> Arc<dyn Behaviour> {
+        Arc::new(Traffic { live: Arc::clone(self), part })
+    }
+
+    /// Its first channel, over which everything can be sent.
+    pub(super) fn channel(&self) -> Option<ChannelHandle> {
+        self.channels.lock().first().map(|(_, channel)| channel.clone())
+    }
+
+    /// Closes it.
+    pub(super) fn close(&self, reason: &str) {
+        let channels = self.channels.lock().clone();
+        for (_, channel) in channels {
+            channel.close(reason.to_owned());
+        }
+    }
+
+    /// A channel of it has ended. True for the first who says so.
+    fn ended(&self) -> bool {
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// A round trip was measured.
+    pub(super) fn measured(&self, rtt: Duration) {
+        let nanos = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        let mut latency = self.latency.lock();
+        latency.min = if latency.count == 0 { nanos } else { latency.min.min(nanos) };
+        latency.max = latency.max.max(nanos);
+        latency.count += 1;
+        latency.sum += u128::from(nanos);
+    }
+
+    /// What was measured since the last call; of a peer that does not answer a figure that says so.
+    /// `None` if there is nothing new.
+    pub(super) fn take_latency(&self) -> Option<LinkLatency> {
+        let id = self.link.id.to_string();
+        let silent = self.channel().map(|channel| channel.liveness());
+        if silent.is_some_and(|one| one.outstanding.is_some_and(|time| time > UNANSWERED)) {
+            *self.latency.lock() = Latency::default();
+            let nanos = UNRESPONSIVE_LATENCY.unsigned_abs();
+            let mean = nanos as f64;
+            return Some(LinkLatency { id, count: 1, mean, min: nanos, max: nanos });
+        }
+        let latency = std::mem::take(&mut *self.latency.lock());
+        if latency.count == 0 {
+            return None;
+        }
+        let mean = latency.sum as f64 / latency.count as f64;
+        Some(LinkLatency { id, count: latency.count, mean, min: latency.min, max: latency.max })
+    }
+
+    /// Its connections.
+    pub(super) fn connections(&self) -> Vec<LinkConnection> {
+        let channels = self.channels.lock();
+        let of = |(part, channel): &(Option<SplitPart>, ChannelHandle)| {
+            let kind = |info: &UnderlayInfo| match part {
+                Some(SplitPart::Payload) => "payload".to_owned(),
+                Some(SplitPart::Ack) => "ack".to_owned(),
+                None if info.kind.is_empty() => "single".to_owned(),
+                None => info.kind.clone(),
+            };
+            let connection = |info: UnderlayInfo| LinkConnection {
+                kind: kind(&info),
+                local: format!("tcp:{}", info.local),
+                remote: format!("tcp:{}", info.remote),
+            };
+            channel.underlays().into_iter().map(connection).collect::<Vec<_>>()
+        };
+        channels.iter().flat_map(of).collect()
+    }
+
+    /// What controllers are told of it.
+    pub(super) fn report(&self) -> LinkReport {
+        LinkReport {
+            id: self.link.id.to_string(),
+            peer: self.link.peer.to_string(),
+            protocol: self.protocol.clone(),
+            address: self.address.clone(),
+            iteration: self.iteration,
+            state: self.state.load(Ordering::Acquire).max(1),
+            connections: self.connections(),
+        }
+    }
+
+    /// A connection came or went.
+    pub(super) fn connections_changed(&self) {
+        self.state.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// A channel of a link.
+struct Traffic {
+    live: Arc<LiveLink>,
+    part: Option<SplitPart>,
+}
+
+impl Behaviour for Traffic {
+    fn attach(&self, info: &UnderlayInfo, waker: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        let live = &self.live;
+        let Some(links) = live.links.upgrade() else {
+            return Parts { handler: Box::new(Deaf), outbox: None };
+        };
+        let is_for_acks = info.kind == underlay::LINK_ACK || self.part == Some(SplitPart::Ack);
+        let carries = if is_for_acks { Carries::Acks } else { Carries::Payloads };
+        let forwarder = Arc::downgrade(&links.forwarder);
+        let back = BackToHops { forwarder, link: Arc::clone(&live.link.id) };
+        let outbox = live.link.outlet.open(carries, waker.clone()).giving_back_to(Arc::new(back));
+        let arrivals = Arrivals::new(Arc::clone(&links.forwarder), Arc::clone(&live.link.id));
+        let handler = FromPeer { live: Arc::clone(live), arrivals };
+        live.connections_changed();
+        Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
+    }
+
+    fn closed(&self, reason: &CloseReason) {
+        if !self.live.ended() {
+            return;
+        }
+        // Of a split link the other half goes too.
+        self.live.close("the link is closed");
+        if let Some(links) = self.live.links.upgrade() {
+            links.gone(&self.live, reason);
+        }
+    }
+}
+
+/// Takes the messages of one connection.
+struct FromPeer {
+    live: Arc<LiveLink>,
+    arrivals: Arrivals,
+}
+
+impl Handler for FromPeer {
+    fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
+        match message.content_type {
+            PAYLOAD | ACK | CONTROL => self.arrivals.take(message),
+            other => tracing::trace!(content_type = other, "ignored a message of a link"),
+        }
+        Flow::Continue
+    }
+
+    fn on_heartbeat(&mut self, rtt: Duration) {
+        self.live.measured(rtt);
+    }
+}
+
+/// Takes nothing: the router has stopped.
+struct Deaf;
+
+impl Handler for Deaf {
+    fn on_message(&mut self, _: Message, _: &ChannelHandle) -> Flow {
+        Flow::Continue
+    }
+}
+
+impl std::fmt::Debug for LiveLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveLink")
+            .field("id", &self.link.id)
+            .field("peer", &self.link.peer)
+            .field("iteration", &self.iteration)
+            .field("dialed", &self.dialed)
+            .finish_non_exhaustive()
+    }
+}

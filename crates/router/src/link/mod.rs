@@ -1,0 +1,502 @@
+//! Links to other routers.
+//!
+//! ```text
+//!  controllers ──peers──> registry ──due──> dial ──┐
+//!                           ▲                      ├─ opened ──> live link ──> forwarder
+//!  other routers ──hello──> accept ────────────────┘               │
+//!  controllers <── up, connections, latencies, faults, duplicates ─┘
+//! ```
+//!
+//! * [`registry`]: which links are wanted, when they are dialed, which of two with one key stays;
+//! * [`dial`], [`accept`]: how a link comes to stand;
+//! * [`live`]: a link that stands; [`interfaces`]: the names that go into keys.
+
+mod accept;
+mod dial;
+mod interfaces;
+mod live;
+mod registry;
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::{runtime, sync::Notify};
+use tokio_util::sync::CancellationToken;
+use weft_channel::{
+    AcceptOptions, ChannelAcceptor, ChannelOptions, CloseReason, Established, HeartbeatOptions,
+    ListenerLimits, Listeners, RegisterError, Registration, TlsSource,
+};
+use weft_config::router::{LinkConfig, LinkDialer, LinkListener as ListenerConfig};
+use weft_identity::LiveIdentity;
+use weft_wire::{Message, content_type, hello::alpn, link::SplitPart};
+
+use accept::{Confirmed, LinkGate, Refused};
+use live::{LiveLink, Standing};
+use registry::{Candidate, Dial, Dialer, Registry, Verdict};
+
+use crate::{
+    forwarder::{Forwarder, Link, Outlet},
+    seam::{Control, LinkControl, LinkListener, LinkReport, Peer},
+};
+
+/// Bytes that may wait for one link.
+const LINK_BUDGET: u64 = 64 << 20;
+/// How often a new link is measured at once, and how long an answer may take.
+const FIRST_PROBES: usize = 3;
+/// See [`FIRST_PROBES`].
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often targets without a link are looked for.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// How links behave.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkOptions {
+    /// What this router calls itself.
+    pub(crate) router_id: String,
+    /// Listeners, dialers, heartbeats.
+    pub(crate) config: LinkConfig,
+    /// Dials at once.
+    pub(crate) dial_workers: usize,
+    /// How often latencies are told.
+    pub(crate) report_interval: Duration,
+    /// How often latency is measured beside heartbeats.
+    pub(crate) probe_interval: Option<Duration>,
+    /// Links are read and written here.
+    pub(crate) data_runtime: runtime::Handle,
+    /// Everything else happens here.
+    pub(crate) control_runtime: runtime::Handle,
+}
+
+/// All links of this router.
+pub(crate) struct Links {
+    forwarder: Arc<Forwarder>,
+    control: Arc<dyn LinkControl>,
+    /// Hears of faults of links.
+    faults: Arc<dyn Control>,
+    identity: Arc<LiveIdentity>,
+    client_tls: Arc<rustls::ClientConfig>,
+    options: LinkOptions,
+    dialers: Vec<LinkDialer>,
+    registry: Mutex<Registry>,
+    live: Mutex<HashMap<u64, Arc<LiveLink>>>,
+    numbers: AtomicU64,
+    /// Something is to be dialed.
+    wake: Notify,
+    confirmed: Confirmed,
+    refused: Refused,
+    stop: CancellationToken,
+}
+
+/// A link that came to stand on the wire.
+struct Opened {
+    key: String,
+    id: String,
+    peer: String,
+    iteration: u32,
+    /// The address that was dialed; `None` if the peer dialed.
+    dialed: Option<String>,
+    protocol: String,
+    channels: Vec<(Option<SplitPart>, Established)>,
+}
+
+impl Links {
+    /// No link yet. Dials begin when controllers tell of other routers.
+    pub(crate) fn start(
+        options: LinkOptions,
+        forwarder: Arc<Forwarder>,
+        control: Arc<dyn LinkControl>,
+        faults: Arc<dyn Control>,
+        identity: Arc<LiveIdentity>,
+        client_tls: Arc<rustls::ClientConfig>,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        let bindings = interfaces::dialer_bindings(&options.config);
+        let dialers = options.config.dialers.clone();
+        let specs = dialers.iter().zip(bindings).map(|(dialer, binding)| Dialer {
+            binding,
+            groups: dialer.groups.clone(),
+            healthy: dialer.healthy_backoff.clone(),
+            unhealthy: dialer.unhealthy_backoff.clone(),
+        });
+        let registry = Registry::new(&options.router_id, specs.collect());
+        let links = Arc::new(Self {
+            forwarder,
+            control,
+            faults,
+            identity,
+            client_tls,
+            dialers,
+            registry: Mutex::new(registry),
+            live: Mutex::default(),
+            numbers: AtomicU64::new(1),
+            wake: Notify::new(),
+            confirmed: Confirmed::default(),
+            refused: Refused::default(),
+            stop,
+            options,
+        });
+        links.spawn(Arc::clone(&links).dial_when_due());
+        links.spawn(Arc::clone(&links).report_latencies());
+        if let Some(every) = links.options.probe_interval {
+            links.spawn(Arc::clone(&links).probe(every.max(Duration::from_millis(100))));
+        }
+        links
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.options.control_runtime.spawn(async move {
+            let _ = stop.run_until_cancelled(work).await;
+        });
+    }
+
+    /// Listens for other routers where a listener of the file says.
+    pub(crate) async fn listen(
+        self: &Arc<Self>,
+        listeners: &Listeners,
+        config: &ListenerConfig,
+        tls: TlsSource,
+    ) -> Result<(SocketAddr, LinkListener, Registration), RegisterError> {
+        let protocol = config.bind.kind.name().to_owned();
+        let binding = interfaces::listener_binding(config);
+        let gate = LinkGate {
+            links: Arc::downgrade(self),
+            protocol: protocol.clone(),
+            binding: binding.clone(),
+            write_timeout: config.options.write_timeout,
+            halves: Mutex::default(),
+        };
+        // A controller is asked meanwhile.
+        let hello_timeout = config.options.connect_timeout.max(Duration::from_secs(10));
+        let hello = AcceptOptions { hello_timeout, vouches: true, ..AcceptOptions::default() };
+        let acceptor = Arc::new(ChannelAcceptor::new(gate, hello));
+        let bind = config.bind.host_port().to_string();
+        let protocols = [alpn::LINK, ""];
+        let limits = ListenerLimits::default();
+        let registration = listeners.listen(&bind, limits, &protocols, tls, acceptor).await?;
+        let bound = registration.local_addr();
+        let mut advertise = config.advertise.clone();
+        if advertise.port == 0 {
+            advertise.port = bound.port();
+        }
+        let listener = LinkListener {
+            address: advertise.to_string(),
+            protocol,
+            groups: config.groups.clone(),
+            local_binding: binding,
+        };
+        Ok((bound, listener, registration))
+    }
+
+    fn channel_options(&self, label: String) -> ChannelOptions {
+        let heartbeats = &self.options.config.heartbeats;
+        let close = heartbeats.close_unresponsive;
+        ChannelOptions {
+            heartbeat: Some(HeartbeatOptions {
+                close_unresponsive: close,
+                grace: close.unwrap_or_default() * 2,
+                ..HeartbeatOptions::LINK
+            }),
+            runtime: Some(self.options.data_runtime.clone()),
+            ..ChannelOptions::link(label)
+        }
+    }
+
+    /// News about other routers.
+    pub(crate) fn peers(&self, news: &[Peer]) {
+        let now = Instant::now();
+        let new_id = || weft_wire::link::id_of(uuid::Uuid::new_v4().as_u128());
+        let closing: Vec<u64> = {
+            let mut registry = self.registry.lock();
+            news.iter().flat_map(|peer| registry.peer(peer, now, new_id)).collect()
+        };
+        for number in closing {
+            self.close(number, "the peer is gone, or elsewhere");
+        }
+        self.wake.notify_one();
+    }
+
+    /// A controller says that a link broke: it is closed here, too.
+    pub(crate) fn faulted(&self, id: &str, iteration: u32) {
+        let live = self.live.lock();
+        let of_id = live.values().find(|live| *live.link.id == *id).cloned();
+        drop(live);
+        if let Some(live) = of_id
+            && (iteration == 0 || iteration >= live.iteration)
+        {
+            live.close("a controller says that it broke");
+        }
+    }
+
+    /// The links that this router dialed, as controllers are told.
+    pub(crate) fn reports(&self) -> Vec<LinkReport> {
+        let live = self.live.lock();
+        live.values().filter(|live| live.dialed).map(|live| live.report()).collect()
+    }
+
+    /// How many links stand.
+    pub(crate) fn count(&self) -> usize {
+        self.live.lock().len()
+    }
+
+    /// Closes every link.
+    pub(crate) fn close_all(&self, reason: &str) {
+        let all: Vec<_> = self.live.lock().values().cloned().collect();
+        all.iter().for_each(|live| live.close(reason));
+    }
+
+    fn close(&self, number: u64, reason: &str) {
+        let live = self.live.lock().get(&number).cloned();
+        if let Some(live) = live {
+            live.close(reason);
+        }
+    }
+
+    /// A link stands on the wire: it is taken, or refused for another one. True if it is taken.
+    fn opened(self: &Arc<Self>, opened: Opened) -> bool {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let candidate = Candidate {
+            number,
+            key: opened.key.clone(),
+            id: opened.id.clone(),
+            iteration: opened.iteration,
+            dialed: opened.dialed.is_some(),
+        };
+        let verdict = self.registry.lock().register(candidate);
+        if let Verdict::Refused { close_after } = verdict {
+            tracing::debug!(link = %opened.id, peer = %opened.peer, "a link is refused for one that stands");
+            self.keep_for(close_after, opened.channels);
+            return false;
+        }
+        let budget = self.forwarder.budget().child(LINK_BUDGET);
+        let link = Arc::new(Link {
+            id: opened.id.as_str().into(),
+            peer: opened.peer.as_str().into(),
+            outlet: Outlet::new(budget),
+        });
+        let live = LiveLink::new(
+            self,
+            Standing {
+                number,
+                key: opened.key,
+                link: Arc::clone(&link),
+                iteration: opened.iteration,
+                dialed: opened.dialed.is_some(),
+                protocol: opened.protocol,
+                address: opened.dialed.unwrap_or_default(),
+            },
+        );
+        self.live.lock().insert(number, Arc::clone(&live));
+        for (part, channel) in opened.channels {
+            live.add(part, channel.handle());
+            channel.start(live.behaviour(part));
+        }
+        if let Err(problem) = self.forwarder.register_link(&link) {
+            tracing::warn!(link = %link.id, peer = %link.peer, ?problem, "a link is refused");
+            live.close("its id is in use");
+            return false;
+        }
+        if live.is_closed() {
+            // It went before it was registered.
+            self.forwarder.unregister_link(&link);
+            return true;
+        }
+        if let Verdict::Replaces { number, id, iteration, close_after } = verdict {
+            self.replaced(number, id, iteration, close_after, &live);
+        }
+        tracing::info!(link = %link.id, peer = %link.peer, dialed = live.dialed, iteration = live.iteration, "link established");
+        if live.dialed {
+            self.control.link_up(live.report());
+        }
+        self.spawn(Arc::clone(self).follow(live));
+        true
+    }
+
+    /// Closes channels that are not started after a while.
+    fn keep_for(&self, time: Duration, channels: Vec<(Option<SplitPart>, Established)>) {
+        if time.is_zero() {
+            return drop(channels);
+        }
+        self.spawn(async move {
+            tokio::time::sleep(time).await;
+            drop(channels);
+        });
+    }
+
+    /// A link takes the place of another.
+    fn replaced(
+        self: &Arc<Self>,
+        number: u64,
+        id: String,
+        iteration: u32,
+        close_after: Duration,
+        by: &LiveLink,
+    ) {
+        let Some(former) = self.live.lock().get(&number).cloned() else { return };
+        if former.link.id == by.link.id {
+            // The peer dialed it anew, so the former one is dead.
+            return former.close("the link was dialed anew");
+        }
+        self.control.link_duplicate(&id, iteration);
+        self.spawn(async move {
+            tokio::time::sleep(close_after).await;
+            former.close("another link took its place");
+        });
+    }
+
+    /// A link is gone.
+    fn gone(self: &Arc<Self>, live: &Arc<LiveLink>, reason: &CloseReason) {
+        self.forwarder.unregister_link(&live.link);
+        self.live.lock().remove(&live.number);
+        self.registry.lock().closed(&live.key, live.number, Instant::now());
+        self.wake.notify_one();
+        tracing::info!(link = %live.link.id, peer = %live.link.peer, iteration = live.iteration, %reason, "link closed");
+        let is_back = self.forwarder.link(&live.link.id).is_some();
+        if !is_back && !self.stop.is_cancelled() {
+            self.faults.link_fault(&live.link.id, live.iteration);
+        }
+    }
+
+    /// Measures a new link, then tells of its connections as they change.
+    async fn follow(self: Arc<Self>, live: Arc<LiveLink>) {
+        for _ in 0..FIRST_PROBES {
+            self.measure(&live).await;
+        }
+        self.control.link_latencies(live.take_latency().into_iter().collect());
+        let Some(channel) = live.channel().filter(|_| live.dialed) else { return };
+        let mut changes = channel.underlay_changes();
+        let mut told = 1;
+        while !live.is_closed() {
+            let report = live.report();
+            if report.state != told && report.connections.len() > 1 {
+                told = report.state;
+                self.control.link_connections(report);
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Measures a round trip.
+    async fn measure(&self, live: &LiveLink) {
+        let Some(channel) = live.channel() else { return };
+        let (probe, sent) = (Message::new(content_type::LATENCY, ""), Instant::now());
+        if channel.request(probe, PROBE_TIMEOUT).await.is_ok() {
+            live.measured(sent.elapsed());
+        }
+    }
+
+    async fn probe(self: Arc<Self>, every: Duration) {
+        loop {
+            tokio::time::sleep(every).await;
+            let all: Vec<_> = self.live.lock().values().cloned().collect();
+            let measured = all.iter().map(|live| self.measure(live));
+            futures::future::join_all(measured).await;
+        }
+    }
+
+    async fn report_latencies(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(self.options.report_interval.max(Duration::from_millis(100))).await;
+            let all: Vec<_> = self.live.lock().values().cloned().collect();
+            let measured: Vec<_> = all.iter().filter_map(|live| live.take_latency()).collect();
+            if !measured.is_empty() {
+                self.control.link_latencies(measured);
+            }
+        }
+    }
+
+    /// Makes the dials that are due, so many at once.
+    async fn dial_when_due(self: Arc<Self>) {
+        let workers = Arc::new(tokio::sync::Semaphore::new(self.options.dial_workers.max(1)));
+        loop {
+            let due = self.registry.lock().next_due();
+            let wait = due.map_or(SWEEP, |at| at.saturating_duration_since(Instant::now()));
+            let _ = tokio::time::timeout(wait.min(SWEEP), self.wake.notified()).await;
+            self.registry.lock().sweep(Instant::now());
+            loop {
+                let Ok(worker) = Arc::clone(&workers).acquire_owned().await else { return };
+                let Some(dial) = self.registry.lock().begin_dial(Instant::now()) else { break };
+                let links = Arc::clone(&self);
+                self.spawn(async move {
+                    links.dial(dial).await;
+                    links.wake.notify_one();
+                    drop(worker);
+                });
+            }
+        }
+    }
+
+    /// Dials a link once.
+    async fn dial(self: &Arc<Self>, dial: Dial) {
+        let taken = match self.connect(&dial).await {
+            Ok(opened) => self.opened(opened),
+            Err(problem) => {
+                tracing::info!(
+                    link = %dial.link, peer = %dial.peer, address = %dial.address,
+                    iteration = dial.iteration, %problem, "link not dialed"
+                );
+                self.registry.lock().failed(&dial, false, Instant::now(), rand::random());
+                return;
+            }
+        };
+        if !taken {
+            self.registry.lock().failed(&dial, true, Instant::now(), rand::random());
+        }
+    }
+
+    /// All of it, for inspection (protocol: data-plane 12).
+    pub(crate) fn inspect(&self) -> serde_json::Value {
+        let live: Vec<_> = self.live.lock().values().cloned().collect();
+        let links = live.iter().map(|live| {
+            let connections = live.connections();
+            let mut underlays: HashMap<&str, u32> = HashMap::new();
+            connections.iter().for_each(|one| *underlays.entry(&one.kind).or_default() += 1);
+            let listed = connections.iter().map(|one| {
+                serde_json::json!({"Type": one.kind, "Source": one.local, "Dest": one.remote})
+            });
+            serde_json::json!({
+                "id": &*live.link.id, "iteration": live.iteration, "key": live.key,
+                "split": underlays.contains_key("ack"), "protocol": live.protocol,
+                "dialAddress": live.address, "dest": &*live.link.peer, "dialed": live.dialed,
+                "underlays": underlays, "connections": listed.collect::<Vec<_>>(),
+                "connStateIteration": live.report().state,
+                "circuits": self.forwarder.circuits_over(&live.link.id),
+            })
+        });
+        let links: Vec<_> = links.collect();
+        let registry = self.registry.lock();
+        let states_of = |peer: &str| {
+            let of_peer = registry.targets().filter(|(_, target)| target.peer == peer);
+            let state = |(key, target): (&String, &registry::Target)| {
+                serde_json::json!({
+                    "id": target.link, "key": key, "status": target.status.word(),
+                    "dialAttempts": target.iteration, "connectedCount": target.connected,
+                    "retryDelay": format!("{:?}", target.delay), "targetAddress": target.address,
+                    "targetGroups": target.groups, "targetBinding": target.listener_binding,
+                })
+            };
+            of_peer.map(state).collect::<Vec<_>>()
+        };
+        let destinations = registry.peers().map(|(id, version, healthy)| {
+            serde_json::json!({"id": id, "version": version, "healthy": healthy, "linkStates": states_of(id)})
+        });
+        let destinations: Vec<_> = destinations.collect();
+        serde_json::json!({"links": links, "destinations": destinations, "refused": self.refused.seen(), "errors": null})
+    }
+}
+
+impl std::fmt::Debug for Links {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Links").field("live", &self.count()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! Several routers: links, circuits over them, and what happens when they break.
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use weft_contract::resource;
+use weft_sdk::Context;
+
+use crate::{
+    network::{Network, Peer, soon, until_some},
+    sdk::{dial, echo, round_trip},
+};
+
+/// An identity that may use one router alone.
+async fn at(network: &Network, router: &Peer, name: &str) -> Context {
+    let file = network.identity_file_of(name, &[name]).await;
+    let policy = json!({"name": format!("{name} at {}", router.id), "semantic": "AnyOf",
+        "identityRoles": [format!("#{name}")], "edgeRouterRoles": [format!("@{}", router.id)]});
+    network.create(&resource::edge_router_policy::KIND, &policy).await;
+    soon(Context::from_identity(file)).await.unwrap()
+}
+
+/// A network in which identities use the routers that their policies name.
+async fn network() -> Network {
+    let network = Network::start().await;
+    // The first policy lets everybody use every router.
+    let policies: Vec<Value> = network.list(&resource::edge_router_policy::KIND).await;
+    for policy in policies.iter().filter(|policy| policy["name"] == "all") {
+        let id = policy["id"].as_str().unwrap();
+        network.admin.delete(&resource::edge_router_policy::KIND, id).await.unwrap();
+    }
+    network
+}
+
+/// Waits until so many links stand on a router.
+async fn links(router: &Peer, count: usize) {
+    until_some(async || (router.router().data().link_count() == count).then_some(())).await;
+}
+
+/// The links of each circuit.
+fn paths(network: &Network) -> Vec<Vec<String>> {
+    network.circuits().circuits().all().iter().map(|one| one.path.links.clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_goes_over_a_link_encrypted_and_plain() {
+    let network = network().await;
+    let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
+    links(&one, 1).await;
+    links(&two, 1).await;
+    let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
+    for (service, encrypted) in [("secret", true), ("plain", false)] {
+        network.service(service, encrypted).await;
+        echo(soon(host.bind(service)).await.unwrap());
+        let connection = dial(&dialer, service).await;
+        assert_eq!(connection.is_encrypted(), encrypted);
+        assert!(paths(&network).iter().any(|links| links.len() == 1), "over a link");
+        round_trip(connection, 20_000_000).await;
+    }
+    // Nothing is left of them.
+    until_some(async || network.circuits().circuits().all().is_empty().then_some(())).await;
+    for router in [&one, &two] {
+        let data = router.router().data();
+        until_some(async || (data.counts().0 == 0 && data.budget_used() == 0).then_some(())).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_flow_control_of_the_router_serves_over_a_link_too() {
+    let network = network().await;
+    let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
+    links(&one, 1).await;
+    network.service("secret", true).await;
+    let host = at(&network, &one, "host").await;
+    echo(soon(host.bind("secret")).await.unwrap());
+    drop(at(&network, &two, "dialer").await);
+    let file = network.identity_file_of("old", &["dialer"]).await;
+    let old = Context::builder().router_flow_control().build(file).await.unwrap();
+    let connection = dial(&old, "secret").await;
+    assert!(!connection.has_own_flow_control());
+    round_trip(connection, 5_000_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_circuit_takes_another_way_when_a_router_on_it_stops() {
+    let network = network().await;
+    let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
+    let mut middles = [network.another_router("r3").await, network.another_router("r4").await];
+    for router in [&one, &two, &middles[0], &middles[1]] {
+        links(router, 3).await;
+    }
+    network.service("secret", true).await;
+    let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
+    echo(soon(host.bind("secret")).await.unwrap());
+    // The direct link is dear, so that circuits go over a router between.
+    until_some(async || {
+        let all = network.circuits().links().all();
+        let ends = [one.id.as_str(), two.id.as_str()];
+        let direct = all.iter().find(|link| ends.iter().all(|end| link.has_end(end)))?;
+        let measured = all.iter().all(|link| link.cost() < 60_000);
+        measured.then(|| network.circuits().change_link(&direct.id, Some(50_000), None))
+    })
+    .await;
+    let mut connection = dial(&dialer, "secret").await;
+    let over = |middle: &Peer| {
+        let all = network.circuits().circuits().all();
+        all.iter().any(|circuit| circuit.path.has_node(&middle.id))
+    };
+    let mut said = vec![0; 100_000];
+    for turn in 0..20 {
+        if turn == 10 {
+            let at = middles.iter().position(&over).expect("it goes over one of them");
+            middles[at].stop().await;
+        }
+        let data: Vec<u8> = (0..said.len()).map(|n| (n + turn) as u8).collect();
+        let (mut reader, mut writer) = tokio::io::split(&mut connection);
+        soon(async { tokio::join!(writer.write_all(&data), reader.read_exact(&mut said)) })
+            .await
+            .1
+            .unwrap();
+        assert!(said == data);
+    }
+}
