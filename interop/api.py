@@ -22,7 +22,8 @@ class ApiError(Exception):
 class Api:
     """One administrator's session. Ids are text; ``create`` returns the new one."""
 
-    def __init__(self, url, username, password, ca_file=None):
+    def __init__(self, url, username, password, ca_file=None, base=MANAGEMENT):
+        self.base = MANAGEMENT
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "https" or not parts.hostname:
             raise ApiError(f"the controller's URL must be https://host:port, not {url!r}")
@@ -35,6 +36,7 @@ class Api:
         self.token = None
         credentials = {"username": username, "password": password}
         self.token = self.call("POST", "/authenticate?method=password", credentials)["token"]
+        self.base = base
 
     def call(self, method, path, body=None):
         """The ``data`` of the answer."""
@@ -62,7 +64,7 @@ class Api:
         if body is not None:
             body = json.dumps(body)
             headers["Content-Type"] = "application/json"
-        status, raw = self._request(self.tls, method, MANAGEMENT + path, body, headers)
+        status, raw = self._request(self.tls, method, self.base + path, body, headers)
         if not 200 <= status < 300:
             raise ApiError(f"{method} {path}: {status} {raw[:600].decode(errors='replace')}")
         return json.loads(raw) if raw else {"data": {}}

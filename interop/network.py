@@ -95,6 +95,21 @@ class Network:
         )
         return self.api.call("GET", f"/identities/{identifier}")["enrollment"]["ott"]["jwt"]
 
+    def give(self, name, role):
+        """Gives an identity a further attribute."""
+        found = next(
+            it for it in self.api.list("/identities") if it["name"] == f"{self.prefix}-{name}"
+        )
+        roles = [*(found["roleAttributes"] or []), f"{self.prefix}-{role}"]
+        self.api.call("PATCH", f"/identities/{found['id']}", {"roleAttributes": roles})
+
+    def only_named_routers(self):
+        """From now on identities use only the routers that policies name."""
+        for policy in self.api.list("/edge-router-policies"):
+            if "#all" in (policy["edgeRouterRoles"] or []):
+                self.api.delete("edge-router-policies", policy["id"])
+                self.made = [made for made in self.made if made[1] != policy["id"]]
+
     def hosted(self, service, seconds=120):
         """Waits until somebody hosts the service (given by id)."""
         wait_until(
