@@ -9,6 +9,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 #[cfg(test)]
+mod chaos;
+#[cfg(test)]
 mod floors;
 #[cfg(test)]
 mod mesh;
@@ -22,3 +24,5 @@ mod promises;
 mod sdk;
 #[cfg(test)]
 mod transit;
+#[cfg(test)]
+mod wires;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// An identity that may use one router alone.
-async fn at(network: &Network, router: &Peer, name: &str) -> Context {
+pub(crate) async fn at(network: &Network, router: &Peer, name: &str) -> Context {
     let file = network.identity_file_of(name, &[name]).await;
     let policy = json!({"name": format!("{name} at {}", router.id), "semantic": "AnyOf",
         "identityRoles": [format!("#{name}")], "edgeRouterRoles": [format!("@{}", router.id)]});
@@ -20,7 +20,7 @@ async fn at(network: &Network, router: &Peer, name: &str) -> Context {
 }
 
 /// A network in which identities use the routers that their policies name.
-async fn network() -> Network {
+pub(crate) async fn network() -> Network {
     let network = Network::start().await;
     // The first policy lets everybody use every router.
     let policies: Vec<Value> = network.list(&resource::edge_router_policy::KIND).await;
@@ -32,7 +32,7 @@ async fn network() -> Network {
 }
 
 /// Waits until so many links stand on a router.
-async fn links(router: &Peer, count: usize) {
+pub(crate) async fn links(router: &Peer, count: usize) {
     until_some(async || (router.router().data().link_count() == count).then_some(())).await;
 }
 

@@ -162,13 +162,18 @@ impl Network {
 
     /// A further edge router, enrolled and online, that links with all others.
     pub(crate) async fn another_router(&self, name: &str) -> Peer {
+        let link = free_port();
+        self.router_behind(name, link, link).await
+    }
+
+    /// The same; other routers are told to link with it at `advertised`.
+    pub(crate) async fn router_behind(&self, name: &str, link: u16, advertised: u16) -> Peer {
         let body = json!({"name": name, "isTunnelerEnabled": false});
         let id = self.create(&resource::edge_router::KIND, &body).await;
         let router: Value = self.admin.get(&resource::edge_router::KIND, &id).await.unwrap();
         let token = router["enrollmentJwt"].as_str().unwrap();
         let home = tempfile::tempdir().unwrap();
-        let (edge, link) = (free_port(), free_port());
-        let config = linking_config(home.path(), self.seed.port, edge, link);
+        let config = linking_config(home.path(), self.seed.port, free_port(), link, advertised);
         weft_router::enroll::enroll(&config, token).await.unwrap();
         let mut peer = Peer { id, config, router: None, _home: home };
         peer.start().await;
@@ -338,13 +343,19 @@ fn router_config(home: &Path, controller: u16, port: u16) -> RouterConfig {
 }
 
 /// A router that takes links and opens them.
-fn linking_config(home: &Path, controller: u16, edge: u16, link: u16) -> RouterConfig {
+fn linking_config(
+    home: &Path,
+    controller: u16,
+    edge: u16,
+    link: u16,
+    advertised: u16,
+) -> RouterConfig {
     let more = format!(
         "edge: {{csr: {{sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
          dialers: [{{binding: transport}}]\nlisteners:\n\
          - {{binding: edge, address: 'tls:127.0.0.1:{edge}', options: {{advertise: 'localhost:{edge}'}}}}\n\
          link:\n  listeners:\n\
-         \x20 - {{binding: transport, bind: 'tls:127.0.0.1:{link}', advertise: 'tls:127.0.0.1:{link}'}}\n\
+         \x20 - {{binding: transport, bind: 'tls:127.0.0.1:{link}', advertise: 'tls:127.0.0.1:{advertised}'}}\n\
          \x20 dialers:\n  - {{binding: transport, startupDelay: 100ms, healthyDialBackoff: \
          {{minRetryInterval: 100ms, maxRetryInterval: 1s}}}}\n",
     );
@@ -366,6 +377,6 @@ fn read(text: &str, home: &Path) -> RouterConfig {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
