@@ -5,8 +5,10 @@
 //! weft router) is a process of its own, whose processor time is read from `/proc`. Figures of
 //! different runs are not comparable; ratios within one run are.
 //!
-//! `weft-bench scale` measures something else: one controller with a large network.
+//! `weft-bench scale` measures something else: one controller with a large network. `weft-bench
+//! chain` measures several routers in a row.
 
+mod chain;
 mod cpu;
 mod path;
 mod program;
@@ -57,6 +59,8 @@ struct Options {
 enum Other {
     /// Measures a controller with a large network
     Scale(scale::Options),
+    /// Measures routers in a row, beside HAProxies and the original's routers (WEFT_BENCH_ZITI)
+    Chain(chain::Options),
 }
 
 /// A path that can be measured, with its name.
@@ -71,8 +75,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(Other::Scale(options)) = options.other.take() {
-        return scale(&runtime, options);
+    match options.other.take() {
+        Some(Other::Scale(options)) => return scale(&runtime, options),
+        Some(Other::Chain(options)) => return chain(&runtime, &options),
+        None => {}
     }
     match runtime.block_on(run(&options)) {
         Ok(rows) if options.json => match serde_json::to_string_pretty(&rows) {
@@ -100,6 +106,26 @@ fn scale(runtime: &tokio::runtime::Runtime, options: scale::Options) -> ExitCode
             Err(error) => eprintln!("weft-bench: {error}"),
         },
         Ok(figures) => println!("{}", scale::table(&figures)),
+        Err(error) => {
+            eprintln!("weft-bench: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn chain(runtime: &tokio::runtime::Runtime, options: &chain::Options) -> ExitCode {
+    match runtime.block_on(chain::run(options)) {
+        Ok(rows) if options.json => match serde_json::to_string_pretty(&rows) {
+            Ok(text) => println!("{text}"),
+            Err(error) => eprintln!("weft-bench: {error}"),
+        },
+        Ok(rows) => {
+            println!("{}", chain::table(&rows));
+            println!(
+                "In parentheses: the ratio to as many HAProxies in a row, TLS to TLS, in this run."
+            );
+        }
         Err(error) => {
             eprintln!("weft-bench: {error}");
             return ExitCode::FAILURE;

@@ -143,6 +143,55 @@ pub(crate) async fn round_trips(
     Ok(times)
 }
 
+/// Times round trips of 64 bytes, every 5 ms, while as many flows as are wanted send writes of
+/// `payload` bytes without end. Also tells how evenly these were served: Jain's index of the bytes
+/// that each sent.
+pub(crate) async fn ping_beside(
+    path: &Arc<dyn Path>,
+    flows: usize,
+    payload: usize,
+    duration: Duration,
+) -> io::Result<(Histogram<u64>, f64)> {
+    let mut streams =
+        try_join_all((0..flows).map(|_| begin(path.as_ref(), SINK, u64::MAX))).await?;
+    let mut ping = begin(path.as_ref(), ECHO, 0).await?;
+    let mut tasks = tokio::task::JoinSet::new();
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    for mut stream in streams.drain(..) {
+        let stop = Arc::clone(&stop);
+        tasks.spawn(async move {
+            let (data, mut sent) = (vec![0x5a; payload], 0_u64);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                stream.write_all(&data).await?;
+                sent += payload as u64;
+            }
+            io::Result::Ok(sent)
+        });
+    }
+    let mut times = Histogram::new(3).map_err(io::Error::other)?;
+    let (started, mut back) = (Instant::now(), [0; 64]);
+    while started.elapsed() < duration {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let sent = Instant::now();
+        ping.write_all(&[0x5a; 64]).await?;
+        ping.flush().await?;
+        ping.read_exact(&mut back).await?;
+        // The first fifth warms up.
+        if started.elapsed() > duration / 5 {
+            let nanos = u64::try_from(sent.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            times.record(nanos).map_err(io::Error::other)?;
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let (mut sum, mut squares) = (0.0, 0.0);
+    while let Some(done) = tasks.join_next().await {
+        let sent = done.map_err(io::Error::other)?? as f64;
+        sum += sent;
+        squares += sent * sent;
+    }
+    Ok((times, if squares > 0.0 { sum * sum / (flows as f64 * squares) } else { 0.0 }))
+}
+
 /// Opens connections, has one byte echoed on each and closes them, `lanes` at a time, for about
 /// `duration`; tells how many per second.
 pub(crate) async fn set_ups(

@@ -27,6 +27,28 @@ impl Haproxy {
     /// Starts the server and HAProxy before it; `Ok(None)` when HAProxy is not installed.
     pub(crate) async fn start(credentials: Arc<Credentials>) -> io::Result<Option<Self>> {
         let server = credentials.serve().await?;
+        Self::before(server, credentials).await
+    }
+
+    /// Starts so many in a row before a server; `Ok(None)` when HAProxy is not installed.
+    pub(crate) async fn chain(
+        credentials: Arc<Credentials>,
+        length: usize,
+    ) -> io::Result<Option<HaproxyChain>> {
+        let mut server = credentials.serve().await?;
+        let mut relays = Vec::new();
+        for _ in 0..length {
+            let Some(relay) = Self::before(server, Arc::clone(&credentials)).await? else {
+                return Ok(None);
+            };
+            server = relay.address;
+            relays.push(relay);
+        }
+        Ok(Some(HaproxyChain { relays }))
+    }
+
+    /// Starts HAProxy before a server.
+    async fn before(server: SocketAddr, credentials: Arc<Credentials>) -> io::Result<Option<Self>> {
         let address = free_address()?;
         let folder = tempfile::tempdir()?;
         let pem = folder.path().join("relay.pem");
@@ -75,6 +97,26 @@ impl Haproxy {
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
+    }
+}
+
+/// Several of them in a row.
+pub(crate) struct HaproxyChain {
+    /// The last one is what clients connect to.
+    relays: Vec<Haproxy>,
+}
+
+impl Path for HaproxyChain {
+    fn connect(&self) -> BoxFuture<'_, io::Result<AnyStream>> {
+        async move {
+            let first = self.relays.last().ok_or_else(|| io::Error::other("an empty chain"))?;
+            first.connect().await
+        }
+        .boxed()
+    }
+
+    fn relay(&self) -> Vec<u32> {
+        self.relays.iter().map(|relay| relay.process.id()).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The ways that are measured: each carries the same work to the same kind of server.
 
+pub(crate) mod chain;
 pub(crate) mod haproxy;
 pub(crate) mod tcp;
 pub(crate) mod tls;

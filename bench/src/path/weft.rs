@@ -21,10 +21,10 @@ use crate::{
     work::{AnyStream, Path, serve},
 };
 
-const USER: &str = "admin";
-const PASSWORD: &str = "weft-bench";
+pub(super) const USER: &str = "admin";
+pub(super) const PASSWORD: &str = "weft-bench";
 /// How long anything may take to come up.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running network; stopped when dropped.
 pub(crate) struct Network {
@@ -134,7 +134,7 @@ impl Drop for Network {
 }
 
 /// Kills the process unless it was taken out.
-struct Stopped(Option<Child>);
+pub(super) struct Stopped(pub(super) Option<Child>);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
@@ -165,7 +165,7 @@ impl Path for Weft {
     }
 }
 
-async fn log_in(address: &str) -> io::Result<ManagementClient> {
+pub(super) async fn log_in(address: &str) -> io::Result<ManagementClient> {
     let address: Address = address.parse().map_err(io::Error::other)?;
     let credentials = Credentials::password(USER, PASSWORD).map_err(io::Error::other)?;
     let attempt = || async {
@@ -184,7 +184,7 @@ async fn log_in(address: &str) -> io::Result<ManagementClient> {
     }
 }
 
-async fn router_online(client: &ManagementClient) -> io::Result<()> {
+pub(super) async fn router_online(client: &ManagementClient) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let routers: Vec<Value> =
@@ -201,7 +201,11 @@ async fn router_online(client: &ManagementClient) -> io::Result<()> {
 }
 
 /// Makes an entity and tells its id.
-async fn create(client: &ManagementClient, kind: &Kind, body: &Value) -> io::Result<String> {
+pub(super) async fn create(
+    client: &ManagementClient,
+    kind: &Kind,
+    body: &Value,
+) -> io::Result<String> {
     let operation = kind.create().ok_or_else(|| io::Error::other("cannot be created"))?;
     let made: Value =
         client.call(operation, &[], &[], Some(body)).await.map_err(io::Error::other)?;
@@ -210,7 +214,7 @@ async fn create(client: &ManagementClient, kind: &Kind, body: &Value) -> io::Res
 }
 
 /// Makes an identity, enrolls it and logs it in.
-async fn context(client: &ManagementClient, name: &str) -> io::Result<Context> {
+pub(super) async fn context(client: &ManagementClient, name: &str) -> io::Result<Context> {
     let body = json!({
         "name": name, "type": "Default", "isAdmin": false, "enrollment": {"ott": true},
     });

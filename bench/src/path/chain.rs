@@ -1,0 +1,228 @@
+//! Routers in a row, of weft or of the original: the dialer at the first, the host at the last.
+//!
+//! The controller is weft's, its own router stands aside. Each router is a process of its own and
+//! links with the next one alone.
+
+use std::{
+    fmt::Write as _,
+    io,
+    path::{Path as FilePath, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use weft_client::ManagementClient;
+use weft_contract::resource;
+use weft_sdk::Context;
+
+use super::weft::{PASSWORD, PATIENCE, Stopped, USER, context, create, log_in, router_online};
+use crate::{
+    program,
+    work::{AnyStream, Path, serve},
+};
+
+const SERVICE: &str = "bench";
+
+/// Routers in a row.
+pub(crate) struct Chain {
+    dialer: Context,
+    routers: Vec<Stopped>,
+    _host: Context,
+    _controller: Stopped,
+    _home: TempDir,
+}
+
+impl Chain {
+    /// Starts `length` routers of `program` and waits until data goes over all of them.
+    pub(crate) async fn start(program: &FilePath, length: usize) -> io::Result<Arc<Self>> {
+        let home = tempfile::tempdir()?;
+        let [control, own] = [program::free_port()?, program::free_port()?];
+        let controller = Command::new(program::weft()?)
+            .args(["quickstart", "--username", USER, "--password", PASSWORD])
+            .args(["--ctrl-port", &control.to_string(), "--router-port", &own.to_string()])
+            .arg("--home")
+            .arg(home.path().join("controller"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let controller = Stopped(Some(controller));
+        let client = log_in(&format!("localhost:{control}")).await?;
+        router_online(&client).await?;
+        only_named_routers(&client).await?;
+        for (name, kind) in [("bench-dial", "Dial"), ("bench-bind", "Bind")] {
+            let policy = json!({"name": name, "type": kind, "semantic": "AnyOf",
+                "identityRoles": ["#all"], "serviceRoles": ["#all"]});
+            create(&client, &resource::service_policy::KIND, &policy).await?;
+        }
+        let mut routers = Vec::new();
+        let mut ids = Vec::new();
+        for place in 0..length {
+            let folder = home.path().join(format!("router{place}"));
+            let (id, router) =
+                router(&client, program, &folder, control, place, place + 1 == length).await?;
+            ids.push(id);
+            routers.push(router);
+        }
+        let dialer = context(&client, "bench-dialer").await?;
+        let host = context(&client, "bench-host").await?;
+        for (name, at) in [("bench-dialer", ids.first()), ("bench-host", ids.last())] {
+            let at = at.ok_or_else(|| io::Error::other("a chain without routers"))?;
+            use_alone(&client, name, at).await?;
+        }
+        let service = json!({"name": SERVICE, "encryptionRequired": false});
+        create(&client, &resource::service::KIND, &service).await?;
+        let mut listener = host.bind(SERVICE).await.map_err(io::Error::other)?;
+        tokio::spawn(async move {
+            while let Ok(incoming) = listener.accept().await {
+                tokio::spawn(async move {
+                    let stream = incoming.accept().await.map_err(io::Error::other)?;
+                    serve(Box::pin(stream)).await
+                });
+            }
+        });
+        let chain = Self { dialer, routers, _host: host, _controller: controller, _home: home };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match chain.connect().await {
+                Ok(_) => return Ok(Arc::new(chain)),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
+    }
+}
+
+impl Path for Chain {
+    fn connect(&self) -> BoxFuture<'_, io::Result<AnyStream>> {
+        async move {
+            let dialed = self.dialer.dial(SERVICE).await;
+            Ok(Box::pin(dialed.map_err(io::Error::other)?) as AnyStream)
+        }
+        .boxed()
+    }
+
+    fn relay(&self) -> Vec<u32> {
+        self.routers.iter().filter_map(|router| router.0.as_ref()).map(Child::id).collect()
+    }
+}
+
+/// Makes a router of a place in the chain, enrolls it and starts it.
+async fn router(
+    client: &ManagementClient,
+    program: &FilePath,
+    folder: &FilePath,
+    control: u16,
+    place: usize,
+    is_last: bool,
+) -> io::Result<(String, Stopped)> {
+    std::fs::create_dir_all(folder)?;
+    let body = json!({"name": format!("bench-router{place}"), "isTunnelerEnabled": false});
+    let id = create(client, &resource::edge_router::KIND, &body).await?;
+    let made: Value =
+        client.get(&resource::edge_router::KIND, &id).await.map_err(io::Error::other)?;
+    let token = made.get("enrollmentJwt").and_then(Value::as_str);
+    let token = token.ok_or_else(|| io::Error::other("the router has no enrollment token"))?;
+    let (file, jwt) = (folder.join("router.yaml"), folder.join("token.jwt"));
+    std::fs::write(&jwt, token)?;
+    std::fs::write(&file, config(folder, control, place, is_last)?)?;
+    let enrolled = Command::new(program)
+        .args(["router".as_ref(), "enroll".as_ref(), file.as_os_str()])
+        .arg("--jwt")
+        .arg(&jwt)
+        .env("HOME", folder)
+        .stdin(Stdio::null())
+        .output()?;
+    if !enrolled.status.success() {
+        let said = String::from_utf8_lossy(&enrolled.stderr).into_owned();
+        return Err(io::Error::other(format!("{} did not enroll: {said}", program.display())));
+    }
+    let log = std::fs::File::create(folder.join("log"))?;
+    let process = Command::new(program)
+        .args(["router".as_ref(), "run".as_ref(), file.as_os_str()])
+        .env("HOME", folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()?;
+    let router = Stopped(Some(process));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let shown: Value =
+            client.get(&resource::edge_router::KIND, &id).await.map_err(io::Error::other)?;
+        if shown.get("isOnline") == Some(&Value::Bool(true)) {
+            return Ok((id, router));
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::other("a router did not come online"));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The file of a router that takes links of the group of its place and opens those of the next.
+fn config(folder: &FilePath, control: u16, place: usize, is_last: bool) -> io::Result<String> {
+    let (edge, link, home) = (program::free_port()?, program::free_port()?, folder.display());
+    let mut text = format!(
+        "v: 3\n\
+         identity: {{cert: {home}/cert.pem, server_cert: {home}/server.pem, key: {home}/key.pem, ca: {home}/ca.pem}}\n\
+         ctrl: {{endpoint: 'tls:localhost:{control}'}}\n\
+         edge: {{csr: {{country: US, province: NC, locality: Here, organization: Org, \
+         organizationalUnit: Unit, sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
+         dialers: [{{binding: transport}}]\n\
+         listeners:\n\
+         - {{binding: edge, address: 'tls:127.0.0.1:{edge}', options: {{advertise: 'localhost:{edge}'}}}}\n\
+         metrics: {{reportInterval: 5s}}\n\
+         link:\n"
+    );
+    let written = write!(
+        text,
+        "  listeners:\n  - {{binding: transport, bind: 'tls:127.0.0.1:{link}', \
+         advertise: 'tls:127.0.0.1:{link}', groups: [place{place}]}}\n"
+    );
+    written.map_err(io::Error::other)?;
+    if !is_last {
+        let next = place + 1;
+        let written = write!(
+            text,
+            "  dialers:\n  - {{binding: transport, groups: [place{next}], startupDelay: 100ms, \
+             healthyDialBackoff: {{minRetryInterval: 100ms, maxRetryInterval: 1s}}}}\n"
+        );
+        written.map_err(io::Error::other)?;
+    }
+    Ok(text)
+}
+
+/// From now on identities use only the routers that policies name.
+async fn only_named_routers(client: &ManagementClient) -> io::Result<()> {
+    let kind = &resource::edge_router_policy::KIND;
+    let policies: Vec<Value> = client.list(kind, None).await.map_err(io::Error::other)?;
+    for policy in policies {
+        let roles = policy.get("edgeRouterRoles").and_then(Value::as_array);
+        let all = roles.is_some_and(|roles| roles.iter().any(|role| role == "#all"));
+        if let Some(id) = policy.get("id").and_then(Value::as_str).filter(|_| all) {
+            client.delete(kind, id).await.map_err(io::Error::other)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets an identity use one router alone.
+async fn use_alone(client: &ManagementClient, name: &str, router: &str) -> io::Result<()> {
+    let filter = format!("name = \"{name}\"");
+    let found: Vec<Value> =
+        client.list(&resource::identity::KIND, Some(&filter)).await.map_err(io::Error::other)?;
+    let id = found.first().and_then(|one| one.get("id")).and_then(Value::as_str);
+    let id = id.ok_or_else(|| io::Error::other("the identity is not there"))?;
+    let policy = json!({"name": format!("{name} at its router"), "semantic": "AnyOf",
+        "identityRoles": [format!("@{id}")], "edgeRouterRoles": [format!("@{router}")]});
+    create(client, &resource::edge_router_policy::KIND, &policy).await.map(|_| ())
+}
+
+/// The original's program, if the environment names one.
+pub(crate) fn original() -> Option<PathBuf> {
+    std::env::var_os("WEFT_BENCH_ZITI").map(PathBuf::from)
+}
