@@ -13,6 +13,8 @@ mod chaos;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
+mod liars;
+#[cfg(test)]
 mod mesh;
 #[cfg(test)]
 mod native;

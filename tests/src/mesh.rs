@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::resource;
-use weft_sdk::Context;
+use weft_sdk::{Connection, Context};
 
 use crate::{
-    network::{Network, Peer, soon, until_some},
+    network::{Network, Peer, free_port, soon, until_some},
     sdk::{dial, echo, round_trip},
+    wires::Wires,
 };
 
 /// An identity that may use one router alone.
@@ -119,4 +120,43 @@ async fn a_circuit_takes_another_way_when_a_router_on_it_stops() {
             .unwrap();
         assert!(said == data);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_re_form_and_circuits_go_on_while_no_controller_is_there() {
+    let mut network = network().await;
+    let (behind, link) = (free_port(), free_port());
+    let wires = Wires::to(behind).await;
+    let one = network.router_behind("r1", behind, wires.port).await;
+    // The second listens where nobody finds it, so that the link goes over the wires.
+    let two = network.router_behind("r2", link, free_port()).await;
+    links(&one, 1).await;
+    links(&two, 1).await;
+    network.service("secret", true).await;
+    let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
+    echo(soon(host.bind("secret")).await.unwrap());
+    let mut connection = dial(&dialer, "secret").await;
+    let mut said = [0; 5];
+    let talk = async |connection: &mut Connection, said: &mut [u8]| {
+        connection.write_all(b"hello").await.unwrap();
+        soon(connection.read_exact(said)).await.unwrap();
+    };
+    talk(&mut connection, &mut said).await;
+    network.stop_controller().await;
+    for _ in 0..3 {
+        wires.cut();
+        talk(&mut connection, &mut said).await;
+    }
+    network.start_controller().await;
+    // It learns of the link and of the circuit, and lets both be.
+    until_some(async || (paths(&network) == [vec![link_id(&network)?]]).then_some(())).await;
+    talk(&mut connection, &mut said).await;
+    round_trip(connection, 1_000_000).await;
+    round_trip(dial(&dialer, "secret").await, 1_000_000).await;
+}
+
+/// The id of the only link.
+fn link_id(network: &Network) -> Option<String> {
+    let all = network.circuits().links().all();
+    all.first().map(|link| link.id.clone()).filter(|_| all.len() == 1)
 }

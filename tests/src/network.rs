@@ -138,11 +138,19 @@ impl Network {
 
     /// Stops the controller and starts it again on what it has stored.
     pub(crate) async fn restart_controller(&mut self) {
+        self.stop_controller().await;
+        self.start_controller().await;
+    }
+
+    pub(crate) async fn stop_controller(&mut self) {
         if let Some(running) = self.controller.take() {
             running.control.stop();
             running.api.shutdown(Duration::from_secs(5)).await;
             running.circuits.stop().await;
         }
+    }
+
+    pub(crate) async fn start_controller(&mut self) {
         self.controller = Some(self.seed.start().await);
     }
 
@@ -151,6 +159,12 @@ impl Network {
         let made: Value =
             self.admin.call(kind.create().unwrap(), &[], &[], Some(body)).await.unwrap();
         made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Changes an entity.
+    pub(crate) async fn patch(&self, kind: &Kind, id: &str, body: &Value) {
+        let patch = kind.patch().unwrap();
+        let _: Value = self.admin.call(patch, &[id], &[], Some(body)).await.unwrap();
     }
 
     /// The file of a router without edge, whose keys and certificates lie in a folder.
@@ -168,6 +182,13 @@ impl Network {
 
     /// The same; other routers are told to link with it at `advertised`.
     pub(crate) async fn router_behind(&self, name: &str, link: u16, advertised: u16) -> Peer {
+        let mut peer = self.enrolled_router(name, link, advertised).await;
+        peer.start().await;
+        peer
+    }
+
+    /// The same, not started.
+    pub(crate) async fn enrolled_router(&self, name: &str, link: u16, advertised: u16) -> Peer {
         let body = json!({"name": name, "isTunnelerEnabled": false});
         let id = self.create(&resource::edge_router::KIND, &body).await;
         let router: Value = self.admin.get(&resource::edge_router::KIND, &id).await.unwrap();
@@ -175,9 +196,7 @@ impl Network {
         let home = tempfile::tempdir().unwrap();
         let config = linking_config(home.path(), self.seed.port, free_port(), link, advertised);
         weft_router::enroll::enroll(&config, token).await.unwrap();
-        let mut peer = Peer { id, config, router: None, _home: home };
-        peer.start().await;
-        peer
+        Peer { id, config, router: None, _home: home }
     }
 
     /// The network of circuits, of the controller that is up.
@@ -247,6 +266,21 @@ impl Peer {
         if let Some(router) = self.router.take() {
             soon(router.shutdown()).await;
         }
+    }
+
+    /// What it shows to others.
+    pub(crate) fn identity(&self) -> Arc<LiveIdentity> {
+        let section = &self.config.identity;
+        let section = weft_identity::IdentitySection {
+            section: section.section.clone(),
+            cert: section.cert.clone(),
+            server_cert: section.server_cert.clone(),
+            key: section.key.clone(),
+            server_key: section.server_key.clone(),
+            ca: section.ca.clone(),
+            alt_server_certs: Vec::new(),
+        };
+        LiveIdentity::load(section).unwrap()
     }
 
     pub(crate) fn router(&self) -> &Router {

@@ -223,6 +223,18 @@ impl DataHalf {
         self.links.get().map_or(0, |links| links.count())
     }
 
+    /// How many routers that opened a link were refused for what they said.
+    #[must_use]
+    pub fn links_refused(&self) -> u64 {
+        self.links.get().map_or(0, |links| links.refused())
+    }
+
+    /// What was thrown away since the start.
+    #[must_use]
+    pub fn dropped_messages(&self) -> seam::Dropped {
+        self.forwarder.drops().seen()
+    }
+
     /// Stops listening, closes SDK connections and ends what runs in the background.
     pub fn shutdown(&self) {
         self.listening.lock().clear();

@@ -247,6 +247,11 @@ impl Links {
         self.live.lock().len()
     }
 
+    /// How many hellos were refused for what they said.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.seen()
+    }
+
     /// Closes every link.
     pub(crate) fn close_all(&self, reason: &str) {
         let all: Vec<_> = self.live.lock().values().cloned().collect();

@@ -1,0 +1,151 @@
+//! Routers that lie about themselves, about links and about circuits.
+//!
+//! Each is enrolled and says something else than it may: it is refused, named in the log and counted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_channel::{
+    ChannelHandle, ChannelOptions, DialError, DialOptions, Established, GroupPolicy, Inbox,
+    InboxLimits, dial, inbox,
+};
+use weft_identity::tls::{ClientTls, client_config};
+use weft_wire::hello::alpn;
+use weft_wire::link::LinkHello;
+use weft_wire::payload::{Flags, Payload};
+use weft_wire::{Address, Scheme};
+
+use crate::mesh::{at, links, network};
+use crate::network::{Network, Peer, free_port, soon, until_some};
+use crate::sdk::{dial as dial_service, echo, round_trip};
+
+/// A router that is enrolled and never started: its keys in the hands of somebody else.
+async fn liar(network: &Network) -> Peer {
+    network.enrolled_router("liar", free_port(), free_port()).await
+}
+
+/// What a router says when it opens a link to another.
+fn hello(from: &Peer, to: &Peer, link: &str) -> LinkHello {
+    LinkHello {
+        link_id: link.to_owned(),
+        connection_id: format!("group of {link}"),
+        router_id: from.id.clone(),
+        dialed_version: "v2.1.0".to_owned(),
+        iteration: 1,
+        dialed_router_id: Some(to.id.clone()),
+        ..LinkHello::default()
+    }
+}
+
+/// Opens a link to a port with the keys of a router.
+async fn open(keys: &Peer, port: u16, hello: &LinkHello) -> Result<Established, DialError> {
+    let identity = keys.identity();
+    let tls = Arc::new(client_config(&ClientTls::of_identity(&identity, &[])).unwrap());
+    let address = Address::new(Scheme::Tls, "127.0.0.1", port);
+    let channel = ChannelOptions::link("liar");
+    let options = DialOptions::new(address, tls, alpn::LINK, hello.to_hello(), channel);
+    let group = Some(GroupPolicy::link_dialer(1, 0, Duration::ZERO));
+    let connection_id = Some(hello.connection_id.clone());
+    dial(DialOptions { group, connection_id, ..options }).await
+}
+
+fn start(link: Established) -> (ChannelHandle, Inbox) {
+    let (behaviour, inbox) = inbox(InboxLimits::default());
+    (link.start(behaviour), inbox)
+}
+
+/// How many hellos a router has refused.
+fn refused(router: &Peer) -> u64 {
+    router.router().data().links_refused()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_opens_a_link_as_somebody_else() {
+    let network = network().await;
+    let port = free_port();
+    let victim = network.router_behind("victim", port, port).await;
+    let other = network.another_router("other").await;
+    let liar = liar(&network).await;
+    // As another router that is there, as one that is not, as the victim itself, for somebody else.
+    let as_other = hello(&other, &victim, "l1");
+    let as_nobody = LinkHello { router_id: "nobody".into(), ..hello(&liar, &victim, "l2") };
+    let as_victim = hello(&victim, &victim, "l3");
+    let astray = hello(&liar, &other, "l4");
+    for (number, lie) in [as_other, as_nobody, as_victim, astray].iter().enumerate() {
+        let opened = soon(open(&liar, port, lie)).await;
+        assert!(opened.is_err(), "lie {number}");
+        assert_eq!(refused(&victim), number as u64 + 1);
+    }
+    // As itself it is let in.
+    let (channel, _inbox) =
+        start(soon(open(&liar, port, &hello(&liar, &victim, "l5"))).await.unwrap());
+    links(&victim, 2).await;
+    assert!(!channel.is_closed());
+    // A disabled router is not.
+    channel.close("done");
+    let kind = &weft_contract::resource::edge_router::KIND;
+    let off = serde_json::json!({"disabled": true});
+    network.patch(kind, &liar.id, &off).await;
+    assert!(soon(open(&liar, port, &hello(&liar, &victim, "l6"))).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_of_another_router_is_not_taken_over_by_its_id() {
+    let network = network().await;
+    let port = free_port();
+    let victim = network.router_behind("victim", port, port).await;
+    let other = network.another_router("other").await;
+    links(&victim, 1).await;
+    links(&other, 1).await;
+    network.service("secret", true).await;
+    let (host, dialer) =
+        (at(&network, &victim, "host").await, at(&network, &other, "dialer").await);
+    echo(soon(host.bind("secret")).await.unwrap());
+    let connection = dial_service(&dialer, "secret").await;
+    let id = network.circuits().links().all()[0].id.clone();
+    let liar = liar(&network).await;
+    let (channel, _inbox) =
+        start(soon(open(&liar, port, &hello(&liar, &victim, &id))).await.unwrap());
+    soon(channel.closed()).await;
+    assert_eq!(victim.router().data().link_count(), 1);
+    round_trip(connection, 1_000_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn payloads_of_circuits_that_do_not_come_over_a_link_go_nowhere() {
+    let network = network().await;
+    let port = free_port();
+    let victim = network.router_behind("victim", port, port).await;
+    let other = network.another_router("other").await;
+    links(&victim, 1).await;
+    links(&other, 1).await;
+    network.service("plain", false).await;
+    let (host, dialer) =
+        (at(&network, &victim, "host").await, at(&network, &other, "dialer").await);
+    echo(soon(host.bind("plain")).await.unwrap());
+    let connection = dial_service(&dialer, "plain").await;
+    let circuit = network.circuits().circuits().all()[0].id.clone();
+    let liar = liar(&network).await;
+    let (channel, _inbox) =
+        start(soon(open(&liar, port, &hello(&liar, &victim, "l1"))).await.unwrap());
+    let before = victim.router().data().dropped_messages();
+    for sequence in 0..100 {
+        let lie = Payload {
+            circuit_id: circuit.clone(),
+            sequence,
+            flags: Flags::NONE,
+            rtt: 0,
+            headers: Vec::new(),
+            data: bytes::Bytes::from_static(b"a lie"),
+        };
+        channel.send(lie.to_message()).await.unwrap();
+    }
+    until_some(async || {
+        let now = victim.router().data().dropped_messages();
+        (now.foreign == before.foreign + 100).then_some(())
+    })
+    .await;
+    // The circuit is as it was: not a byte of it is another's, and it was not moved.
+    round_trip(connection, 1_000_000).await;
+    assert!(network.circuits().links().all().iter().all(|link| link.id != "l1"));
+}
