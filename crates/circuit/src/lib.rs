@@ -18,6 +18,8 @@
 
 mod hop;
 mod outlet;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 pub use hop::{Hop, HopFlow};

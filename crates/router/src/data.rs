@@ -108,6 +108,7 @@ impl DataHalf {
         let timers = Timers::start(&options.data_runtime);
         let budget = Budget::new(memory() / BUDGET_SHARE);
         let forwarder = Forwarder::new(Arc::clone(&control), timers, budget);
+        forwarder.is_of(&options.router_id);
         let end = end_options(&options.xgress);
         let edge = EdgeBinding::new(
             Arc::clone(&forwarder),

@@ -65,7 +65,12 @@ impl Arrivals {
         if head.strip {
             message.headers.remove_all(&weft_wire::payload::NOT_FORWARDED);
         }
-        self.forwarder.pass(circuit, &next, head, message);
+        let back = |head: Head, answer| {
+            if let Some(hop) = circuit.hop(&self.link) {
+                hop.push(head.class, head.sequence, answer);
+            }
+        };
+        self.forwarder.pass(circuit, &next, head, message, back);
     }
 
     /// Forgets circuits that ended, once there are many.

@@ -25,7 +25,7 @@ mod turn;
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -121,6 +121,8 @@ pub(crate) struct Forwarder {
     timers: Timers,
     budget: Budget,
     drops: Drops,
+    /// Id of this router.
+    router_id: OnceLock<String>,
 }
 
 impl Forwarder {
@@ -135,7 +137,17 @@ impl Forwarder {
             timers,
             budget,
             drops: Drops::default(),
+            router_id: OnceLock::new(),
         })
+    }
+
+    /// Says which router this is, once.
+    pub(crate) fn is_of(&self, router_id: &str) {
+        let _ = self.router_id.set(router_id.to_owned());
+    }
+
+    fn router_id(&self) -> Option<&str> {
+        self.router_id.get().map(String::as_str)
     }
 
     /// What all circuits together may buffer.
@@ -195,7 +207,10 @@ impl Forwarder {
     /// Takes a circuit down once it is quiet: true if that is done.
     pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> bool {
         let Some(circuit) = self.circuit(id) else { return true };
-        let has_end = circuit.addresses().iter().any(|address| self.destination(address).is_some());
+        let is_end = |address: &Arc<str>| {
+            self.destination(address).is_some_and(|there| there.circuit().is_some())
+        };
+        let has_end = circuit.addresses().iter().any(is_end);
         if has_end && circuit.idle() < quiet {
             return false;
         }

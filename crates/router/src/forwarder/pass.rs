@@ -2,7 +2,7 @@
 
 use weft_wire::{
     Message, WireError,
-    payload::{self, View},
+    payload::{self, Control, ControlKind, View},
 };
 use weft_xgress::{AckList, Class, Segment};
 
@@ -37,9 +37,22 @@ impl Head {
 }
 
 impl Forwarder {
-    /// Gives a message to whoever comes next.
-    pub(super) fn pass(&self, circuit: &Circuit, next: &Next, head: Head, message: Message) {
+    /// Gives a message to whoever comes next. What this router answers itself goes `back` to where
+    /// the message came from.
+    pub(super) fn pass(
+        &self,
+        circuit: &Circuit,
+        next: &Next,
+        head: Head,
+        mut message: Message,
+        back: impl FnOnce(Head, Message),
+    ) {
         circuit.touch();
+        if message.content_type == payload::content_type::CONTROL
+            && let Some(answer) = self.count_hop(&mut message)
+        {
+            return back(head, answer);
+        }
         match next {
             Next::Link(hop) => self.drops().pushed(hop.push(head.class, head.sequence, message)),
             Next::Sdk(other) => other.push(head, message),
@@ -59,6 +72,28 @@ impl Forwarder {
                 }
             }
         }
+    }
+
+    /// Counts this router as a hop of a traced route. The answer, if the count ends here
+    /// (protocol: data-plane 9).
+    fn count_hop(&self, message: &mut Message) -> Option<Message> {
+        let asked = Control::from_message(message).ok()?;
+        if asked.kind != ControlKind::Traceroute {
+            return None;
+        }
+        let left = asked.hop_count.unwrap_or(0).saturating_sub(1);
+        if left > 0 {
+            message.headers.set_u32(payload::header::HOP_COUNT, left);
+            return None;
+        }
+        let answer = Control {
+            kind: ControlKind::TracerouteResponse,
+            hop_count: Some(left),
+            hop_type: Some("forwarder".to_owned()),
+            hop_id: self.router_id().map(ToOwned::to_owned),
+            ..asked
+        };
+        Some(answer.to_message())
     }
 
     /// A message of a circuit does not follow its encoding.

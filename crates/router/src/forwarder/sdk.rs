@@ -166,7 +166,8 @@ impl SdkCircuit {
         match Head::of(&message) {
             Ok(head) => {
                 message.headers.remove_all(&STRIP);
-                self.forwarder.pass(&self.circuit, &next, head, message);
+                let back = |head, answer| self.push(head, answer);
+                self.forwarder.pass(&self.circuit, &next, head, message, back);
             }
             Err(problem) => self.forwarder.drop_bad(&self.circuit, &problem),
         }

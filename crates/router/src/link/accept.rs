@@ -34,6 +34,8 @@ const CONFIRMED: Duration = Duration::from_secs(24 * 3600);
 const MAX_CONFIRMED: usize = 100_000;
 /// How long the first half of a split link waits for the other.
 const HALF: Duration = Duration::from_secs(30);
+/// Most bytes of an id or a name in a hello.
+const MAX_NAME: usize = 256;
 /// Most halves that wait.
 const MAX_HALVES: usize = 1024;
 
@@ -111,6 +113,11 @@ impl LinkGate {
         if hello.dialed_router_id.as_ref().is_some_and(|meant| meant != own) {
             let meant = hello.dialed_router_id.unwrap_or_default();
             return Err(format!("it is meant for router {meant}, this is {own}"));
+        }
+        let longest =
+            [&hello.link_id, &hello.connection_id, &hello.dialer_binding].map(String::len);
+        if longest.iter().any(|length| *length > MAX_NAME) {
+            return Err(format!("an id or name in its hello is longer than {MAX_NAME} bytes"));
         }
         if hello.router_id == *own {
             return Err("it comes from this router itself".to_owned());

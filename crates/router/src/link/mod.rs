@@ -53,6 +53,8 @@ const LINK_BUDGET: u64 = 64 << 20;
 const FIRST_PROBES: usize = 3;
 /// See [`FIRST_PROBES`].
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most links that one router may open.
+const MAX_PER_PEER: usize = 64;
 /// How often targets without a link are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -179,9 +181,16 @@ impl Links {
         let hello = AcceptOptions { hello_timeout, vouches: true, ..AcceptOptions::default() };
         let acceptor = Arc::new(ChannelAcceptor::new(gate, hello));
         let bind = config.bind.host_port().to_string();
-        let protocols = [alpn::LINK, ""];
         let limits = ListenerLimits::default();
-        let registration = listeners.listen(&bind, limits, &protocols, tls, acceptor).await?;
+        let listen =
+            |protocols| listeners.listen(&bind, limits, protocols, tls.clone(), acceptor.clone());
+        // On a port that it shares, who offers no protocol may belong to another listener.
+        let registration = match listen(&[alpn::LINK, ""]).await {
+            Err(RegisterError::Taken { protocol, .. }) if protocol.is_empty() => {
+                listen(&[alpn::LINK]).await?
+            }
+            listened => listened?,
+        };
         let bound = registration.local_addr();
         let mut advertise = config.advertise.clone();
         if advertise.port == 0 {
@@ -267,6 +276,10 @@ impl Links {
 
     /// A link stands on the wire: it is taken, or refused for another one. True if it is taken.
     fn opened(self: &Arc<Self>, opened: Opened) -> bool {
+        if opened.dialed.is_none() && self.links_with(&opened.peer) >= MAX_PER_PEER {
+            tracing::warn!(peer = %opened.peer, "a link is refused: it has {MAX_PER_PEER} already");
+            return false;
+        }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let candidate = Candidate {
             number,
@@ -323,6 +336,10 @@ impl Links {
         }
         self.spawn(Arc::clone(self).follow(live));
         true
+    }
+
+    fn links_with(&self, peer: &str) -> usize {
+        self.live.lock().values().filter(|live| *live.link.peer == *peer).count()
     }
 
     /// Closes channels that are not started after a while.
