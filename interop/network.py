@@ -104,9 +104,9 @@ class Network:
         self.api.call("PATCH", f"/identities/{found['id']}", {"roleAttributes": roles})
 
     def only_named_routers(self):
-        """From now on identities use only the routers that policies name."""
+        """From now on identities use only the routers that policies of their own name."""
         for policy in self.api.list("/edge-router-policies"):
-            if "#all" in (policy["edgeRouterRoles"] or []):
+            if "#all" in (policy["identityRoles"] or []):
                 self.api.delete("edge-router-policies", policy["id"])
                 self.made = [made for made in self.made if made[1] != policy["id"]]
 

@@ -196,12 +196,12 @@ fn config(folder: &FilePath, control: u16, place: usize, is_last: bool) -> io::R
     Ok(text)
 }
 
-/// From now on identities use only the routers that policies name.
+/// From now on identities use only the routers that policies of their own name.
 async fn only_named_routers(client: &ManagementClient) -> io::Result<()> {
     let kind = &resource::edge_router_policy::KIND;
     let policies: Vec<Value> = client.list(kind, None).await.map_err(io::Error::other)?;
     for policy in policies {
-        let roles = policy.get("edgeRouterRoles").and_then(Value::as_array);
+        let roles = policy.get("identityRoles").and_then(Value::as_array);
         let all = roles.is_some_and(|roles| roles.iter().any(|role| role == "#all"));
         if let Some(id) = policy.get("id").and_then(Value::as_str).filter(|_| all) {
             client.delete(kind, id).await.map_err(io::Error::other)?;
