@@ -1,7 +1,7 @@
 //! `weft-bench chain`: routers in a row, beside as many HAProxies, and beside the original's routers
 //! when `WEFT_BENCH_ZITI` names its program.
 
-use std::{io, net::IpAddr, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
@@ -12,7 +12,6 @@ use crate::{
     path::{
         chain::{Chain, original},
         haproxy::Haproxy,
-        tcp::Tcp,
         tls::Credentials,
     },
     program, relay_cpu, work,
@@ -34,11 +33,7 @@ pub(crate) struct Options {
     /// Seconds that one figure should take
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Where routers link and the server of `tcp` listens: an address of its own, such as 127.0.0.2,
-    /// can be given a delay or a rate (`tc qdisc ... netem`)
-    #[arg(long, default_value = "127.0.0.1")]
-    link_address: IpAddr,
-    /// Only makes whose name contains this: tcp, haproxy, weft, original
+    /// Only makes whose name contains this: haproxy, weft, original
     #[arg(long)]
     only: Option<String>,
     /// Print JSON instead of a table
@@ -75,10 +70,6 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
         eprintln!("WEFT_BENCH_ZITI names no program: the original is left out");
     }
     let mut rows = Vec::new();
-    if wanted("tcp") {
-        let path: Arc<dyn Path> = Arc::new(Tcp::start_at(options.link_address).await?);
-        measure("tcp", 0, &path, options, &mut rows).await?;
-    }
     for length in options.length.iter().copied().filter(|length| *length > 0) {
         if wanted("haproxy") {
             match Haproxy::chain(Arc::clone(&credentials), length).await? {
@@ -90,12 +81,11 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
             }
         }
         if wanted("weft") {
-            let chain: Arc<dyn Path> =
-                Chain::start(&program::weft()?, length, options.link_address).await?;
+            let chain: Arc<dyn Path> = Chain::start(&program::weft()?, length).await?;
             measure("weft", length, &chain, options, &mut rows).await?;
         }
         if let Some(program) = original.as_ref().filter(|_| wanted("original")) {
-            let chain: Arc<dyn Path> = Chain::start(program, length, options.link_address).await?;
+            let chain: Arc<dyn Path> = Chain::start(program, length).await?;
             measure("original", length, &chain, options, &mut rows).await?;
         }
     }
@@ -139,7 +129,7 @@ async fn measure(
             beside_p50: micros(&beside, 0.50),
             beside_p99: micros(&beside, 0.99),
             set_ups,
-            cpu: used / (total as f64 / (1024.0 * MIB)) / length.max(1) as f64,
+            cpu: used / (total as f64 / (1024.0 * MIB)) / length as f64,
             memory: memory as f64 / MIB,
         });
     }

@@ -6,7 +6,6 @@
 use std::{
     fmt::Write as _,
     io,
-    net::IpAddr,
     path::{Path as FilePath, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -39,12 +38,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Starts `length` routers of `program` and waits until data goes over all of them.
-    /// Links are made at the address `at`.
-    pub(crate) async fn start(
-        program: &FilePath,
-        length: usize,
-        at: IpAddr,
-    ) -> io::Result<Arc<Self>> {
+    pub(crate) async fn start(program: &FilePath, length: usize) -> io::Result<Arc<Self>> {
         let home = tempfile::tempdir()?;
         let [control, own] = [program::free_port()?, program::free_port()?];
         let controller = Command::new(program::weft()?)
@@ -68,10 +62,8 @@ impl Chain {
         let mut ids = Vec::new();
         for place in 0..length {
             let folder = home.path().join(format!("router{place}"));
-            std::fs::create_dir_all(&folder)?;
-            let text = config(&folder, control, at, place, place + 1 == length)?;
-            std::fs::write(folder.join("router.yaml"), text)?;
-            let (id, router) = router(&client, program, &folder, place).await?;
+            let (id, router) =
+                router(&client, program, &folder, control, place, place + 1 == length).await?;
             ids.push(id);
             routers.push(router);
         }
@@ -123,8 +115,11 @@ async fn router(
     client: &ManagementClient,
     program: &FilePath,
     folder: &FilePath,
+    control: u16,
     place: usize,
+    is_last: bool,
 ) -> io::Result<(String, Stopped)> {
+    std::fs::create_dir_all(folder)?;
     let body = json!({"name": format!("bench-router{place}"), "isTunnelerEnabled": false});
     let id = create(client, &resource::edge_router::KIND, &body).await?;
     let made: Value =
@@ -133,6 +128,7 @@ async fn router(
     let token = token.ok_or_else(|| io::Error::other("the router has no enrollment token"))?;
     let (file, jwt) = (folder.join("router.yaml"), folder.join("token.jwt"));
     std::fs::write(&jwt, token)?;
+    std::fs::write(&file, config(folder, control, place, is_last)?)?;
     let enrolled = Command::new(program)
         .args(["router".as_ref(), "enroll".as_ref(), file.as_os_str()])
         .arg("--jwt")
@@ -168,20 +164,14 @@ async fn router(
 }
 
 /// The file of a router that takes links of the group of its place and opens those of the next.
-fn config(
-    folder: &FilePath,
-    control: u16,
-    at: IpAddr,
-    place: usize,
-    is_last: bool,
-) -> io::Result<String> {
+fn config(folder: &FilePath, control: u16, place: usize, is_last: bool) -> io::Result<String> {
     let (edge, link, home) = (program::free_port()?, program::free_port()?, folder.display());
     let mut text = format!(
         "v: 3\n\
          identity: {{cert: {home}/cert.pem, server_cert: {home}/server.pem, key: {home}/key.pem, ca: {home}/ca.pem}}\n\
          ctrl: {{endpoint: 'tls:localhost:{control}'}}\n\
          edge: {{csr: {{country: US, province: NC, locality: Here, organization: Org, \
-         organizationalUnit: Unit, sans: {{dns: [localhost], ip: [127.0.0.1, {at}]}}}}}}\n\
+         organizationalUnit: Unit, sans: {{dns: [localhost], ip: [127.0.0.1]}}}}}}\n\
          dialers: [{{binding: transport}}]\n\
          listeners:\n\
          - {{binding: edge, address: 'tls:127.0.0.1:{edge}', options: {{advertise: 'localhost:{edge}'}}}}\n\
@@ -190,8 +180,8 @@ fn config(
     );
     let written = write!(
         text,
-        "  listeners:\n  - {{binding: transport, bind: 'tls:{at}:{link}', \
-         advertise: 'tls:{at}:{link}', groups: [place{place}]}}\n"
+        "  listeners:\n  - {{binding: transport, bind: 'tls:127.0.0.1:{link}', \
+         advertise: 'tls:127.0.0.1:{link}', groups: [place{place}]}}\n"
     );
     written.map_err(io::Error::other)?;
     if !is_last {

@@ -1,9 +1,6 @@
 //! Plain TCP over loopback: what the kernel alone costs.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-};
+use std::{io, net::SocketAddr};
 
 use futures::{FutureExt, future::BoxFuture};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,11 +16,6 @@ impl Tcp {
     /// Starts the server.
     pub(crate) async fn start() -> io::Result<Self> {
         Ok(Self { server: serve_tcp().await? })
-    }
-
-    /// Starts the server at an address of this machine.
-    pub(crate) async fn start_at(address: IpAddr) -> io::Result<Self> {
-        Ok(Self { server: serve_tcp_at(address).await? })
     }
 }
 
@@ -44,11 +36,7 @@ impl Path for Tcp {
 
 /// A server on a free loopback port, for every path whose far end is plain TCP.
 pub(crate) async fn serve_tcp() -> io::Result<SocketAddr> {
-    serve_tcp_at(Ipv4Addr::LOCALHOST.into()).await
-}
-
-async fn serve_tcp_at(address: IpAddr) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind((address, 0)).await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
