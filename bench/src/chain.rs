@@ -12,7 +12,9 @@ use crate::{
     path::{
         chain::{Chain, original},
         haproxy::Haproxy,
+        tcp::Tcp,
         tls::Credentials,
+        wire::Wire,
     },
     program, relay_cpu, work,
     work::Path,
@@ -33,7 +35,13 @@ pub(crate) struct Options {
     /// Seconds that one figure should take
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Only makes whose name contains this: haproxy, weft, original
+    /// Lays each link, and the connection of `tcp`, over a wire of this delay in milliseconds, one way
+    #[arg(long)]
+    delay: Option<f64>,
+    /// Rate of a wire in MiB per second, each way
+    #[arg(long, default_value_t = 100.0, requires = "delay")]
+    rate: f64,
+    /// Only makes whose name contains this: tcp, haproxy, weft, original
     #[arg(long)]
     only: Option<String>,
     /// Print JSON instead of a table
@@ -69,9 +77,17 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
     if original.is_none() {
         eprintln!("WEFT_BENCH_ZITI names no program: the original is left out");
     }
+    let wire = options.delay.map(|millis| Wire {
+        delay: Duration::from_secs_f64(millis.max(0.0) / 1000.0),
+        rate: options.rate.max(0.001) * 1_048_576.0,
+    });
     let mut rows = Vec::new();
+    if let Some(wire) = wire.filter(|_| wanted("tcp")) {
+        let path: Arc<dyn Path> = Arc::new(Tcp::over(wire).await?);
+        measure("tcp", 0, &path, options, &mut rows).await?;
+    }
     for length in options.length.iter().copied().filter(|length| *length > 0) {
-        if wanted("haproxy") {
+        if wanted("haproxy") && wire.is_none() {
             match Haproxy::chain(Arc::clone(&credentials), length).await? {
                 Some(chain) => {
                     let chain: Arc<dyn Path> = Arc::new(chain);
@@ -81,11 +97,11 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
             }
         }
         if wanted("weft") {
-            let chain: Arc<dyn Path> = Chain::start(&program::weft()?, length).await?;
+            let chain: Arc<dyn Path> = Chain::start(&program::weft()?, length, wire).await?;
             measure("weft", length, &chain, options, &mut rows).await?;
         }
         if let Some(program) = original.as_ref().filter(|_| wanted("original")) {
-            let chain: Arc<dyn Path> = Chain::start(program, length).await?;
+            let chain: Arc<dyn Path> = Chain::start(program, length, wire).await?;
             measure("original", length, &chain, options, &mut rows).await?;
         }
     }
@@ -129,7 +145,7 @@ async fn measure(
             beside_p50: micros(&beside, 0.50),
             beside_p99: micros(&beside, 0.99),
             set_ups,
-            cpu: used / (total as f64 / (1024.0 * MIB)) / length as f64,
+            cpu: used / (total as f64 / (1024.0 * MIB)) / length.max(1) as f64,
             memory: memory as f64 / MIB,
         });
     }

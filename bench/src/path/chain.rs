@@ -20,6 +20,7 @@ use weft_contract::resource;
 use weft_sdk::Context;
 
 use super::weft::{PASSWORD, PATIENCE, Stopped, USER, context, create, log_in, router_online};
+use super::wire::Wire;
 use crate::{
     program,
     work::{AnyStream, Path, serve},
@@ -38,7 +39,12 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Starts `length` routers of `program` and waits until data goes over all of them.
-    pub(crate) async fn start(program: &FilePath, length: usize) -> io::Result<Arc<Self>> {
+    /// Each link goes over a wire, if there is one.
+    pub(crate) async fn start(
+        program: &FilePath,
+        length: usize,
+        wire: Option<Wire>,
+    ) -> io::Result<Arc<Self>> {
         let home = tempfile::tempdir()?;
         let [control, own] = [program::free_port()?, program::free_port()?];
         let controller = Command::new(program::weft()?)
@@ -62,8 +68,15 @@ impl Chain {
         let mut ids = Vec::new();
         for place in 0..length {
             let folder = home.path().join(format!("router{place}"));
-            let (id, router) =
-                router(&client, program, &folder, control, place, place + 1 == length).await?;
+            std::fs::create_dir_all(&folder)?;
+            let link = program::free_port()?;
+            let advertised = match wire {
+                Some(wire) => wire.to(([127, 0, 0, 1], link).into()).await?.port(),
+                None => link,
+            };
+            let text = config(&folder, control, [link, advertised], place, place + 1 == length)?;
+            std::fs::write(folder.join("router.yaml"), text)?;
+            let (id, router) = router(&client, program, &folder, place).await?;
             ids.push(id);
             routers.push(router);
         }
@@ -115,11 +128,8 @@ async fn router(
     client: &ManagementClient,
     program: &FilePath,
     folder: &FilePath,
-    control: u16,
     place: usize,
-    is_last: bool,
 ) -> io::Result<(String, Stopped)> {
-    std::fs::create_dir_all(folder)?;
     let body = json!({"name": format!("bench-router{place}"), "isTunnelerEnabled": false});
     let id = create(client, &resource::edge_router::KIND, &body).await?;
     let made: Value =
@@ -128,7 +138,6 @@ async fn router(
     let token = token.ok_or_else(|| io::Error::other("the router has no enrollment token"))?;
     let (file, jwt) = (folder.join("router.yaml"), folder.join("token.jwt"));
     std::fs::write(&jwt, token)?;
-    std::fs::write(&file, config(folder, control, place, is_last)?)?;
     let enrolled = Command::new(program)
         .args(["router".as_ref(), "enroll".as_ref(), file.as_os_str()])
         .arg("--jwt")
@@ -164,8 +173,14 @@ async fn router(
 }
 
 /// The file of a router that takes links of the group of its place and opens those of the next.
-fn config(folder: &FilePath, control: u16, place: usize, is_last: bool) -> io::Result<String> {
-    let (edge, link, home) = (program::free_port()?, program::free_port()?, folder.display());
+fn config(
+    folder: &FilePath,
+    control: u16,
+    [link, advertised]: [u16; 2],
+    place: usize,
+    is_last: bool,
+) -> io::Result<String> {
+    let (edge, home) = (program::free_port()?, folder.display());
     let mut text = format!(
         "v: 3\n\
          identity: {{cert: {home}/cert.pem, server_cert: {home}/server.pem, key: {home}/key.pem, ca: {home}/ca.pem}}\n\
@@ -181,7 +196,7 @@ fn config(folder: &FilePath, control: u16, place: usize, is_last: bool) -> io::R
     let written = write!(
         text,
         "  listeners:\n  - {{binding: transport, bind: 'tls:127.0.0.1:{link}', \
-         advertise: 'tls:127.0.0.1:{link}', groups: [place{place}]}}\n"
+         advertise: 'tls:127.0.0.1:{advertised}', groups: [place{place}]}}\n"
     );
     written.map_err(io::Error::other)?;
     if !is_last {

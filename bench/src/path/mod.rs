@@ -5,3 +5,4 @@ pub(crate) mod haproxy;
 pub(crate) mod tcp;
 pub(crate) mod tls;
 pub(crate) mod weft;
+pub(crate) mod wire;

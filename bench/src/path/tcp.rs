@@ -5,6 +5,7 @@ use std::{io, net::SocketAddr};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::wire::Wire;
 use crate::work::{AnyStream, Path, serve};
 
 /// Client and server joined by one TCP connection each.
@@ -16,6 +17,11 @@ impl Tcp {
     /// Starts the server.
     pub(crate) async fn start() -> io::Result<Self> {
         Ok(Self { server: serve_tcp().await? })
+    }
+
+    /// Starts the server at the end of a wire.
+    pub(crate) async fn over(wire: Wire) -> io::Result<Self> {
+        Ok(Self { server: wire.to(serve_tcp().await?).await? })
     }
 }
 
