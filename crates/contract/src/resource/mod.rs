@@ -29,6 +29,7 @@ pub mod service_session;
 pub mod session;
 pub mod spec;
 pub mod terminator;
+pub mod why_path;
 
 use crate::kind::Kind;
 use crate::operation::Operation;
@@ -121,7 +122,7 @@ pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
     let groups: &[&[Operation]] = match api {
         Api::Management => MANAGEMENT,
         Api::Client => CLIENT,
-        Api::Weft => &[change::OPERATIONS],
+        Api::Weft => &[change::OPERATIONS, why_path::OPERATIONS],
         Api::Fabric => fabric::OPERATIONS,
         _ => &[],
     };
