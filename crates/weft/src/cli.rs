@@ -190,6 +190,9 @@ pub(crate) enum RouterCommand {
     Run {
         /// The router's configuration file
         file: PathBuf,
+        /// Stop when standard input ends, which is when the process ends that holds its other end
+        #[arg(long, hide = true)]
+        exit_with_parent: bool,
     },
 }
 
