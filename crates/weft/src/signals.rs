@@ -8,7 +8,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{ask, failure::Failure};
+use crate::{ask, failure::Failure, topology};
 
 /// Exit status after a second signal: as shells count it for Ctrl-C.
 const IMPATIENT: i32 = 130;
@@ -26,7 +26,7 @@ pub(crate) fn first() -> Result<CancellationToken, Failure> {
         signals.next().await;
         told.cancel();
         signals.next().await;
-
+        topology::restore();
         ask::restore();
         process::exit(IMPATIENT);
     });

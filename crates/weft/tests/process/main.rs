@@ -25,6 +25,7 @@ mod durable;
 mod full_disk;
 mod half_close;
 mod keys;
+mod mesh;
 mod network_files;
 mod printing;
 mod questions;
