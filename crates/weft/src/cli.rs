@@ -44,11 +44,14 @@ pub(crate) struct Cli {
 /// Commands with a shape of their own.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Fixed {
-    /// Bring up a controller and an edge router on this machine, ready to use
+    /// Bring up a controller and edge routers on this machine, ready to use
     ///
     /// In an empty home it makes the certificates, writes a controller and a router file, creates
     /// the administrator, starts both, enrolls the router and proves the network with a
     /// self-check. Started again on the same home it resumes with everything kept.
+    ///
+    /// With --routers it starts several, each a process of its own that links with all others. A
+    /// process that ends is started again; all of them end with this command.
     Quickstart(QuickstartArgs),
     /// Initialize or run a controller
     #[command(subcommand)]
@@ -110,10 +113,16 @@ pub(crate) enum Fixed {
 
 /// Where `quickstart` keeps the network, who administers it and where it listens.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft quickstart --home ./w1\n  \
+                  weft quickstart --home ./w3 --routers 3      then: weft topology --watch")]
 pub(crate) struct QuickstartArgs {
     /// Folder for everything: keys, files, database [default: the user's data folder]
     #[arg(long, value_name = "DIR", env = "WEFT_HOME")]
     pub(crate) home: Option<PathBuf>,
+    /// How many routers, 1 to 9; a network gets more of them, but not fewer
+    /// [default: as many as there are, 1 in a new network]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub(crate) routers: Option<u8>,
     /// Name of the administrator [default: admin]
     #[arg(long, value_name = "NAME", help_heading = "Only at creation")]
     pub(crate) username: Option<String>,
@@ -129,9 +138,14 @@ pub(crate) struct QuickstartArgs {
     /// Port of the controller (APIs and control plane); 0 picks a free one [default: 1280]
     #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
     pub(crate) ctrl_port: Option<u16>,
-    /// Port of the edge router; 0 picks a free one [default: 3022]
+    /// Port of the edge router, further ones have those behind it; 0 picks free ones
+    /// [default: 3022]
     #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
     pub(crate) router_port: Option<u16>,
+    /// Port for links of the first router, further ones have those behind it; 0 picks free ones
+    /// [default: 10080]
+    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    pub(crate) link_port: Option<u16>,
     /// Host name or address under which clients and routers reach the controller
     /// [default: localhost]
     #[arg(long, value_name = "HOST", help_heading = "Only at creation")]

@@ -95,6 +95,11 @@ impl Rows {
         self.fitted_to(terminal())
     }
 
+    /// The table as wide as it is.
+    pub(crate) fn whole(&self) -> String {
+        self.fitted_to(None).text
+    }
+
     fn fitted_to(&self, terminal: Option<usize>) -> Fitted {
         let widths = match terminal {
             Some(terminal) => fit::widths(&self.needs(), &self.leaving(), terminal),

@@ -31,6 +31,7 @@ mod printing;
 mod questions;
 mod restore;
 mod router_restart;
+mod several_routers;
 mod slow_readers;
 mod strangers;
 mod tour;
