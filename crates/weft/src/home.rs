@@ -121,6 +121,16 @@ impl Home {
         (1..=u8::MAX).take_while(|number| self.router_file(*number).exists()).last().unwrap_or(0)
     }
 
+    /// Forgets routers behind this one whose making was interrupted.
+    pub(crate) fn forget_routers_behind(&self, last: u8) -> Result<(), Failure> {
+        for number in last + 1..=self.router_count() {
+            let path = self.router_file(number);
+            fs::remove_file(&path)
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        }
+        Ok(())
+    }
+
     /// Makes the folder of a router.
     pub(crate) fn make_router_folder(&self, number: u8) -> Result<(), Failure> {
         let path = self.router_folder(number);

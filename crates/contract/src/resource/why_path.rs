@@ -10,7 +10,7 @@ pub const MAX_ENTRIES: usize = 16;
 pub const MAX_TERMINATORS: usize = 256;
 
 /// The operation. Who asks also has to be allowed to read what the answer names: identities,
-/// services, routers and terminators.
+/// services, service policies, routers and terminators.
 pub const OPERATIONS: &[Operation] = &[get(
     "explainPath",
     "/why-path/{id}/{serviceId}",

@@ -153,9 +153,21 @@ impl Network {
         let is_linked = match count {
             ..=1 => true,
             count => {
-                online(&client, &shown).await?;
-                step(&format!("{count} edge routers online"));
-                linked(&client, count).await?
+                let away = away(&client, &shown).await?;
+                match away.as_str() {
+                    "" => step(&format!("{count} edge routers online")),
+                    away => {
+                        let text = format!(
+                            "not online after {} s: {away}; what they say is in their router.log",
+                            ROUTER_LIMIT.as_secs()
+                        );
+                        if is_new {
+                            return Err(Failure::new(text));
+                        }
+                        step(&text);
+                    }
+                }
+                away.is_empty() && linked(&client, count).await?
             }
         };
         self_check(&client, is_new && is_linked, stop).await?;
@@ -215,28 +227,18 @@ impl Network {
     }
 }
 
-/// Waits until all of several routers are online.
-async fn online(client: &ManagementClient, routers: &[Shown]) -> Result<(), Failure> {
+/// Waits until all of several routers are online, and names those that are not.
+async fn away(client: &ManagementClient, routers: &[Shown]) -> Result<String, Failure> {
     let deadline = Instant::now() + ROUTER_LIMIT;
     loop {
         let known: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, None).await?;
         let is_online = |router: &&Shown| {
             known.iter().any(|known| known.name == router.name && known.is_online)
         };
-        let away: Vec<&str> = routers
-            .iter()
-            .filter(|router| !is_online(router))
-            .map(|router| router.name.as_str())
-            .collect();
-        if away.is_empty() {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            return Err(Failure::new(format!(
-                "not online after {} s: {}; what they say is in router.log in their folders",
-                ROUTER_LIMIT.as_secs(),
-                away.join(", ")
-            )));
+        let away = routers.iter().filter(|router| !is_online(router));
+        let away: Vec<&str> = away.map(|router| router.name.as_str()).collect();
+        if away.is_empty() || Instant::now() > deadline {
+            return Ok(away.join(", "));
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -78,6 +78,7 @@ impl Plan {
         for router in &self.routers {
             router.carry_out(home, &self.controller.advertise)?;
         }
+        home.forget_routers_behind(self.routers.len() as u8)?;
         write(&home.controller_file(), &self.controller_text(home))
     }
 

@@ -167,7 +167,7 @@ pub(super) fn edge(config: &RouterConfig) -> Option<HostPort> {
 /// Where other routers are told to connect.
 pub(super) fn link(config: &RouterConfig) -> String {
     let listener = config.link.listeners.first();
-    listener.map(|listener| listener.advertise.to_string()).unwrap_or_default()
+    listener.map(|listener| listener.advertise.host_port().to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -203,6 +203,7 @@ mod tests {
                 (LINK_HOST, 1)
             );
             assert_eq!(listener.bind.host, LINK_HOST);
+            assert_eq!(link(&config), format!("{LINK_HOST}:{}", listener.bind.port));
             assert!(ports.insert(listener.bind.port) && ports.insert(edge(&config).unwrap().port));
             assert!(keys.insert(config.identity.key.clone()));
             assert!(folders.insert(config.ctrl.endpoints_file.clone()));
@@ -213,6 +214,16 @@ mod tests {
     fn several_routers_have_what_each_needs_for_itself() {
         let (_folder, home) = made(3);
         check(&home, 3);
+    }
+
+    #[test]
+    fn a_start_that_was_interrupted_leaves_no_routers_behind() {
+        let (_folder, home) = made(4);
+        // The file of the controller is the last that is written.
+        std::fs::remove_file(home.controller_file()).unwrap();
+        let args = QuickstartArgs { routers: Some(2), ..args() };
+        Plan::of(&args).unwrap().carry_out(&home).unwrap();
+        check(&home, 2);
     }
 
     #[test]

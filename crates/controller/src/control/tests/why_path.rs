@@ -145,7 +145,14 @@ async fn operators_need_to_read_what_is_named() {
     let net = Net::new().await;
     net.router("er1").await;
     net.create("createService", json!({"name": "web", "encryptionRequired": false})).await;
-    let all = ["ops.read", "identity.read", "service.read", "router.read", "terminator.read"];
+    let all = [
+        "ops.read",
+        "identity.read",
+        "service.read",
+        "service-policy.read",
+        "router.read",
+        "terminator.read",
+    ];
     let mut granted: Vec<Vec<&str>> = vec![vec!["admin_readonly"], all.to_vec()];
     for missing in all {
         granted.push(all.iter().copied().filter(|it| *it != missing).collect());

@@ -33,8 +33,13 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler)] = &[(Api::Weft, "explainPath"
 /// Links that are looked at for other paths, in all.
 const WORK: usize = 5_000_000;
 /// What the answer names.
-const NAMED: [Subject; 4] =
-    [Subject::Identity, Subject::Service, Subject::Router, Subject::Terminator];
+const NAMED: [Subject; 5] = [
+    Subject::Identity,
+    Subject::Service,
+    Subject::ServicePolicy,
+    Subject::Router,
+    Subject::Terminator,
+];
 
 fn explain_path(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
