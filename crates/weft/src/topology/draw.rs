@@ -200,7 +200,6 @@ mod tests {
         }
         let mesh = sample(&names, &links);
         let text = drawn(&mesh, 80);
-        println!("{text}");
         for label in ["● a", "○ away", "◐ closed", "● d", "● e", "● f"] {
             assert!(text.contains(label), "{label}\n{text}");
         }
