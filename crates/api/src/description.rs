@@ -48,7 +48,7 @@ fn page(api: Api) -> Option<String> {
         Api::Management => "weft: edge management API",
         Api::Client => "weft: edge client API",
         Api::Fabric => "weft: fabric API",
-        Api::Weft => "weft: networks as documents",
+        Api::Weft => "weft: networks as documents, paths explained",
         _ => return None,
     };
     let older = match Spec::of(api, Format::Swagger) {

@@ -44,11 +44,14 @@ pub(crate) struct Cli {
 /// Commands with a shape of their own.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Fixed {
-    /// Bring up a controller and an edge router on this machine, ready to use
+    /// Bring up a controller and edge routers on this machine, ready to use
     ///
     /// In an empty home it makes the certificates, writes a controller and a router file, creates
     /// the administrator, starts both, enrolls the router and proves the network with a
     /// self-check. Started again on the same home it resumes with everything kept.
+    ///
+    /// With --routers it starts several, each a process of its own that links with all others. A
+    /// process that ends is started again; all of them end with this command.
     Quickstart(QuickstartArgs),
     /// Initialize or run a controller
     #[command(subcommand)]
@@ -69,6 +72,16 @@ pub(crate) enum Fixed {
     /// Say why an identity can, or cannot, reach a service, and what would help
     #[command(visible_alias = "advise")]
     Why(WhyArgs),
+    /// Draw the mesh: routers, links and what they cost
+    ///
+    /// Up to 12 routers are drawn, or shown as a table of who costs what to whom where the drawing
+    /// would be too dense; beyond that there are tables of routers and links alone.
+    Topology(TopologyArgs),
+    /// Say over which path a dial goes now, and why not over another
+    ///
+    /// Shows the terminator and the path that are chosen, what each step costs, up to three other
+    /// paths, and what is against the other terminators.
+    WhyPath(WhyPathArgs),
     /// Turn an enrollment token into an identity file
     Enroll(EnrollArgs),
     /// Show the enrollment token of an identity, a router, an authority or the network
@@ -100,10 +113,16 @@ pub(crate) enum Fixed {
 
 /// Where `quickstart` keeps the network, who administers it and where it listens.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft quickstart --home ./w1\n  \
+                  weft quickstart --home ./w3 --routers 3      then: weft topology --watch")]
 pub(crate) struct QuickstartArgs {
     /// Folder for everything: keys, files, database [default: the user's data folder]
     #[arg(long, value_name = "DIR", env = "WEFT_HOME")]
     pub(crate) home: Option<PathBuf>,
+    /// How many routers, 1 to 9; a network gets more of them, but not fewer
+    /// [default: as many as there are, 1 in a new network]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub(crate) routers: Option<u8>,
     /// Name of the administrator [default: admin]
     #[arg(long, value_name = "NAME", help_heading = "Only at creation")]
     pub(crate) username: Option<String>,
@@ -119,9 +138,14 @@ pub(crate) struct QuickstartArgs {
     /// Port of the controller (APIs and control plane); 0 picks a free one [default: 1280]
     #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
     pub(crate) ctrl_port: Option<u16>,
-    /// Port of the edge router; 0 picks a free one [default: 3022]
+    /// Port of the edge router, further ones have those behind it; 0 picks free ones
+    /// [default: 3022]
     #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
     pub(crate) router_port: Option<u16>,
+    /// Port for links of the first router, further ones have those behind it; 0 picks free ones
+    /// [default: 10080]
+    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    pub(crate) link_port: Option<u16>,
     /// Host name or address under which clients and routers reach the controller
     /// [default: localhost]
     #[arg(long, value_name = "HOST", help_heading = "Only at creation")]
@@ -190,6 +214,9 @@ pub(crate) enum RouterCommand {
     Run {
         /// The router's configuration file
         file: PathBuf,
+        /// Stop when standard input ends, which is when the process ends that holds its other end
+        #[arg(long, hide = true)]
+        exit_with_parent: bool,
     },
 }
 
@@ -322,6 +349,65 @@ pub(crate) struct WhyArgs {
     /// Name or id of the service
     #[arg(value_name = "SERVICE", add = complete::names("services", ""))]
     pub(crate) service: String,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// How to draw the mesh.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A path costs what its links cost, and at least 10 for each router that it enters. \
+                  A link costs\nits static cost and the latencies that both ends measured, in \
+                  milliseconds.\n\nExamples:\n  weft topology\n  weft topology --watch 5\n  \
+                  weft topology --svg mesh.svg\n  weft update link ID --static-cost 20    go around \
+                  a link\n  weft update link ID --down              do not use it at all"
+)]
+pub(crate) struct TopologyArgs {
+    /// Draw it again every so many seconds, until q or Ctrl-C [default: 2]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "2",
+        value_parser = clap::value_parser!(u32).range(1..=3600),
+        conflicts_with = "svg"
+    )]
+    pub(crate) watch: Option<u32>,
+    /// Write it as a picture (SVG) to this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// Which dial to explain.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft why-path laptop web\n  \
+                  weft why-path laptop web --via paris\n  \
+                  weft why-path paris web          what a router's own tunneler would dial\n\n\
+                  A line of the answer:\n  \
+                  cost 40 = 34 path + 4 terminator + 2 experience (1 circuit); precedence default\n\
+                  The terminator with the best precedence (required, default, failed) is dialed, \
+                  among several\nof it the cheapest; `weft update terminator ID --cost 20` or \
+                  `--precedence required` changes that,\n`weft update link ID --static-cost 20` \
+                  changes the path.")]
+pub(crate) struct WhyPathArgs {
+    /// Name or id of the identity that dials, or of a router
+    #[arg(value_name = "FROM", add = complete::names("identities", ""))]
+    pub(crate) from: String,
+    /// Name or id of the service
+    #[arg(value_name = "SERVICE", add = complete::names("services", ""))]
+    pub(crate) service: String,
+    /// Explain what happens over this router, by name or id
+    #[arg(long, value_name = "ROUTER", add = complete::names("edge-routers", ""))]
+    pub(crate) via: Option<String>,
+    /// The instance of the service that is dialed
+    #[arg(long, value_name = "INSTANCE")]
+    pub(crate) instance: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

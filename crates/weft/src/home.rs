@@ -5,6 +5,8 @@
 //! <home>/controller.db      the model of the network: who there is and who may reach what
 //! <home>/router.yaml        the edge router's configuration; what it remembers lies beside it
 //! <home>/pki/               certificates and keys: root, edge signer, controller, router
+//! <home>/router.log         what the router logs, if it is a process of its own
+//! <home>/routers/2/         the second router: its configuration, keys and log; and so on
 //! <home>/lock               held while a process uses the home
 //! ```
 //!
@@ -21,11 +23,13 @@ use crate::failure::Failure;
 const CONTROLLER_FILE: &str = "controller.yaml";
 const DATABASE: &str = "controller.db";
 const ROUTER_FILE: &str = "router.yaml";
+const ROUTER_LOG: &str = "router.log";
+const ROUTERS: &str = "routers";
 const PKI: &str = "pki";
 const LOCK: &str = "lock";
 
 /// What a home may hold whose making was interrupted.
-const BEGINNINGS: &[&str] = &[LOCK, PKI, ROUTER_FILE, DATABASE];
+const BEGINNINGS: &[&str] = &[LOCK, PKI, ROUTER_FILE, ROUTERS, DATABASE];
 
 /// A home that this process holds.
 #[derive(Debug)]
@@ -86,9 +90,52 @@ impl Home {
         self.root.join(DATABASE)
     }
 
-    /// The router's configuration.
-    pub(crate) fn router_file(&self) -> PathBuf {
-        self.root.join(ROUTER_FILE)
+    /// The folder of a router, by its number; the first one has the home.
+    pub(crate) fn router_folder(&self, number: u8) -> PathBuf {
+        match number {
+            ..=1 => self.root.clone(),
+            number => self.root.join(ROUTERS).join(number.to_string()),
+        }
+    }
+
+    /// The configuration of a router.
+    pub(crate) fn router_file(&self, number: u8) -> PathBuf {
+        self.router_folder(number).join(ROUTER_FILE)
+    }
+
+    /// The folder of a router's keys and certificates.
+    pub(crate) fn router_keys(&self, number: u8) -> PathBuf {
+        match number {
+            ..=1 => self.root.join(PKI),
+            number => self.router_folder(number),
+        }
+    }
+
+    /// What a router logs that is a process of its own.
+    pub(crate) fn router_log(&self, number: u8) -> PathBuf {
+        self.router_folder(number).join(ROUTER_LOG)
+    }
+
+    /// How many routers have a configuration here.
+    pub(crate) fn router_count(&self) -> u8 {
+        (1..=u8::MAX).take_while(|number| self.router_file(*number).exists()).last().unwrap_or(0)
+    }
+
+    /// Forgets routers behind this one whose making was interrupted.
+    pub(crate) fn forget_routers_behind(&self, last: u8) -> Result<(), Failure> {
+        for number in last + 1..=self.router_count() {
+            let path = self.router_file(number);
+            fs::remove_file(&path)
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the folder of a router.
+    pub(crate) fn make_router_folder(&self, number: u8) -> Result<(), Failure> {
+        let path = self.router_folder(number);
+        make_private(&path)
+            .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
     }
 
     /// A new network is made only where nothing else lies.

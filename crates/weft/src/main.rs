@@ -25,6 +25,7 @@ mod router;
 mod session;
 mod signals;
 mod tools;
+mod topology;
 mod verify;
 mod weak;
 mod yaml;
@@ -74,6 +75,8 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Use(args) => login::choose(&args),
         Fixed::Status(args) => until_interrupted(tools::status::status(args)).await,
         Fixed::Why(args) => until_interrupted(tools::why::why(args)).await,
+        Fixed::WhyPath(args) => until_interrupted(tools::why_path::why_path(args)).await,
+        Fixed::Topology(args) => until_interrupted(topology::topology(args)).await,
         Fixed::Enroll(args) => until_interrupted(enroll::enroll(args)).await,
         Fixed::Jwt(args) => until_interrupted(tools::jwt::jwt(args)).await,
         Fixed::Password(args) => until_interrupted(tools::password::password(args)).await,

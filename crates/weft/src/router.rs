@@ -16,7 +16,13 @@ use crate::{
 pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
     match command {
         RouterCommand::Enroll { file, jwt } => until_interrupted(enroll(&file, &jwt)).await,
-        RouterCommand::Run { file } => compose::router::run(&file, &signals::first()?).await,
+        RouterCommand::Run { file, exit_with_parent } => {
+            let stop = signals::first()?;
+            if exit_with_parent {
+                signals::parent(&stop)?;
+            }
+            compose::router::run(&file, &stop).await
+        }
     }
 }
 

@@ -1,13 +1,20 @@
-//! Ctrl-C and the termination signal.
+//! Ctrl-C, the termination signal, and the end of the process that started this one.
 
-use std::process;
+use std::{
+    io::{self, Read as _},
+    process, thread,
+    time::Duration,
+};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{ask, failure::Failure};
+use crate::{ask, failure::Failure, topology};
 
 /// Exit status after a second signal: as shells count it for Ctrl-C.
 const IMPATIENT: i32 = 130;
+/// How long stopping may take when the process that started this one has ended: nobody is there any
+/// more who could end it.
+const ORPHANED: Duration = Duration::from_secs(15);
 
 /// A token that is cancelled by the first Ctrl-C or SIGTERM. The second ends the process at once,
 /// for the case that stopping takes somebody too long.
@@ -19,10 +26,32 @@ pub(crate) fn first() -> Result<CancellationToken, Failure> {
         signals.next().await;
         told.cancel();
         signals.next().await;
+        topology::restore();
         ask::restore();
         process::exit(IMPATIENT);
     });
     Ok(token)
+}
+
+/// Cancels a token when the process ends that holds the other end of standard input, however it
+/// ends.
+pub(crate) fn parent(stop: &CancellationToken) -> Result<(), Failure> {
+    let stop = stop.clone();
+    let wait = move || {
+        let mut ignored = [0; 64];
+        loop {
+            match io::stdin().lock().read(&mut ignored) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(1..) => {}
+                Ok(0) | Err(_) => break,
+            }
+        }
+        stop.cancel();
+        thread::sleep(ORPHANED);
+        process::exit(1);
+    };
+    let thread = thread::Builder::new().name("parent".to_owned()).spawn(wait);
+    thread.map(drop).map_err(|error| Failure::new(format!("cannot start a thread: {error}")))
 }
 
 #[cfg(unix)]

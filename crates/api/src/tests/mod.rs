@@ -11,6 +11,7 @@ mod files;
 mod flood;
 mod limits;
 mod resources;
+mod why_path;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -102,9 +102,16 @@ edge:
 
     fn link_text(&self) -> String {
         let Some((bind, advertise)) = &self.link else { return String::new() };
+        Self::link_section(bind, advertise) + "\n"
+    }
+
+    /// The section of a router that links with others and listens for them: a file can get it
+    /// later, too.
+    #[must_use]
+    pub fn link_section(bind: &HostPort, advertise: &HostPort) -> String {
         format!(
             "# Links to other routers.\nlink:\n  dialers:\n    - binding: transport\n  \
-             listeners:\n    - binding: transport\n      bind: {}\n      advertise: {}\n\n",
+             listeners:\n    - binding: transport\n      bind: {}\n      advertise: {}\n",
             quoted(&format!("tls:{bind}")),
             quoted(&format!("tls:{advertise}")),
         )

@@ -67,7 +67,7 @@ fn title(api: Api) -> &'static str {
         Api::Client => "weft: edge client API",
         Api::Management => "weft: edge management API",
         Api::Fabric => "weft: fabric API",
-        Api::Weft => "weft: networks as documents",
+        Api::Weft => "weft: networks as documents, paths explained",
         other => other.as_str(),
     }
 }
@@ -79,7 +79,8 @@ fn about(api: Api) -> &'static str {
         Api::Fabric => "The mesh: routers, links, circuits, terminators, and the database.",
         Api::Weft => {
             "weft's own: a whole network as a document, what a document would change and who would \
-             gain or lose access to what, and all of it applied or nothing."
+             gain or lose access to what, and all of it applied or nothing; and why a dial takes \
+             the way it takes."
         }
         _ => "",
     }

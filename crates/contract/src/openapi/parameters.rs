@@ -49,6 +49,8 @@ pub(super) fn of(row: &Operation) -> Vec<Value> {
     let places = row.path.split('/').filter_map(|it| it.strip_prefix('{')?.strip_suffix('}'));
     let places = places.map(|name| {
         let about = match name {
+            "id" if row.id == "explainPath" => "Id or name of an identity or a router.",
+            "serviceId" if row.id == "explainPath" => "Id or name of the service.",
             "id" => "Id of the entity.",
             "serviceId" => "Id of the service.",
             _ => "Which one.",
@@ -111,6 +113,9 @@ fn query(row: &Operation, name: &str) -> Value {
             "Show permissions, configs and posture as this identity (id or name) sees them; for \
              administrators.",
         ),
+        (_, "instance") => {
+            text(name, "query", "The instance that is dialed; any without one when absent.")
+        }
         (_, "policyType") => words(
             name,
             "Only what is granted by policies of this type; both when absent.",

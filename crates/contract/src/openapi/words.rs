@@ -14,7 +14,7 @@ pub(super) fn summary(row: &Operation) -> String {
         (Method::Get, [all, "{id}", sub], Response::List(_)) => {
             format!("List the {} of {}", plain(sub), one_of(all))
         }
-        (Method::Get, [all, "{id}", sub], Response::Detail(_)) => {
+        (Method::Get, [all, "{id}", sub], Response::Detail(_)) if !sub.starts_with('{') => {
             format!("Read the {} of {}", plain(sub), one_of(all))
         }
         (Method::Post, [all], Response::Created) => format!("Make {}", one_of(all)),
@@ -159,5 +159,6 @@ mod tests {
         ] {
             assert_eq!(summary(operation(Api::Management, id).unwrap()), text, "{id}");
         }
+        assert_eq!(summary(operation(Api::Weft, "explainPath").unwrap()), "Explain path");
     }
 }

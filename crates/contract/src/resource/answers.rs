@@ -8,6 +8,7 @@ use super::{
     edge_router, edge_router_policy, enrollment, external_jwt_signer, fabric, identity, mfa,
     posture_check, posture_data, revocation, role_attribute, router, server, service,
     service_edge_router_policy, service_policy, service_session, session, spec, terminator,
+    why_path,
 };
 use crate::schema::{HasSchema, Schema};
 
@@ -56,6 +57,7 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<server::Summary>("listSummaryCounts"),
     of::<change::NetworkExport>("networkExport"),
     of::<server::NetworkJwt>("networkJWT"),
+    of::<why_path::PathExplanation>("pathExplanation"),
     of::<identity::PolicyAdvice>("policyAdvice"),
     of::<posture_check::PostureCheckDetail>("postureCheckDetail"),
     of::<posture_check::PostureCheckTypeDetail>("postureCheckTypeDetail"),

@@ -88,7 +88,7 @@ pub const CLIENT: &[Operation] = &[list(
 pub const KIND: Kind = Kind {
     name: "edge-router",
     plural: COLLECTION,
-    aliases: &["er", "ers", "router"],
+    aliases: &["er", "ers", "router", "routers"],
     about: "a router that applications connect to",
     operations: MANAGEMENT,
     fields: EdgeRouterBody::FIELDS,

@@ -29,6 +29,7 @@ pub mod service_session;
 pub mod session;
 pub mod spec;
 pub mod terminator;
+pub mod why_path;
 
 use crate::kind::Kind;
 use crate::operation::Operation;
@@ -39,6 +40,7 @@ pub const KINDS: &[&Kind] = &[
     &auth_policy::KIND,
     &authenticator::KIND,
     &ca::KIND,
+    &fabric::circuit::KIND,
     &controller_setting::KIND,
     &config::CONFIG_KIND,
     &config::CONFIG_TYPE_KIND,
@@ -48,6 +50,7 @@ pub const KINDS: &[&Kind] = &[
     &external_jwt_signer::KIND,
     &identity::KIND,
     &identity::TYPE_KIND,
+    &fabric::link::KIND,
     &posture_check::KIND,
     &posture_check::TYPE_KIND,
     &revocation::KIND,
@@ -121,7 +124,7 @@ pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
     let groups: &[&[Operation]] = match api {
         Api::Management => MANAGEMENT,
         Api::Client => CLIENT,
-        Api::Weft => &[change::OPERATIONS],
+        Api::Weft => &[change::OPERATIONS, why_path::OPERATIONS],
         Api::Fabric => fabric::OPERATIONS,
         _ => &[],
     };

@@ -12,3 +12,4 @@ mod renewal;
 mod sdk;
 mod sessions;
 mod support;
+mod why_path;

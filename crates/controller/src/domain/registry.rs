@@ -72,6 +72,7 @@ const OWN: &[&[(Api, &str, Handler)]] = &[
     auth::posture::responses::HANDLERS,
     super::resources::posture_data::HANDLERS,
     super::resources::trace::HANDLERS,
+    super::resources::why_path::HANDLERS,
     auth::current::HANDLERS,
     auth::own_authenticators::HANDLERS,
     auth::client_services::HANDLERS,
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn every_operation_of_the_contract_has_a_handler() {
         let registry = Registry::new();
-        for api in [Api::Management, Api::Client, Api::Fabric] {
+        for api in [Api::Management, Api::Client, Api::Fabric, Api::Weft] {
             for row in resource::operations(api) {
                 let never_built =
                     api == Api::Client && resource::service::NEVER_BUILT.contains(&row.id);

@@ -31,6 +31,7 @@ pub(crate) mod session;
 pub(crate) mod spec;
 pub(crate) mod terminator;
 pub(crate) mod trace;
+pub(crate) mod why_path;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 //!   are told;
 //! - [`create`]: a circuit is made; [`upkeep`]: it is moved, confirmed and removed; [`adopt`]:
 //!   circuits of an earlier run are taken up; [`recount`]: those that a router lost are ended;
+//! - [`explain`]: pure: why a dial goes where it goes;
 //! - [`inspect`]: looking inside routers;
 //! - [`validate`]: whether terminators that routers reported are still there.
 //!
@@ -16,6 +17,7 @@ pub mod adopt;
 pub mod circuits;
 pub mod costs;
 pub mod create;
+pub mod explain;
 pub mod inspect;
 pub mod links;
 pub mod path;

@@ -1,5 +1,5 @@
-//! Passwords are not shown while they are typed, and the terminal shows again what is typed
-//! however the question ends.
+//! What is typed is not shown, passwords for instance, and the terminal shows it again however the
+//! question ends.
 
 use std::io;
 
@@ -7,7 +7,9 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 #[cfg(unix)]
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 
 #[cfg(unix)]
 pub(super) use super::line;
@@ -18,22 +20,36 @@ pub(super) use super::line;
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// While this lives, what is typed is not shown.
-pub(super) struct Off;
+pub(crate) struct Off;
 
 impl Off {
-    #[cfg(unix)]
     pub(super) fn begin() -> io::Result<Self> {
+        Self::take(false)
+    }
+
+    /// The same, and every key counts at once, without the end of its line.
+    pub(crate) fn by_key() -> io::Result<Self> {
+        Self::take(true)
+    }
+
+    #[cfg(unix)]
+    fn take(by_key: bool) -> io::Result<Self> {
         let stdin = io::stdin();
         let before = tcgetattr(&stdin)?;
         let mut quiet = before.clone();
         quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
+        if by_key {
+            quiet.local_modes.remove(LocalModes::ICANON);
+            quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
+            quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
+        }
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         tcsetattr(&stdin, OptionalActions::Now, &quiet)?;
         Ok(Self)
     }
 
     #[cfg(not(unix))]
-    pub(super) fn begin() -> io::Result<Self> {
+    fn take(_by_key: bool) -> io::Result<Self> {
         Ok(Self)
     }
 }

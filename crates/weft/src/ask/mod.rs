@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::{failure::Failure, output::printable};
 
-pub(crate) use echo::restore;
+pub(crate) use echo::{Off as Unseen, restore};
 
 /// Asks a question that is answered with yes or no; `cannot` is said when nobody is there to ask.
 pub(crate) async fn confirm(question: &str, cannot: &str) -> Result<bool, Failure> {

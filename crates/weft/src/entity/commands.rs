@@ -183,7 +183,7 @@ fn update(kind: &'static Kind) -> Option<Command> {
         .arg(which(kind))
         .args(flags::args(kind, Verb::Patch))
         .args(clear::args(kind))
-        .after_help("Only what is given changes. Lists are replaced as a whole.");
+        .after_help(examples::of_update(kind));
     command = command.arg(
         Arg::new("replace")
             .long("replace")

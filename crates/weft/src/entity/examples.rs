@@ -42,6 +42,21 @@ pub(super) fn of_verb(verb: &str) -> &'static str {
 pub(super) fn of_list(kind: &Kind) -> String {
     let plural = kind.plural;
     let mut text = format!("Examples:\n  weft list {plural}\n");
+    match kind.name {
+        "link" => {
+            let more = "  weft list links 'down = true'\n  \
+                        weft list links 'sourceRouter.name = \"paris\" or destRouter.name = \"paris\"'\n  \
+                        weft list links --sort 'cost desc' --columns id,from,to,cost";
+            return text + more;
+        }
+        "circuit" => {
+            let more = "  weft list circuits 'service.name = \"web\"'\n  \
+                        weft list circuits 'anyOf(links) = \"ID\"'\n  \
+                        weft list circuits --sort 'createdAt desc' --limit 20";
+            return text + more;
+        }
+        _ => {}
+    }
     let member = |name: &str| kind.fields.iter().any(|field| field.name == name);
     if member("name") {
         text.push_str(&format!("  weft list {plural} 'name contains \"a\"' --limit 20\n"));
@@ -53,6 +68,19 @@ pub(super) fn of_list(kind: &Kind) -> String {
         "  weft list {plural} --sort 'createdAt desc' --columns id,createdAt --output json"
     ));
     text
+}
+
+/// Below the help of `weft update KIND`.
+pub(super) fn of_update(kind: &Kind) -> &'static str {
+    match kind.name {
+        "link" => {
+            "A change counts until the controller or one of the routers restarts. Circuits over the \
+             link go\nanother way, if there is one.\n\nExamples:\n  \
+             weft update link ID --static-cost 20\n  weft update link ID --down\n  \
+             weft update link ID --down=false"
+        }
+        _ => "Only what is given changes. Lists are replaced as a whole.",
+    }
 }
 
 /// Below the help of `weft delete KIND`.
@@ -195,6 +223,7 @@ mod tests {
             if kind.list().is_some() {
                 check(&of_list(kind));
             }
+            check(of_update(kind));
             let create = of_create(kind);
             if kind.create().is_some() && !create.contains(" ...") {
                 check(&create);

@@ -7,6 +7,7 @@ mod fit;
 pub(crate) mod printable;
 pub(crate) mod progress;
 pub(crate) mod table;
+pub(crate) mod units;
 
 use std::{
     fmt::Display,
@@ -17,6 +18,8 @@ use clap::{Arg, ArgMatches, ValueEnum, builder::EnumValueParser};
 use serde_json::Value;
 
 use crate::yaml;
+
+pub(crate) use units::bytes;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -154,28 +157,5 @@ impl Stream {
             (_, true) => print("\n]\n"),
             (_, false) => print("[]\n"),
         }
-    }
-}
-
-/// A number of bytes with a unit.
-pub(crate) fn bytes(count: u64) -> String {
-    const UNITS: &[(&str, u64)] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    for (unit, size) in UNITS {
-        if count >= *size {
-            return format!("{:.1} {unit}", count as f64 / *size as f64);
-        }
-    }
-    format!("{count} B")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_carry_the_largest_unit_that_fits() {
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(1536), "1.5 KiB");
-        assert_eq!(bytes(3 << 30), "3.0 GiB");
     }
 }

@@ -7,7 +7,7 @@ use weft_contract::kind::{self, Kind};
 
 use super::{
     fit::{self, Long, Need},
-    printable,
+    printable, units,
 };
 
 /// Columns that a terminal must have for tables to be fitted to it. Some do not know how wide they
@@ -46,7 +46,8 @@ impl Column {
 
     /// What an entity has there, in one line.
     fn cell(&self, entity: &Value) -> String {
-        let text = entity.pointer(&self.pointer).map(text).unwrap_or_default();
+        let text = entity.pointer(&self.pointer).map(|value| member(&self.pointer, value));
+        let text = text.unwrap_or_default();
         printable::line(&text.replace("\r\n", "\n").replace(['\n', '\t'], " "))
     }
 }
@@ -92,6 +93,11 @@ impl Rows {
     /// The table for the terminal that standard output is; as wide as it is where that is none.
     pub(crate) fn fitted(&self) -> Fitted {
         self.fitted_to(terminal())
+    }
+
+    /// The table as wide as it is.
+    pub(crate) fn whole(&self) -> String {
+        self.fitted_to(None).text
     }
 
     fn fitted_to(&self, terminal: Option<usize>) -> Fitted {
@@ -162,7 +168,7 @@ fn one_for(entity: &Value, terminal: Option<usize>) -> String {
     let mut rows: Vec<[String; 2]> = Vec::new();
     if let Value::Object(members) = entity {
         for (name, value) in members.iter().filter(|(name, _)| *name != "_links") {
-            let shown = printable::lines(&text(value));
+            let shown = printable::lines(&member(name, value));
             if !shown.is_empty() {
                 rows.push([printable::line(name), shown]);
             }
@@ -189,7 +195,7 @@ fn one_for(entity: &Value, terminal: Option<usize>) -> String {
 }
 
 /// The width that tables are to have; none if nobody looks at a terminal.
-fn terminal() -> Option<usize> {
+pub(crate) fn terminal() -> Option<usize> {
     Table::new().width().filter(|width| *width >= NARROW).map(usize::from)
 }
 
@@ -198,6 +204,24 @@ fn drawn() -> Table {
     // Cells come as wide as they are to be.
     table.load_style(UTF8_FULL_CONDENSED);
     table
+}
+
+/// A member of an entity, by its name or as a JSON pointer: what the API tells as a bare figure or
+/// in parts as people read it.
+fn member(pointer: &str, value: &Value) -> String {
+    let name = pointer.rsplit('/').next().unwrap_or(pointer);
+    match value {
+        // Latencies of links are told in nanoseconds.
+        Value::Number(count) if name.ends_with("Latency") => {
+            count.as_u64().map_or_else(|| text(value), units::nanoseconds)
+        }
+        // The way of a circuit.
+        Value::Object(path) if name == "path" && path.contains_key("nodes") => {
+            let nodes = path.get("nodes").and_then(Value::as_array).into_iter().flatten();
+            nodes.map(text).collect::<Vec<_>>().join(" → ")
+        }
+        _ => text(value),
+    }
 }
 
 /// A value as people read it: references by name, lists separated by commas.
@@ -340,6 +364,15 @@ mod tests {
         let text = rows.fitted_to(None).text;
         assert!(text.chars().all(|one| one == '\n' || !one.is_control()), "{text:?}");
         assert_eq!(text.lines().count(), 5);
+    }
+
+    #[test]
+    fn paths_and_latencies_are_shown_as_people_say_them() {
+        let path = json!({"links": [{"id": "l1", "name": "l1"}],
+            "nodes": [{"id": "a", "name": "paris"}, {"id": "b", "name": "rome"}]});
+        assert_eq!(member("/path", &path), "paris → rome");
+        assert_eq!(member("sourceLatency", &json!(2_100_000)), "2.10 ms");
+        assert_eq!(member("/cost", &json!(2_100_000)), "2100000");
     }
 
     #[test]

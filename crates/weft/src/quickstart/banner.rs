@@ -2,14 +2,34 @@
 
 use std::time::Duration;
 
-use crate::{home::Home, pki, verify::Measured};
+use serde_json::json;
+
+use crate::{
+    home::Home,
+    output::table::{Column, Rows},
+    pki,
+    verify::Measured,
+};
+
+/// A router that runs.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) number: u8,
+    pub(super) name: String,
+    /// Where SDKs connect, `host:port`.
+    pub(super) edge: String,
+    /// Where other routers connect; empty if it does not link.
+    pub(super) link: String,
+    /// Its process, if it is not this one.
+    pub(super) process: Option<u32>,
+}
 
 /// Where everything is.
 pub(super) struct Facts<'a> {
     pub(super) home: &'a Home,
-    /// `host:port` of controller and router.
+    /// `host:port` of the controller.
     pub(super) controller: &'a str,
-    pub(super) router: &'a str,
+    pub(super) routers: &'a [Shown],
     /// The administrator's login name, if it is known.
     pub(super) username: Option<&'a str>,
     /// How long it took.
@@ -26,19 +46,35 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
         facts.controller,
         facts.home.pki(pki::ROOT_CERT).display()
     );
+    let (routers, files) = match facts.routers {
+        [only] => (
+            format!("  edge router   tls://{}    where SDKs and tunnelers connect", only.edge),
+            format!(
+                "{}, {}",
+                facts.home.controller_file().display(),
+                facts.home.router_file(only.number).display()
+            ),
+        ),
+        several => (table(facts.home, several), facts.home.controller_file().display().to_string()),
+    };
+    let mesh = match facts.routers {
+        [_] => String::new(),
+        _ => format!("\x20 {weft} topology --watch    # the routers and their links\n"),
+    };
     format!(
         "\n\
          The network is up after {:.1} s.\n\
          \n\
          \x20 controller    https://{}    APIs, and the control plane for routers\n\
-         \x20 edge router   tls://{}    where SDKs and tunnelers connect\n\
-         \x20 configuration {}, {}\n\
+         {routers}\n\
+         \x20 configuration {files}\n\
          \x20 database      {}\n\
          \x20 keys          {root}/pki\n\
          \n\
          Next, in another terminal:\n\
          \x20 {login}\n\
          \x20 {weft} list edge-routers\n\
+         {mesh}\
          \x20 {weft} verify traffic\n\
          \x20 {weft} create identity laptop --role-attributes staff -o laptop.jwt\n\
          \x20 {weft} enroll laptop.jwt        # laptop.json: for any SDK or tunneler\n\
@@ -47,11 +83,33 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
          Ctrl-C stops the network; the same command brings it back with everything kept.",
         facts.taken.as_secs_f32(),
         facts.controller,
-        facts.router,
-        facts.home.controller_file().display(),
-        facts.home.router_file().display(),
         facts.home.database().display(),
     )
+}
+
+/// Several routers: where each is, which process it is, and what it says.
+fn table(home: &Home, routers: &[Shown]) -> String {
+    let columns = [
+        ("EDGE ROUTER", "name"),
+        ("SDKS AND TUNNELERS", "edge"),
+        ("LINKS", "link"),
+        ("PROCESS", "process"),
+        ("CONFIGURATION AND router.log", "folder"),
+    ];
+    let column = |(title, member): (&str, &str)| Column {
+        title: title.to_owned(),
+        pointer: format!("/{member}"),
+    };
+    let mut rows = Rows::new(columns.map(column).into());
+    for router in routers {
+        let tls = |at: &str| if at.is_empty() { String::new() } else { format!("tls://{at}") };
+        rows.push(&json!({
+            "name": router.name, "edge": tls(&router.edge), "link": tls(&router.link),
+            "process": router.process, "folder": home.router_folder(router.number).display().to_string(),
+        }));
+    }
+    // Whole: lines are copied.
+    rows.whole()
 }
 
 /// The self-check in one line.
@@ -67,4 +125,47 @@ pub(super) fn checked(measured: &Measured) -> String {
 /// This program as it was called, so that lines can be copied.
 fn program() -> String {
     std::env::args().next().filter(|name| !name.is_empty()).unwrap_or_else(|| "weft".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn router(number: u8) -> Shown {
+        Shown {
+            number,
+            name: format!("r{number}"),
+            edge: format!("localhost:{number}"),
+            link: format!("127.0.0.1:1{number}"),
+            process: Some(4200 + u32::from(number)),
+        }
+    }
+
+    #[test]
+    fn every_router_is_shown_with_its_ports_process_and_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path())).unwrap();
+        let banner = |routers: &[Shown]| {
+            let taken = Duration::from_secs(1);
+            text(&Facts { home: &home, controller: "c:1", routers, username: None, taken })
+        };
+        let several = banner(&[router(1), router(2), router(3)]);
+        for number in 1..=3 {
+            let line = several.lines().find(|line| line.contains(&format!("r{number}"))).unwrap();
+            let folder = home.router_folder(number).display().to_string();
+            let parts = [
+                format!("tls://localhost:{number}"),
+                format!("1{number}"),
+                format!("420{number}"),
+                folder,
+            ];
+            assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        }
+        assert!(several.contains("topology --watch"));
+        let one = banner(&[Shown { process: None, ..router(1) }]);
+        assert!(
+            one.contains("edge router   tls://localhost:1") && !one.contains("topology"),
+            "{one}"
+        );
+    }
 }

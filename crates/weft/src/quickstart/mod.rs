@@ -1,12 +1,17 @@
-//! `weft quickstart`: a whole network in one process and one folder.
+//! `weft quickstart`: a whole network by one command and in one folder.
+//!
+//! A network of one router is this process alone. Of several routers each is a process of its own
+//! ([`children`]), so that they can be killed one by one, and the controller is in this one.
 //!
 //! Every step looks whether it was done before, so that an interrupted start goes on where it
 //! stopped and a later start resumes: keys and files, administrator, router, policies. At the end
 //! the network proves itself with the code of `weft verify traffic`.
 
 mod banner;
+mod children;
 mod plan;
 mod router;
+mod routers;
 
 use std::{
     future::Future,
@@ -18,7 +23,14 @@ use indicatif::ProgressBar;
 use rand::RngExt as _;
 use tokio_util::sync::CancellationToken;
 use weft_client::{ManagementClient, Tls};
-use weft_config::{RouterConfig, router::Listener};
+use weft_contract::{
+    Api,
+    resource::{
+        self,
+        edge_router::{self, EdgeRouterDetail},
+        fabric::link::LinkDetail,
+    },
+};
 use weft_model::entity::{Authenticator, Identity};
 use weft_router::Router;
 
@@ -33,6 +45,8 @@ use crate::{
     home::Home,
     pki, signals, verify,
 };
+use banner::Shown;
+use children::Child;
 use plan::Plan;
 
 const USERNAME: &str = "admin";
@@ -40,8 +54,12 @@ const ADMIN_NAME: &str = "Default Admin";
 /// Letters and digits that are not mistaken for each other.
 const PASSWORD_ALPHABET: &[u8] = b"abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const PASSWORD_LENGTH: usize = 20;
-/// How long the router may take to be ready.
+/// How long the routers may take to be ready.
 const ROUTER_LIMIT: Duration = Duration::from_secs(30);
+/// How long they may take to link with each other.
+const LINK_LIMIT: Duration = Duration::from_secs(20);
+/// Between two looks at what the controller knows of them.
+const LOOK: Duration = Duration::from_millis(200);
 /// How much the self-check moves.
 const CHECK: verify::Amount =
     verify::Amount { bytes: 2 << 20, round_trips: 20, patience: Duration::from_secs(20) };
@@ -61,10 +79,10 @@ pub(crate) async fn quickstart(args: QuickstartArgs) -> Result<(), Failure> {
     let mut network = Network::default();
     let up = Box::pin(network.bring_up(&home, &args, is_new, &stop));
     let up = unless_stopped(&stop, up).await;
-    if let Ok(Up { username, router, controller }) = &up {
+    if let Ok(Up { username, routers, controller }) = &up {
         let taken = begun.elapsed();
         let username = username.as_deref();
-        let facts = banner::Facts { home: &home, controller, router, username, taken };
+        let facts = banner::Facts { home: &home, controller, routers, username, taken };
         say(format_args!("{}", banner::text(&facts)));
         stop.cancelled().await;
         say(format_args!("\nstopping"));
@@ -77,7 +95,7 @@ pub(crate) async fn quickstart(args: QuickstartArgs) -> Result<(), Failure> {
 struct Up {
     username: Option<String>,
     controller: String,
-    router: String,
+    routers: Vec<Shown>,
 }
 
 /// Makes keys and files, or looks at those that are there.
@@ -87,7 +105,12 @@ fn prepare(home: &Home, args: &QuickstartArgs) -> Result<(), Failure> {
         step("keys, certificates and configuration files written");
         return Ok(());
     }
-    let ignored = plan::creation_options(args);
+    let added = routers::add(home, args)?;
+    if added > 0 {
+        step(&format!("configuration of {added} more routers written"));
+    }
+    let mut ignored = plan::creation_options(args);
+    ignored.retain(|option| added == 0 || !["--router-port", "--link-port"].contains(option));
     if !ignored.is_empty() {
         step(&format!("ignored, because they only count at creation: {}", ignored.join(", ")));
     }
@@ -101,7 +124,10 @@ fn prepare(home: &Home, args: &QuickstartArgs) -> Result<(), Failure> {
 #[derive(Default)]
 struct Network {
     controller: Option<RunningController>,
+    /// The only router.
     router: Option<Router>,
+    /// Several routers.
+    children: Vec<Child>,
 }
 
 impl Network {
@@ -119,34 +145,136 @@ impl Network {
         let controller_address = controller.api_address().to_owned();
         step(&format!("controller runs at https://{controller_address}"));
         let client = administrator(controller)?;
-        let config = compose::router::load(&home.router_file())?;
-        if router::ensure(&client, &config).await? {
-            step(&format!("edge router `{}` enrolled", router::NAME));
+        let mut shown = Vec::new();
+        let count = home.router_count();
+        for number in 1..=count {
+            shown.push(self.start_router(home, &client, number, count).await?);
         }
-        let router = self.router.insert(compose::router::start(&config).await?);
-        let router_address = advertised(&config);
-        if tokio::time::timeout(ROUTER_LIMIT, router.online()).await.is_err() {
-            return Err(Failure::new(format!(
-                "the router did not get ready in {} s; RUST_LOG=info says more",
-                ROUTER_LIMIT.as_secs()
-            )));
-        }
-        step(&format!("edge router online at {router_address}"));
-        self_check(&client, is_new, stop).await?;
+        let is_linked = match count {
+            ..=1 => true,
+            count => {
+                let away = away(&client, &shown).await?;
+                match away.as_str() {
+                    "" => step(&format!("{count} edge routers online")),
+                    away => {
+                        let text = format!(
+                            "not online after {} s: {away}; what they say is in their router.log",
+                            ROUTER_LIMIT.as_secs()
+                        );
+                        if is_new {
+                            return Err(Failure::new(text));
+                        }
+                        step(&text);
+                    }
+                }
+                away.is_empty() && linked(&client, count).await?
+            }
+        };
+        self_check(&client, is_new && is_linked, stop).await?;
         if let Err(error) = client.logout().await {
             tracing::debug!(%error, "the session of the start was not ended");
         }
-        Ok(Up { username, controller: controller_address, router: router_address })
+        Ok(Up { username, controller: controller_address, routers: shown })
+    }
+
+    /// Enrolls a router if it is not yet, and starts it: the only one in this process.
+    async fn start_router(
+        &mut self,
+        home: &Home,
+        client: &ManagementClient,
+        number: u8,
+        count: u8,
+    ) -> Result<Shown, Failure> {
+        let file = home.router_file(number);
+        let config = compose::router::load(&file)?;
+        let name = router::name(number);
+        if router::ensure(client, number, &config).await? {
+            step(&format!("edge router `{name}` enrolled"));
+        }
+        let edge = routers::edge(&config).map(|edge| edge.to_string()).unwrap_or_default();
+        let process = if count > 1 {
+            let child = Child::start(&name, &file, &home.router_log(number))?;
+            let process = child.process();
+            self.children.push(child);
+            process
+        } else {
+            let router = self.router.insert(compose::router::start(&config).await?);
+            if tokio::time::timeout(ROUTER_LIMIT, router.online()).await.is_err() {
+                return Err(Failure::new(format!(
+                    "the router did not get ready in {} s; RUST_LOG=info says more",
+                    ROUTER_LIMIT.as_secs()
+                )));
+            }
+            step(&format!("edge router online at {edge}"));
+            None
+        };
+        Ok(Shown { number, name, edge, link: routers::link(&config), process })
     }
 
     async fn shutdown(self) -> Result<(), Failure> {
         if let Some(router) = self.router {
             router.shutdown().await;
         }
+        // All at once: each takes its time.
+        self.children.iter().for_each(Child::tell_to_stop);
+        for child in self.children {
+            child.stopped().await;
+        }
         match self.controller {
             Some(controller) => controller.shutdown().await,
             None => Ok(()),
         }
+    }
+}
+
+/// Waits until all of several routers are online, and names those that are not.
+async fn away(client: &ManagementClient, routers: &[Shown]) -> Result<String, Failure> {
+    let deadline = Instant::now() + ROUTER_LIMIT;
+    loop {
+        let known: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, None).await?;
+        let is_online = |router: &&Shown| {
+            known.iter().any(|known| known.name == router.name && known.is_online)
+        };
+        let away = routers.iter().filter(|router| !is_online(router));
+        let away: Vec<&str> = away.map(|router| router.name.as_str()).collect();
+        if away.is_empty() || Instant::now() > deadline {
+            return Ok(away.join(", "));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Waits until every router is linked with every other, and tells whether they are. A network whose
+/// operator wants fewer links comes up, too.
+async fn linked(client: &ManagementClient, count: u8) -> Result<bool, Failure> {
+    let list = resource::operation(Api::Fabric, "listLinks")
+        .ok_or_else(|| Failure::new("there is no operation that lists links"))?;
+    let wanted = usize::from(count) * usize::from(count - 1) / 2;
+    let deadline = Instant::now() + LINK_LIMIT;
+    loop {
+        let query = [("limit", "500")];
+        let links = client.page_in::<LinkDetail>(Api::Fabric, list, &[], &query).await?.items;
+        let mut pairs: Vec<(String, String)> = links
+            .into_iter()
+            .map(|link| (link.source_router.id, link.dest_router.id))
+            .map(|(one, other)| if one < other { (one, other) } else { (other, one) })
+            .collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        if pairs.len() >= wanted {
+            step("every router is linked with every other");
+            return Ok(true);
+        }
+        if Instant::now() > deadline {
+            let found = pairs.len();
+            step(&format!(
+                "{found} of {wanted} pairs of routers are linked after {} s; `weft topology` shows \
+                 which",
+                LINK_LIMIT.as_secs()
+            ));
+            return Ok(false);
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -192,28 +320,21 @@ fn administrator(running: &RunningController) -> Result<ManagementClient, Failur
     Ok(client)
 }
 
-/// A new network must prove itself. One that people have worked with may be as they want it, and
-/// stays up.
+/// A new network must prove itself. One that people have worked with, or whose routers have not
+/// linked yet, stays up.
 async fn self_check(
     client: &ManagementClient,
-    is_new: bool,
+    must_pass: bool,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     match verify::measure(client, &CHECK, &ProgressBar::hidden(), stop).await {
         Ok(measured) => step(&format!("self-check passed: {}", banner::checked(&measured))),
-        Err(failure) if is_new || stop.is_cancelled() => return Err(failure.during("self-check")),
+        Err(failure) if must_pass || stop.is_cancelled() => {
+            return Err(failure.during("self-check"));
+        }
         Err(failure) => step(&format!("self-check FAILED: {failure}")),
     }
     Ok(())
-}
-
-/// Where SDKs are told to connect.
-fn advertised(config: &RouterConfig) -> String {
-    let edge = config.listeners.iter().find_map(|listener| match listener {
-        Listener::Edge(edge) => Some(edge.advertise.to_string()),
-        _ => None,
-    });
-    edge.unwrap_or_default()
 }
 
 fn new_password() -> String {

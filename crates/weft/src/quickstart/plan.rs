@@ -6,14 +6,14 @@ use std::{
     path::Path,
 };
 
-use weft_config::{ControllerTemplate, HostPort, RouterTemplate, TunnelerMode};
+use weft_config::{ControllerTemplate, HostPort};
 use weft_contract::json::{Password, Username};
 use weft_identity::write_private;
 
+use super::routers::{Places, RouterPlan};
 use crate::{cli::QuickstartArgs, failure::Failure, home::Home, pki};
 
 const CONTROLLER_PORT: u16 = 1280;
-const ROUTER_PORT: u16 = 3022;
 const HOST: &str = "localhost";
 /// Id of the controller.
 const CONTROLLER: &str = "controller";
@@ -31,7 +31,8 @@ pub(super) struct End {
 #[derive(Debug)]
 pub(super) struct Plan {
     controller: End,
-    router: End,
+    /// At least one.
+    routers: Vec<RouterPlan>,
     trust_domain: String,
 }
 
@@ -43,20 +44,29 @@ impl Plan {
         let router_host = args.router_address.as_deref().unwrap_or(HOST);
         let controller =
             Port { option: "--ctrl-port", wanted: args.ctrl_port.unwrap_or(CONTROLLER_PORT) };
-        let router =
-            Port { option: "--router-port", wanted: args.router_port.unwrap_or(ROUTER_PORT) };
-        if controller.wanted == router.wanted && controller.wanted != 0 {
+        let places = Places::new(args, router_host);
+        if controller.wanted == places.first() && controller.wanted != 0 {
             return Err(Failure::usage(format!(
                 "controller and router cannot both listen at port {}",
                 controller.wanted
             )));
         }
-        // Both are held until both are known, so that 0 never picks the same twice.
-        let (controller, held) = controller.end("--ctrl-address", ctrl_host)?;
-        let (router, _) = router.end("--router-address", router_host)?;
-        drop(held);
+        let mut sockets = Sockets::default();
+        let controller = sockets.hold(controller.end("--ctrl-address", ctrl_host)?);
+        let count = args.routers.unwrap_or(1);
+        let mut routers = Vec::new();
+        for number in 1..=count {
+            let edge = match number {
+                1 => places.edge_of_first(&mut sockets)?,
+                number => places.edge(number, &mut sockets)?,
+            };
+            routers.push(RouterPlan { number, edge, link: None });
+        }
+        for router in routers.iter_mut().filter(|_| count > 1) {
+            router.link = Some(places.link(router.number, &mut sockets)?);
+        }
         let trust_domain = format!("weft-{:08x}", rand::random::<u32>());
-        Ok(Self { controller, router, trust_domain })
+        Ok(Self { controller, routers, trust_domain })
     }
 
     /// Writes keys, certificates and files. The controller's file comes last: with it there is a
@@ -65,7 +75,10 @@ impl Plan {
         home.make_pki_folder()?;
         let host = &self.controller.advertise.host;
         pki::make(home, &self.trust_domain, CONTROLLER, host)?;
-        write(&home.router_file(), &self.router_text(home))?;
+        for router in &self.routers {
+            router.carry_out(home, &self.controller.advertise)?;
+        }
+        home.forget_routers_behind(self.routers.len() as u8)?;
         write(&home.controller_file(), &self.controller_text(home))
     }
 
@@ -94,45 +107,21 @@ impl Plan {
     fn shared_name(&self) -> Option<&str> {
         let host = self.controller.advertise.host.as_str();
         let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        let is_shared = host == self.router.advertise.host;
+        let is_shared = self.routers.iter().any(|router| host == router.edge.advertise.host);
         (is_shared && host != HOST && !is_loopback).then_some(host)
-    }
-
-    fn router_text(&self, home: &Home) -> String {
-        let path = |name: &str| text(&home.pki(name));
-        let host = self.router.advertise.host.as_str();
-        let (mut dns, mut ip) = (vec!["localhost"], vec!["127.0.0.1", "::1"]);
-        let names = if host.parse::<IpAddr>().is_ok() { &mut ip } else { &mut dns };
-        if !names.contains(&host) {
-            names.push(host);
-        }
-        RouterTemplate {
-            cert: &path("router.crt"),
-            server_cert: &path("router.server.crt"),
-            key: &path("router.key"),
-            ca: &path("router.ca.crt"),
-            ctrl: self.controller.advertise.clone(),
-            edge_bind: self.router.bind.clone(),
-            edge_advertise: self.router.advertise.clone(),
-            link: None,
-            tunneler: TunnelerMode::Host,
-            dns: &dns,
-            ip: &ip,
-        }
-        .to_text()
     }
 }
 
 /// A port with the option it came from.
-struct Port {
-    option: &'static str,
-    wanted: u16,
+pub(super) struct Port {
+    pub(super) option: &'static str,
+    pub(super) wanted: u16,
 }
 
 impl Port {
     /// Looks whether the port is free, or picks one for 0. The socket that was opened for that
     /// comes along.
-    fn end(&self, host_option: &str, host: &str) -> Result<(End, TcpListener), Failure> {
+    pub(super) fn end(&self, host_option: &str, host: &str) -> Result<(End, TcpListener), Failure> {
         let host = check_host(host_option, host)?;
         let bind = bind_host(&host);
         let socket = TcpListener::bind((bind, self.wanted)).map_err(|error| {
@@ -154,6 +143,40 @@ impl Port {
             advertise: HostPort { host, port },
         };
         Ok((end, socket))
+    }
+}
+
+/// The sockets of ports that were found. All are held until all are known, so that none is found
+/// twice.
+#[derive(Default)]
+pub(super) struct Sockets(Vec<TcpListener>);
+
+impl Sockets {
+    /// Holds the socket of an end.
+    pub(super) fn hold(&mut self, (end, socket): (End, TcpListener)) -> End {
+        self.0.push(socket);
+        end
+    }
+
+    /// The end of one of several: its port is as far behind the first one as its number, or a free
+    /// one if nobody chose the first and that port is taken.
+    pub(super) fn near(
+        &mut self,
+        option: &'static str,
+        (first, is_chosen): (u16, bool),
+        number: u8,
+        host_option: &str,
+        host: &str,
+    ) -> Result<End, Failure> {
+        let wanted = match first {
+            0 => 0,
+            first => first.checked_add(u16::from(number) - 1).unwrap_or_default(),
+        };
+        let found = match (Port { option, wanted }).end(host_option, host) {
+            Err(_) if !is_chosen => Port { option, wanted: 0 }.end(host_option, host),
+            found => found,
+        };
+        Ok(self.hold(found?))
     }
 }
 
@@ -204,35 +227,38 @@ pub(super) fn creation_options(args: &QuickstartArgs) -> Vec<&'static str> {
         ("--password", args.password.is_some()),
         ("--ctrl-port", args.ctrl_port.is_some()),
         ("--router-port", args.router_port.is_some()),
+        ("--link-port", args.link_port.is_some()),
         ("--ctrl-address", args.ctrl_address.is_some()),
         ("--router-address", args.router_address.is_some()),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect()
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(write_private(path, text.as_bytes())?)
 }
 
 /// A home's paths are text: it was refused otherwise.
-fn text(path: &Path) -> String {
+pub(super) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use weft_config::{ControllerConfig, RouterConfig};
 
     use super::*;
     use crate::compose::controller::not_acted_upon;
 
-    fn args() -> QuickstartArgs {
+    pub(in crate::quickstart) fn args() -> QuickstartArgs {
         QuickstartArgs {
             home: None,
+            routers: None,
             username: None,
             password: None,
             ctrl_port: Some(0),
             router_port: Some(0),
+            link_port: Some(0),
             ctrl_address: None,
             router_address: None,
         }
@@ -254,7 +280,7 @@ mod tests {
         assert_eq!(served.len(), controller.config.web[0].apis.len());
         let listener = controller.config.ctrl.listener.unwrap().host_port();
         assert_eq!(listener, plan.controller.bind, "one port for APIs and control plane");
-        let router = RouterConfig::from_path(&home.router_file()).unwrap();
+        let router = RouterConfig::from_path(&home.router_file(1)).unwrap();
         assert_eq!((router.warnings, router.not_acted_upon), (vec![], vec![]));
         assert!(router.config.link.dialers.is_empty() && router.config.web.is_empty());
         assert_eq!(router.config.csr.unwrap().sans.dns, ["localhost", "r.example"]);
@@ -264,7 +290,7 @@ mod tests {
     fn two_free_ports_are_two() {
         let plan = Plan::of(&args()).unwrap();
         assert_ne!(plan.controller.bind.port, 0);
-        assert_ne!(plan.controller.bind.port, plan.router.bind.port);
+        assert_ne!(plan.controller.bind.port, plan.routers[0].edge.bind.port);
         assert_eq!(plan.controller.advertise.port, plan.controller.bind.port);
     }
 
@@ -314,6 +340,7 @@ mod tests {
     #[test]
     fn what_counts_only_once_is_listed() {
         let given = QuickstartArgs { username: Some("x".into()), ..args() };
-        assert_eq!(creation_options(&given), ["--username", "--ctrl-port", "--router-port"]);
+        let options = ["--username", "--ctrl-port", "--router-port", "--link-port"];
+        assert_eq!(creation_options(&given), options);
     }
 }

@@ -1,4 +1,4 @@
-//! The edge router of a quickstart network: its entity, its policies, its certificates.
+//! An edge router of a quickstart network: its entity, its policies, its certificates.
 
 use std::time::SystemTime;
 
@@ -20,21 +20,37 @@ use weft_router::enroll::enroll;
 
 use crate::failure::{Failure, chain};
 
-/// Its name, and that of the identity that hosts services for it.
-pub(super) const NAME: &str = "quickstart-router";
+/// The name of the first one, and with what the others' begin.
+const NAME: &str = "quickstart-router";
 /// Names of the policies that let everybody and everything use public routers.
 const POLICY: &str = "quickstart";
 const ATTRIBUTE: &str = "public";
+
+/// The name of a router, and of the identity that hosts services for it.
+pub(super) fn name(number: u8) -> String {
+    match number {
+        ..=1 => NAME.to_owned(),
+        number => format!("{NAME}-{number}"),
+    }
+}
 
 /// Sees to it that the router is known to the controller and has its certificates. Answers whether
 /// something had to be done for that.
 pub(super) async fn ensure(
     client: &ManagementClient,
+    number: u8,
     config: &RouterConfig,
 ) -> Result<bool, Failure> {
-    let known = match find(client).await? {
+    let name = name(number);
+    let known = match find(client, &name).await? {
         Some(known) => known,
-        None => make(client).await?,
+        None => {
+            // Whoever has taken the policies away since does not get them back with a router.
+            if number <= 1 {
+                make_policies(client).await?;
+            }
+            make(client, &name).await?
+        }
     };
     if known.is_verified && has_certificates(config, &known) {
         return Ok(false);
@@ -46,15 +62,18 @@ pub(super) async fn ensure(
     Ok(true)
 }
 
-async fn find(client: &ManagementClient) -> Result<Option<EdgeRouterDetail>, Failure> {
-    let filter = format!("name = \"{NAME}\"");
+async fn find(client: &ManagementClient, name: &str) -> Result<Option<EdgeRouterDetail>, Failure> {
+    let filter = format!("name = \"{name}\"");
     let found: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, Some(&filter)).await?;
     Ok(found.into_iter().next())
 }
 
-/// The router, and policies with which the first service of a newcomer works.
-async fn make(client: &ManagementClient) -> Result<EdgeRouterDetail, Failure> {
-    let one = |role: &str| Some(vec![role.to_owned()]);
+fn one(role: &str) -> Option<Vec<String>> {
+    Some(vec![role.to_owned()])
+}
+
+/// Policies with which the first service of a newcomer works, over every router.
+async fn make_policies(client: &ManagementClient) -> Result<(), Failure> {
     let policy = EdgeRouterPolicyBody {
         name: Some(POLICY.into()),
         semantic: Some(Semantic::AllOf),
@@ -70,9 +89,12 @@ async fn make(client: &ManagementClient) -> Result<EdgeRouterDetail, Failure> {
         edge_router_roles: one("#all"),
         ..ServiceEdgeRouterPolicyBody::default()
     };
-    make_once(client, &service_edge_router_policy::KIND, &policy).await?;
+    make_once(client, &service_edge_router_policy::KIND, &policy).await
+}
+
+async fn make(client: &ManagementClient, name: &str) -> Result<EdgeRouterDetail, Failure> {
     let router = EdgeRouterBody {
-        name: Some(NAME.into()),
+        name: Some(name.to_owned()),
         is_tunneler_enabled: Some(true),
         role_attributes: one(ATTRIBUTE),
         ..EdgeRouterBody::default()

@@ -1,6 +1,6 @@
 //! Commands that answer a question, or do one thing that is not about a kind of entity.
 //!
-//! - [`why`]: why an identity can, or cannot, reach a service;
+//! - [`why`]: why an identity can, or cannot, reach a service; [`why_path`]: over which path;
 //! - [`status`]: who is logged in where, and how large the network is;
 //! - [`jwt`]: enrollment tokens; [`ca`]: proof of a certificate authority;
 //! - [`password`]: passwords of others and one's own; [`overrides`]: configs of one identity alone;
@@ -16,6 +16,7 @@ pub(crate) mod overrides;
 pub(crate) mod password;
 pub(crate) mod status;
 pub(crate) mod why;
+pub(crate) mod why_path;
 
 use weft_contract::{Api, Operation, kind::Kind, resource};
 

@@ -38,6 +38,7 @@ pub const KIND: Kind = Kind {
         Column { title: "ID", pointer: "/id" },
         Column { title: "CLIENT", pointer: "/clientId" },
         Column { title: "SERVICE", pointer: "/service/name" },
+        Column { title: "PATH", pointer: "/path" },
         Column { title: "TERMINATOR", pointer: "/terminator/id" },
         Column { title: "SINCE", pointer: "/createdAt" },
     ],

@@ -39,11 +39,13 @@ pub const KIND: Kind = Kind {
         Column { title: "ID", pointer: "/id" },
         Column { title: "FROM", pointer: "/sourceRouter/name" },
         Column { title: "TO", pointer: "/destRouter/name" },
-        Column { title: "PROTOCOL", pointer: "/protocol" },
         Column { title: "STATE", pointer: "/state" },
         Column { title: "DOWN", pointer: "/down" },
         Column { title: "STATIC COST", pointer: "/staticCost" },
+        Column { title: "LATENCY", pointer: "/sourceLatency" },
+        Column { title: "LATENCY BACK", pointer: "/destLatency" },
         Column { title: "COST", pointer: "/cost" },
+        Column { title: "PROTOCOL", pointer: "/protocol" },
     ],
 };
 

@@ -46,7 +46,7 @@ fn mention<T: Record>(view: View<'_>, collection: &str, id: &Id) -> EntityRef {
 }
 
 /// The running network; there is none while the controller starts or stops.
-fn network(controller: &Controller) -> Result<Network, Failure> {
+pub(in crate::domain) fn network(controller: &Controller) -> Result<Network, Failure> {
     let missing = || Failure::unhandled("the network is starting or stopping").with_status(503);
     controller.network().ok_or_else(missing)
 }

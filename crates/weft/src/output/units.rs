@@ -1,0 +1,43 @@
+//! Figures with their units.
+
+/// A time that is told in nanoseconds, as people say it.
+pub(crate) fn nanoseconds(count: u64) -> String {
+    let millis = count as f64 / 1e6;
+    match millis {
+        0.0 => "0 ms".to_owned(),
+        ..10.0 => format!("{millis:.2} ms"),
+        ..1000.0 => format!("{millis:.1} ms"),
+        _ => format!("{:.1} s", millis / 1000.0),
+    }
+}
+
+/// A number of bytes with a unit.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: &[(&str, u64)] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    for (unit, size) in UNITS {
+        if count >= *size {
+            return format!("{:.1} {unit}", count as f64 / *size as f64);
+        }
+    }
+    format!("{count} B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_carry_the_largest_unit_that_fits() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(3 << 30), "3.0 GiB");
+    }
+
+    #[test]
+    fn times_have_as_many_digits_as_are_of_use() {
+        assert_eq!(nanoseconds(0), "0 ms");
+        assert_eq!(nanoseconds(214_000), "0.21 ms");
+        assert_eq!(nanoseconds(21_349_000), "21.3 ms");
+        assert_eq!(nanoseconds(65_000_000_000), "65.0 s");
+    }
+}

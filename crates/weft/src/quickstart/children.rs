@@ -1,0 +1,168 @@
+//! Routers as processes of their own: started, started again when they end, and ended with this one.
+//!
+//! A child holds one end of a pipe as its standard input, and this process the other: when this
+//! process ends, however it ends, the child sees the end of its input and stops.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{process::Command, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::step;
+use crate::failure::Failure;
+
+/// The first pause before a child that ended is started again, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Who ran for so long begins with the first pause again.
+const CALM: Duration = Duration::from_secs(60);
+/// How long a child may take to stop.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A router that runs as a process.
+pub(super) struct Child {
+    /// Id of the process that runs now; 0 if none does.
+    process: Arc<AtomicU32>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// How a child is started.
+struct Router {
+    name: String,
+    program: PathBuf,
+    file: PathBuf,
+    log: PathBuf,
+    process: Arc<AtomicU32>,
+}
+
+impl Child {
+    /// Starts a router with this file; what it says goes to the log, and the log of the start before
+    /// is kept beside it.
+    pub(super) fn start(name: &str, file: &Path, log: &Path) -> Result<Self, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::new(format!("cannot find this program itself: {error}")))?;
+        let before = log.with_extension("log.1");
+        if let Err(error) = std::fs::rename(log, before)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(Failure::new(format!("{}: {error}", log.display())));
+        }
+        let process = Arc::new(AtomicU32::new(0));
+        let router = Router {
+            name: name.to_owned(),
+            program,
+            file: file.to_owned(),
+            log: log.to_owned(),
+            process: Arc::clone(&process),
+        };
+        let started = router.spawn()?;
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(router.keep(started, stop.clone()));
+        Ok(Self { process, stop, task })
+    }
+
+    /// Its process.
+    pub(super) fn process(&self) -> Option<u32> {
+        Some(self.process.load(Ordering::Relaxed)).filter(|id| *id != 0)
+    }
+
+    /// Does not wait until it has.
+    pub(super) fn tell_to_stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Waits until it has.
+    pub(super) async fn stopped(self) {
+        let _ = self.task.await;
+    }
+}
+
+impl Router {
+    fn spawn(&self) -> Result<tokio::process::Child, Failure> {
+        let failed = |what: &Path, error: std::io::Error| {
+            Failure::new(format!("{}: {}: {error}", self.name, what.display()))
+        };
+        let log = File::options().create(true).append(true).open(&self.log);
+        let log = log.map_err(|error| failed(&self.log, error))?;
+        let errors = log.try_clone().map_err(|error| failed(&self.log, error))?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(["router", "run", "--exit-with-parent"])
+            .arg(&self.file)
+            .stdin(Stdio::piped())
+            .stdout(log)
+            .stderr(errors)
+            .kill_on_drop(true);
+        // Ctrl-C is for this process, which ends the routers before the controller.
+        #[cfg(unix)]
+        command.process_group(0);
+        let child = command.spawn().map_err(|error| failed(&self.program, error))?;
+        self.process.store(child.id().unwrap_or_default(), Ordering::Relaxed);
+        Ok(child)
+    }
+
+    /// Starts it again whenever it ends.
+    async fn keep(self, first: tokio::process::Child, stop: CancellationToken) {
+        let mut pause = FIRST_PAUSE;
+        let mut running: Result<_, Failure> = Ok(first);
+        loop {
+            let begun = Instant::now();
+            let why = match running {
+                Ok(child) => match run(child, &stop).await {
+                    Some(why) => why,
+                    None => return,
+                },
+                Err(failure) => failure.to_string(),
+            };
+            self.process.store(0, Ordering::Relaxed);
+            if begun.elapsed() >= CALM {
+                pause = FIRST_PAUSE;
+            }
+            step(&format!(
+                "router `{}` ended ({why}) and is started again in {} s; its log is {}",
+                self.name,
+                pause.as_secs(),
+                self.log.display()
+            ));
+            if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                return;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            running = self.spawn();
+            if running.is_ok() {
+                let process = self.process.load(Ordering::Relaxed);
+                step(&format!("router `{}` runs again as process {process}", self.name));
+            }
+        }
+    }
+}
+
+/// Waits until a child ends, and tells how; none once it was stopped.
+async fn run(mut child: tokio::process::Child, stop: &CancellationToken) -> Option<String> {
+    // The other end of its input: it stops when this is closed.
+    let input = child.stdin.take();
+    tokio::select! {
+        ended = child.wait() => Some(match ended {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        }),
+        () = stop.cancelled() => {
+            drop(input);
+            if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
+                // It is dropped, and killed by that, whatever comes of this.
+                let _ = child.kill().await;
+            }
+            None
+        }
+    }
+}

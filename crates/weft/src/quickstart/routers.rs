@@ -1,0 +1,252 @@
+//! Where the routers of a quickstart network listen, and the files made of that.
+
+use std::{net::IpAddr, path::Path};
+
+use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode, router::Listener};
+
+use super::plan::{End, Port, Sockets, text, write};
+use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home};
+
+const ROUTER_PORT: u16 = 3022;
+const LINK_PORT: u16 = 10_080;
+/// Links of a quickstart network stay on the machine.
+const LINK_HOST: &str = "127.0.0.1";
+
+/// A router that is to be made.
+#[derive(Debug)]
+pub(super) struct RouterPlan {
+    pub(super) number: u8,
+    pub(super) edge: End,
+    /// Where other routers connect; none in a network of one.
+    pub(super) link: Option<End>,
+}
+
+/// Where routers are to listen.
+pub(super) struct Places<'a> {
+    /// The host that clients are told, and the option it came from.
+    pub(super) host: &'a str,
+    /// The port of the first router, and whether somebody chose it.
+    edge: (u16, bool),
+    link: (u16, bool),
+}
+
+impl<'a> Places<'a> {
+    /// What the options say of a new network.
+    pub(super) fn new(args: &QuickstartArgs, host: &'a str) -> Self {
+        let chosen = |port: Option<u16>, usual| (port.unwrap_or(usual), port.is_some());
+        Self {
+            host,
+            edge: chosen(args.router_port, ROUTER_PORT),
+            link: chosen(args.link_port, LINK_PORT),
+        }
+    }
+
+    /// The port of the first router.
+    pub(super) fn first(&self) -> u16 {
+        self.edge.0
+    }
+
+    /// The first router of a new network.
+    pub(super) fn edge_of_first(&self, sockets: &mut Sockets) -> Result<End, Failure> {
+        let port = Port { option: "--router-port", wanted: self.edge.0 };
+        Ok(sockets.hold(port.end("--router-address", self.host)?))
+    }
+
+    /// Where a further router takes clients: at the port as far behind that of the first one, or at
+    /// a free one where nobody chose and that is taken.
+    pub(super) fn edge(&self, number: u8, sockets: &mut Sockets) -> Result<End, Failure> {
+        sockets.near("--router-port", self.edge, number, "--router-address", self.host)
+    }
+
+    /// Where a router takes links.
+    pub(super) fn link(&self, number: u8, sockets: &mut Sockets) -> Result<End, Failure> {
+        sockets.near("--link-port", self.link, number, "--link-port", LINK_HOST)
+    }
+}
+
+impl RouterPlan {
+    /// Writes the file of the router.
+    pub(super) fn carry_out(&self, home: &Home, ctrl: &HostPort) -> Result<(), Failure> {
+        home.make_router_folder(self.number)?;
+        write(&home.router_file(self.number), &self.text(home, ctrl))
+    }
+
+    fn text(&self, home: &Home, ctrl: &HostPort) -> String {
+        let keys = home.router_keys(self.number);
+        let path = |name: &str| text(&keys.join(name));
+        let host = self.edge.advertise.host.as_str();
+        let (mut dns, mut ip) = (vec!["localhost"], vec!["127.0.0.1", "::1"]);
+        let names = if host.parse::<IpAddr>().is_ok() { &mut ip } else { &mut dns };
+        if !names.contains(&host) {
+            names.push(host);
+        }
+        let link = self.link.as_ref();
+        RouterTemplate {
+            cert: &path("router.crt"),
+            server_cert: &path("router.server.crt"),
+            key: &path("router.key"),
+            ca: &path("router.ca.crt"),
+            ctrl: ctrl.clone(),
+            edge_bind: self.edge.bind.clone(),
+            edge_advertise: self.edge.advertise.clone(),
+            link: link.map(|link| (link.bind.clone(), link.advertise.clone())),
+            tunneler: TunnelerMode::Host,
+            dns: &dns,
+            ip: &ip,
+        }
+        .to_text()
+    }
+}
+
+/// How many routers a network is to have that has `there` of them.
+pub(super) fn wanted(args: &QuickstartArgs, there: u8, home: &Path) -> Result<u8, Failure> {
+    match args.routers {
+        None => Ok(there.max(1)),
+        Some(wanted) if wanted < there => Err(Failure::usage(format!(
+            "the network in {} has {there} routers, and services may depend on each of them: start \
+             it with --routers {there} or more, or without --routers",
+            home.display()
+        ))),
+        Some(wanted) => Ok(wanted),
+    }
+}
+
+/// Makes files for further routers of a network that is there, and lets the others link with them.
+/// Answers how many are new.
+pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
+    let there = home.router_count();
+    let wanted = wanted(args, there, home.root())?;
+    if wanted <= there {
+        return Ok(0);
+    }
+    let first = compose::router::load(&home.router_file(1))?;
+    let edge = edge(&first).ok_or_else(|| {
+        Failure::new(format!(
+            "{} has no edge listener any more, so that the others cannot be made like it",
+            home.router_file(1).display()
+        ))
+    })?;
+    let ctrl = first.ctrl.endpoints.first().map(|address| address.host_port());
+    let ctrl = ctrl.ok_or_else(|| {
+        let file = home.router_file(1);
+        Failure::new(format!("{}: `ctrl.endpoint` names no controller", file.display()))
+    })?;
+    let mut places = Places::new(args, &edge.host);
+    if args.router_port.is_none() {
+        places.edge = (edge.port, false);
+    }
+    let mut sockets = Sockets::default();
+    for number in 1..=there {
+        let file = home.router_file(number);
+        let config = compose::router::load(&file)?;
+        if config.link.listeners.is_empty() && config.link.dialers.is_empty() {
+            let link = places.link(number, &mut sockets)?;
+            let mut text = std::fs::read_to_string(&file)
+                .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+            text.push('\n');
+            text.push_str(&RouterTemplate::link_section(&link.bind, &link.advertise));
+            write(&file, &text)?;
+        }
+    }
+    for number in there + 1..=wanted {
+        let edge = places.edge(number, &mut sockets)?;
+        let link = Some(places.link(number, &mut sockets)?);
+        RouterPlan { number, edge, link }.carry_out(home, &ctrl)?;
+    }
+    Ok(wanted - there)
+}
+
+/// Where SDKs are told to connect.
+pub(super) fn edge(config: &RouterConfig) -> Option<HostPort> {
+    config.listeners.iter().find_map(|listener| match listener {
+        Listener::Edge(edge) => Some(edge.advertise.clone()),
+        _ => None,
+    })
+}
+
+/// Where other routers are told to connect.
+pub(super) fn link(config: &RouterConfig) -> String {
+    let listener = config.link.listeners.first();
+    listener.map(|listener| listener.advertise.host_port().to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::super::plan::{Plan, tests::args};
+    use super::*;
+
+    fn made(routers: u8) -> (tempfile::TempDir, Home) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path())).unwrap();
+        let args = QuickstartArgs { routers: Some(routers), ..args() };
+        Plan::of(&args).unwrap().carry_out(&home).unwrap();
+        (folder, home)
+    }
+
+    fn config(home: &Home, number: u8) -> RouterConfig {
+        let loaded = RouterConfig::from_path(&home.router_file(number)).unwrap();
+        assert_eq!((loaded.warnings, loaded.not_acted_upon), (vec![], vec![]));
+        loaded.config
+    }
+
+    /// Each router has ports, keys and a folder of its own, links on this machine, and dials.
+    fn check(home: &Home, count: u8) {
+        assert_eq!(home.router_count(), count);
+        let (mut ports, mut keys, mut folders) = (HashSet::new(), HashSet::new(), HashSet::new());
+        for number in 1..=count {
+            let config = config(home, number);
+            let listener = &config.link.listeners[0];
+            assert_eq!(
+                (listener.advertise.host.as_str(), config.link.dialers.len()),
+                (LINK_HOST, 1)
+            );
+            assert_eq!(listener.bind.host, LINK_HOST);
+            assert_eq!(link(&config), format!("{LINK_HOST}:{}", listener.bind.port));
+            assert!(ports.insert(listener.bind.port) && ports.insert(edge(&config).unwrap().port));
+            assert!(keys.insert(config.identity.key.clone()));
+            assert!(folders.insert(config.ctrl.endpoints_file.clone()));
+        }
+    }
+
+    #[test]
+    fn several_routers_have_what_each_needs_for_itself() {
+        let (_folder, home) = made(3);
+        check(&home, 3);
+    }
+
+    #[test]
+    fn a_start_that_was_interrupted_leaves_no_routers_behind() {
+        let (_folder, home) = made(4);
+        // The file of the controller is the last that is written.
+        std::fs::remove_file(home.controller_file()).unwrap();
+        let args = QuickstartArgs { routers: Some(2), ..args() };
+        Plan::of(&args).unwrap().carry_out(&home).unwrap();
+        check(&home, 2);
+    }
+
+    #[test]
+    fn a_network_of_one_gets_more_and_keeps_what_was_changed() {
+        let (_folder, home) = made(1);
+        assert!(config(&home, 1).link.listeners.is_empty());
+        let before = edge(&config(&home, 1));
+        let file = home.router_file(1);
+        let text = std::fs::read_to_string(&file).unwrap() + "# my own word\n";
+        std::fs::write(&file, text).unwrap();
+        let more = |routers| add(&home, &QuickstartArgs { routers, router_port: None, ..args() });
+        assert_eq!(more(None).unwrap(), 0);
+        assert_eq!(more(Some(3)).unwrap(), 2);
+        check(&home, 3);
+        assert_eq!(edge(&config(&home, 1)), before);
+        assert!(std::fs::read_to_string(&file).unwrap().contains("# my own word"));
+        // What is there stays as it is.
+        let second = std::fs::read_to_string(home.router_file(2)).unwrap();
+        assert_eq!(more(Some(4)).unwrap(), 1);
+        check(&home, 4);
+        assert_eq!(std::fs::read_to_string(home.router_file(2)).unwrap(), second);
+        assert_eq!(more(None).unwrap(), 0);
+        let error = more(Some(2)).unwrap_err().to_string();
+        assert!(error.contains("has 4 routers") && error.contains("--routers 4"), "{error}");
+    }
+}

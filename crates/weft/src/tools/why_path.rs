@@ -1,0 +1,304 @@
+//! `weft why-path FROM SERVICE`: over which path a dial goes now, and what is against the others.
+
+use serde_json::Value;
+use weft_contract::{
+    Api,
+    resource::why_path::{
+        ExplainedPath, PathEntry, PathExplanation, PathStep, PathTerminator, Verdict,
+    },
+};
+
+use super::row;
+use crate::{
+    cli::WhyPathArgs,
+    failure::Failure,
+    output::{self, Format, units},
+};
+
+/// Terminators that are shown for a router, those that matter first.
+const SHOWN: usize = 12;
+
+/// Asks and answers.
+pub(crate) async fn why_path(args: WhyPathArgs) -> Result<(), Failure> {
+    let client = args.session.client().await?;
+    let query: Vec<(&str, &str)> =
+        args.instance.iter().map(|instance| ("instance", instance.as_str())).collect();
+    let ids = [args.from.as_str(), args.service.as_str()];
+    let operation = row(Api::Weft, "explainPath")?;
+    let answer: Value = client.call_in(Api::Weft, operation, &ids, &query, None).await?;
+    if args.output.format() != Format::Table {
+        output::value(args.output.format(), &answer, String::new);
+        return Ok(());
+    }
+    let explanation: PathExplanation = serde_json::from_value(answer.clone())
+        .map_err(|error| Failure::new(format!("the answer cannot be read: {error}")))?;
+    let via = args.via.as_deref();
+    if let Some(via) = via
+        && !explanation.entries.iter().any(|entry| is_called(entry, via))
+    {
+        let names: Vec<&str> =
+            explanation.entries.iter().map(|entry| entry.router.name.as_str()).collect();
+        let from = &explanation.from.name;
+        return Err(Failure::not_found(format!("{from} does not enter over `{via}`"))
+            .and(format!("it may enter over: {}", listed(&names))));
+    }
+    output::value(Format::Table, &answer, || text(&explanation, via));
+    Ok(())
+}
+
+fn is_called(entry: &PathEntry, name: &str) -> bool {
+    entry.router.name == name || entry.router.id == name
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The explanation in lines.
+fn text(explanation: &PathExplanation, via: Option<&str>) -> String {
+    let (from, service) = (&explanation.from.name, &explanation.service.name);
+    let mut lines = Vec::new();
+    let access = &explanation.access;
+    let (mark, word) = if access.allowed { ("✓", "may") } else { ("✗", "may not") };
+    lines.push(format!("{mark} {from} {word} dial {service}: {}", access.reason));
+    if !access.allowed {
+        lines.push(format!("  weft why {from} {service}    says what would help"));
+    }
+    lines.push(format!("  {service} chooses {}", strategy(&explanation.strategy)));
+    if explanation.entries.is_empty() {
+        lines.push(format!("✗ no edge router policy gives {from} a router to enter over"));
+    }
+    let usable = explanation.entries.iter().filter(|entry| entry.is_usable).count();
+    if usable > 1 && via.is_none() {
+        lines.push(format!(
+            "  It enters over the router that its SDK finds nearest, one of {usable}; --via ROUTER \
+             explains one."
+        ));
+    }
+    // In detail: the one that was asked for, or the first that can be used.
+    let first = explanation.entries.iter().find(|entry| match via {
+        Some(via) => is_called(entry, via),
+        None => entry.is_usable,
+    });
+    if let Some(first) = first {
+        lines.push(String::new());
+        lines.extend(entry_lines(first));
+    }
+    let others = explanation.entries.iter().filter(|entry| {
+        via.is_none() && first.is_none_or(|first| first.router.id != entry.router.id)
+    });
+    let others: Vec<String> = others.map(short).collect();
+    if !others.is_empty() {
+        lines.push(String::new());
+        lines.extend(others);
+    }
+    if explanation.more_entries > 0 {
+        lines.push(format!("  and {} more routers", explanation.more_entries));
+    }
+    if explanation.is_cut {
+        lines.push("  Not all other paths were looked for: the mesh is too large.".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn strategy(word: &str) -> String {
+    let means = match word {
+        "smartrouting" => "the cheapest of the best precedence",
+        "weighted" => "by chance, cheaper ones more often",
+        "random" => "by chance, whatever the cost",
+        "sticky" => "the cheapest for who comes first, the same again for who comes back",
+        _ => return word.to_owned(),
+    };
+    format!("{means} ({word})")
+}
+
+/// A router over which a dial could enter, in one line.
+fn short(entry: &PathEntry) -> String {
+    let name = &entry.router.name;
+    if !entry.is_usable {
+        return format!("✗ over {name}: {}", entry.reason);
+    }
+    let dialed = entry.terminators.iter().find(|it| it.share > 0.0);
+    match dialed.and_then(|it| Some((it, it.paths.first()?))) {
+        Some((it, path)) => format!(
+            "✓ over {name}: {} with cost {}",
+            way(name, &path.steps),
+            it.cost.unwrap_or(path.cost)
+        ),
+        None => format!("✗ over {name}: no terminator can be reached"),
+    }
+}
+
+fn entry_lines(entry: &PathEntry) -> Vec<String> {
+    let name = &entry.router.name;
+    if !entry.is_usable {
+        return vec![format!("✗ Over {name}: {}", entry.reason)];
+    }
+    if entry.terminators.is_empty() {
+        return vec![format!("✗ Over {name}: nobody hosts the service now, it has no terminator")];
+    }
+    let mut lines = vec![format!("Over {name}, where the circuit begins:")];
+    for terminator in entry.terminators.iter().take(SHOWN) {
+        lines.extend(terminator_lines(name, terminator));
+    }
+    let more = entry.terminators.len().saturating_sub(SHOWN) as i64 + entry.more_terminators;
+    if more > 0 {
+        lines.push(format!("  and {more} more terminators; --output json shows them"));
+    }
+    lines
+}
+
+fn terminator_lines(entry: &str, terminator: &PathTerminator) -> Vec<String> {
+    let mark = match terminator.verdict {
+        Verdict::Chosen => "✓",
+        Verdict::Chance => "~",
+        _ => "✗",
+    };
+    let host = match &terminator.host {
+        Some(host) => format!("hosted by {}", host.name),
+        None => format!("binding {}", terminator.binding),
+    };
+    let router = &terminator.router.name;
+    let id = &terminator.id;
+    let mut lines =
+        vec![format!("  {mark} terminator {id} at {router}, {host}: {}", terminator.why)];
+    if let (Some(cost), Some(path)) = (terminator.cost, terminator.paths.first()) {
+        lines.push(format!(
+            "      cost {cost} = {} path + {} terminator + {} experience{}; precedence {}",
+            path.cost,
+            terminator.static_cost,
+            terminator.dynamic_cost,
+            experience(terminator),
+            terminator.precedence
+        ));
+    }
+    for (at, path) in terminator.paths.iter().enumerate() {
+        lines.extend(path_lines(entry, path, at == 0));
+    }
+    if let Some(blocked) = &terminator.blocked {
+        let way = way(entry, &blocked.steps);
+        lines.push(format!("      barred     {way} = {}: {}", blocked.cost, blocked.by.join("; ")));
+    }
+    lines
+}
+
+/// What dynamic cost is made of.
+fn experience(terminator: &PathTerminator) -> String {
+    let circuits = match terminator.circuits {
+        1 => "1 circuit".to_owned(),
+        count => format!("{count} circuits"),
+    };
+    match (terminator.circuits, terminator.failure_cost) {
+        (0, 0) => String::new(),
+        (_, 0) => format!(" ({circuits})"),
+        (_, failures) => format!(" ({circuits}, {failures} for failed dials)"),
+    }
+}
+
+fn path_lines(entry: &str, path: &ExplainedPath, is_taken: bool) -> Vec<String> {
+    let way = way(entry, &path.steps);
+    if !is_taken {
+        let more = match path.more {
+            0 => "as much, and comes later".to_owned(),
+            more => format!("{more} more"),
+        };
+        return vec![format!("      other path {way} = {}: {more}", path.cost)];
+    }
+    let mut lines = vec![format!("      path       {way} = {}", path.cost)];
+    for step in &path.steps {
+        lines.push(format!(
+            "                 {} link {} (static {}, latency {} + {}) + {} router {}",
+            step.link_cost,
+            step.link,
+            step.static_cost,
+            units::nanoseconds(step.source_latency),
+            units::nanoseconds(step.dest_latency),
+            step.router_cost,
+            step.router.name
+        ));
+    }
+    lines
+}
+
+/// The routers of a path.
+fn way(entry: &str, steps: &[PathStep]) -> String {
+    let entered = steps.iter().map(|step| step.router.name.as_str());
+    std::iter::once(entry).chain(entered).collect::<Vec<_>>().join(" → ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn explanation() -> PathExplanation {
+        let step = |link: &str, cost: u64, to: &str| {
+            json!({"link": link, "linkCost": cost, "staticCost": 1, "routerCost": 10,
+                "sourceLatency": 2_100_000, "destLatency": 2_300_000, "router": {"name": to}})
+        };
+        serde_json::from_value(json!({
+            "access": {"allowed": true, "reason": "allowed by staff"},
+            "from": {"name": "laptop"}, "service": {"name": "web"}, "strategy": "smartrouting",
+            "entries": [
+                {"router": {"id": "p", "name": "paris"}, "isUsable": true, "isOnline": true,
+                 "terminators": [
+                    {"id": "t1", "router": {"name": "rome"}, "host": {"name": "server"},
+                     "verdict": "chosen", "share": 1.0, "why": "dialed now", "cost": 20,
+                     "staticCost": 3, "dynamicCost": 2, "circuits": 1, "precedence": "default",
+                     "paths": [
+                        {"cost": 15, "more": 0, "steps": [step("l1", 5, "rome")]},
+                        {"cost": 30, "more": 15, "steps": [step("l2", 5, "oslo"), step("l3", 5, "rome")]}
+                     ],
+                     "blocked": {"by": ["link l9 between paris and rome is down"], "cost": 11,
+                        "steps": [step("l9", 1, "rome")]}},
+                    {"id": "t2", "router": {"name": "bonn"}, "binding": "transport",
+                     "verdict": "offline", "why": "its router bonn is not connected", "paths": []}
+                 ]},
+                {"router": {"id": "r", "name": "rome"}, "isUsable": true, "terminators": [
+                    {"id": "t1", "share": 1.0, "cost": 5, "paths": [{"cost": 0, "steps": []}]}]},
+                {"router": {"id": "b", "name": "bonn"}, "isUsable": false, "reason": "it is not connected"}
+            ]
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_path_is_told_with_its_costs_and_what_is_against_others() {
+        let text = text(&explanation(), None);
+        for line in [
+            "✓ laptop may dial web: allowed by staff",
+            "chooses the cheapest of the best precedence (smartrouting)",
+            "one of 2; --via ROUTER",
+            "Over paris, where the circuit begins:",
+            "  ✓ terminator t1 at rome, hosted by server: dialed now",
+            "cost 20 = 15 path + 3 terminator + 2 experience (1 circuit); precedence default",
+            "path       paris → rome = 15",
+            "5 link l1 (static 1, latency 2.10 ms + 2.30 ms) + 10 router rome",
+            "other path paris → oslo → rome = 30: 15 more",
+            "barred     paris → rome = 11: link l9 between paris and rome is down",
+            "  ✗ terminator t2 at bonn, binding transport: its router bonn is not connected",
+            "✓ over rome: rome with cost 5",
+            "✗ over bonn: it is not connected",
+        ] {
+            assert!(text.contains(line), "{line}\n---\n{text}");
+        }
+    }
+
+    #[test]
+    fn one_router_can_be_asked_about() {
+        let text = text(&explanation(), Some("rome"));
+        assert!(text.contains("Over rome, where") && !text.contains("paris"), "{text}");
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let nothing: PathExplanation = serde_json::from_value(json!({
+            "access": {"allowed": false, "reason": "the identity is disabled"},
+            "from": {"name": "laptop"}, "service": {"name": "web"}, "strategy": "sticky"}))
+        .unwrap();
+        let text = text(&nothing, None);
+        assert!(text.contains("✗ laptop may not dial web: the identity is disabled"), "{text}");
+        assert!(text.contains("weft why laptop web") && text.contains("no edge router policy"));
+    }
+}

@@ -1,0 +1,233 @@
+//! The mesh as a drawing of characters: routers on a ring, links as lines of dots, their costs beside
+//! them. A character of braille is a grid of two by four dots.
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use super::mesh::{Mesh, Node, Pair};
+
+/// Columns where nobody says how many there are.
+pub(super) const USUAL: usize = 80;
+/// The widest drawing, in columns.
+const WIDEST: usize = 110;
+/// The first character of braille, without a dot.
+const NO_DOTS: u32 = 0x2800;
+/// Dots of a character, by column and row.
+const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
+/// The longest name that is drawn, in columns.
+const NAME: usize = 22;
+
+/// Characters, each with its dots and perhaps a letter in their place.
+struct Canvas {
+    width: usize,
+    height: usize,
+    dots: Vec<u8>,
+    /// `None` where dots are shown; an empty letter is the second half of a wide one.
+    letters: Vec<Option<char>>,
+}
+
+impl Canvas {
+    fn new(width: usize, height: usize) -> Self {
+        let count = width * height;
+        Self { width, height, dots: vec![0; count], letters: vec![None; count] }
+    }
+
+    fn dot(&mut self, x: i64, y: i64) {
+        let (Ok(x), Ok(y)) = (usize::try_from(x), usize::try_from(y)) else { return };
+        let (column, row) = (x / 2, y / 4);
+        if column < self.width && row < self.height {
+            self.dots[row * self.width + column] |= DOTS[x % 2][y % 4];
+        }
+    }
+
+    /// A line between two dots; one that is not whole has gaps.
+    fn line(&mut self, from: (i64, i64), to: (i64, i64), is_whole: bool) {
+        let steps = (to.0 - from.0).abs().max((to.1 - from.1).abs()).max(1);
+        for step in 0..=steps {
+            if is_whole || step % 6 < 2 {
+                let at = |one: i64, other: i64| {
+                    let along = (other - one) as f64 * step as f64 / steps as f64;
+                    one + along.round() as i64
+                };
+                self.dot(at(from.0, to.0), at(from.1, to.1));
+            }
+        }
+    }
+
+    /// Whether a text would stand on no other, with a character around it.
+    fn is_free(&self, column: usize, row: usize, width: usize) -> bool {
+        if row >= self.height || column + width > self.width {
+            return false;
+        }
+        let from = column.saturating_sub(1);
+        let to = (column + width + 1).min(self.width);
+        let line = row * self.width;
+        self.letters[line + from..line + to].iter().all(Option::is_none)
+    }
+
+    fn write(&mut self, column: usize, row: usize, text: &str) {
+        let mut at = column;
+        for letter in text.chars() {
+            let width = letter.width().unwrap_or(0);
+            if width == 0 || row >= self.height || at + width > self.width {
+                continue;
+            }
+            let place = row * self.width + at;
+            self.letters[place] = Some(letter);
+            if width == 2 {
+                self.letters[place + 1] = Some('\0');
+            }
+            at += width;
+        }
+    }
+
+    fn text(&self) -> String {
+        let rows = (0..self.height).map(|row| {
+            let cells = row * self.width..(row + 1) * self.width;
+            let line: String = cells
+                .filter_map(|at| match (self.letters[at], self.dots[at]) {
+                    (Some('\0'), _) => None,
+                    (Some(letter), _) => Some(letter),
+                    (None, 0) => Some(' '),
+                    (None, dots) => char::from_u32(NO_DOTS + u32::from(dots)),
+                })
+                .collect();
+            line.trim_end().to_owned()
+        });
+        rows.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The drawing.
+pub(super) fn drawing(mesh: &Mesh, pairs: &[Pair], width: usize) -> String {
+    let width = width.clamp(40, WIDEST);
+    let height = if mesh.routers.len() <= 3 { 13 } else { (width / 4).clamp(15, 26) };
+    let mut canvas = Canvas::new(width, height);
+    let labels: Vec<String> = mesh.routers.iter().map(label).collect();
+    let longest = labels.iter().map(|label| label.width()).max().unwrap_or_default();
+    let places = places(mesh.routers.len(), width, height, longest);
+    for pair in pairs {
+        let dots = |at: usize| (places[at].0 as i64 * 2, places[at].1 as i64 * 4 + 2);
+        canvas.line(dots(pair.one), dots(pair.other), pair.cost.is_some());
+    }
+    for (label, (column, row)) in labels.iter().zip(&places) {
+        let wide = label.width();
+        let start = column.saturating_sub(wide / 2).min(width.saturating_sub(wide));
+        canvas.write(start, *row, label);
+    }
+    for pair in pairs {
+        let (one, other) = (places[pair.one], places[pair.other]);
+        let text = cost(pair);
+        let wide = text.width();
+        // Beside the middle where lines meet there.
+        for share in [0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73] {
+            let between = |from: usize, to: usize| {
+                (from as f64 + (to as f64 - from as f64) * share).round() as usize
+            };
+            let column = between(one.0, other.0).saturating_sub(wide / 2);
+            let row = between(one.1, other.1);
+            if canvas.is_free(column, row, wide) {
+                canvas.write(column, row, &text);
+                break;
+            }
+        }
+    }
+    canvas.text()
+}
+
+/// Where the routers stand, by column and row: on a ring, the first one on top.
+fn places(count: usize, width: usize, height: usize, label: usize) -> Vec<(usize, usize)> {
+    let (middle_x, middle_y) = ((width - 1) as f64 / 2.0, (height - 1) as f64 / 2.0);
+    // Labels stand around their places, and all of them are to be seen.
+    let radius_x = (middle_x - label as f64 / 2.0 - 1.0).max(4.0);
+    let radius_y = middle_y;
+    (0..count)
+        .map(|at| {
+            let turn = match count {
+                2 => std::f64::consts::PI * (1.0 + at as f64),
+                _ => std::f64::consts::TAU * at as f64 / count as f64 - std::f64::consts::FRAC_PI_2,
+            };
+            let x = middle_x + radius_x * turn.cos();
+            let y = middle_y + radius_y * turn.sin();
+            (x.round() as usize, y.round() as usize)
+        })
+        .collect()
+}
+
+/// A router: ● online, ○ not; ◐ online, and carries nothing for others.
+fn label(node: &Node) -> String {
+    let mark = match (node.is_online, node.no_traversal) {
+        (false, _) => '○',
+        (true, true) => '◐',
+        (true, false) => '●',
+    };
+    let mut name = String::new();
+    for letter in crate::output::printable::line(&node.name).chars() {
+        if name.width() + letter.width().unwrap_or(0) >= NAME {
+            name.push('…');
+            break;
+        }
+        name.push(letter);
+    }
+    format!(" {mark} {name} ")
+}
+
+/// What a line costs.
+fn cost(pair: &Pair) -> String {
+    let cost = pair.cost.map_or_else(|| "down".to_owned(), |cost| cost.to_string());
+    match pair.links {
+        1 => cost,
+        several => format!("{cost} ×{several}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mesh::tests::sample;
+    use super::*;
+
+    fn drawn(mesh: &Mesh, width: usize) -> String {
+        drawing(mesh, &mesh.pairs(), width)
+    }
+
+    #[test]
+    fn every_router_and_every_cost_is_drawn() {
+        let names = ["a", "away", "closed", "d", "e", "f"];
+        let mut links = Vec::new();
+        for (at, one) in names.iter().enumerate() {
+            for (further, other) in names.iter().enumerate().skip(at + 1) {
+                links.push((*one, *other, (100 + 10 * at + further) as u64, false));
+            }
+        }
+        let mesh = sample(&names, &links);
+        let text = drawn(&mesh, 80);
+        for label in ["● a", "○ away", "◐ closed", "● d", "● e", "● f"] {
+            assert!(text.contains(label), "{label}\n{text}");
+        }
+        for (.., cost, _) in &links {
+            assert!(text.contains(&cost.to_string()), "{cost}\n{text}");
+        }
+        assert!(text.lines().all(|line| line.width() <= 80), "{text}");
+    }
+
+    #[test]
+    fn what_is_down_is_said_and_has_gaps() {
+        let whole = drawn(&sample(&["a", "b"], &[("a", "b", 5, false)]), 60);
+        let down = drawn(&sample(&["a", "b"], &[("a", "b", 5, true)]), 60);
+        let dots =
+            |text: &str| text.chars().filter(|it| ('\u{2801}'..='\u{28ff}').contains(it)).count();
+        assert!(down.contains("down") && dots(&down) < dots(&whole), "{whole}\n{down}");
+        let twice = drawn(&sample(&["a", "b"], &[("a", "b", 5, false), ("b", "a", 4, false)]), 60);
+        assert!(twice.contains("4 ×2"), "{twice}");
+    }
+
+    #[test]
+    fn any_name_and_any_width_is_drawn() {
+        let long = "日本".repeat(40);
+        let names = [long.as_str(), "a\u{1b}[2Jb", ""];
+        for width in [0, 10, 41, 500] {
+            let text = drawn(&sample(&names, &[(&long, "", 5, false)]), width);
+            assert!(!text.contains('\u{1b}'), "{text}");
+            assert!(text.lines().all(|line| line.width() <= WIDEST.min(width.max(40))), "{text}");
+        }
+    }
+}

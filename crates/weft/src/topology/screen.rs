@@ -1,0 +1,163 @@
+//! A terminal that is drawn anew again and again, and is afterwards as it was before, however that
+//! ends.
+
+use std::{
+    io::{self, IsTerminal as _, Read as _, Write as _},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use tokio::sync::mpsc::{Receiver, channel};
+
+use super::tables;
+use crate::{ask, failure::Failure};
+
+/// The other screen, without a cursor.
+const OPEN: &str = "\u{1b}[?1049h\u{1b}[?25l";
+const CLOSE: &str = "\u{1b}[?25h\u{1b}[?1049l";
+/// To the first character of the first line.
+const HOME: &str = "\u{1b}[H";
+/// Nothing behind the cursor, in its line and below.
+const REST: &str = "\u{1b}[K";
+const BELOW: &str = "\u{1b}[J";
+/// Lines where nobody says how many there are.
+const LINES: usize = 24;
+
+/// Whether the other screen is shown. Not in [`Screen`] because a second signal ends the process
+/// without dropping anything.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// What somebody has typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    /// It is enough.
+    End,
+    /// Draw it again.
+    Other,
+}
+
+/// The other screen, until it is dropped.
+pub(super) struct Screen {
+    keys: Receiver<Key>,
+    /// Whether somebody can type.
+    is_open: bool,
+    _keyboard: ask::Unseen,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    pub(super) fn open() -> Result<Self, Failure> {
+        if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+            return Err(Failure::usage("--watch draws at a terminal, and there is none"));
+        }
+        let failed = |error| Failure::new(format!("the terminal cannot be used: {error}"));
+        let keyboard = ask::Unseen::by_key().map_err(failed)?;
+        let (tell, keys) = channel(8);
+        let reading = move || {
+            let mut one = [0_u8];
+            while matches!(io::stdin().lock().read(&mut one), Ok(1)) {
+                let key = match one {
+                    [b'q' | b'Q' | 0x04] => Key::End,
+                    _ => Key::Other,
+                };
+                if tell.blocking_send(key).is_err() {
+                    break;
+                }
+            }
+        };
+        thread::Builder::new().name("keys".to_owned()).spawn(reading).map_err(failed)?;
+        IS_OPEN.store(true, Ordering::SeqCst);
+        show(OPEN);
+        Ok(Self { keys, is_open: true, _keyboard: keyboard })
+    }
+
+    /// Columns and lines.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let width = tables::width().unwrap_or(super::draw::USUAL);
+        (width, height().filter(|lines| *lines > 2).unwrap_or(LINES))
+    }
+
+    /// Draws a text, as much of it as there is room for, with a line at the foot.
+    pub(super) fn show(&self, text: &str, foot: &str) {
+        show(&frame(text, foot, self.size().1));
+    }
+
+    /// Waits for a key; none if nobody typed one.
+    pub(super) async fn key(&mut self, patience: Duration) -> Option<Key> {
+        if !self.is_open {
+            tokio::time::sleep(patience).await;
+            return None;
+        }
+        match tokio::time::timeout(patience, self.keys.recv()).await {
+            Ok(Some(key)) => Some(key),
+            // The terminal tells no keys any more.
+            Ok(None) => {
+                self.is_open = false;
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Shows what was there before.
+pub(crate) fn restore() {
+    if IS_OPEN.swap(false, Ordering::SeqCst) {
+        show(CLOSE);
+    }
+}
+
+/// Everything that is written for one drawing, so that nothing flickers.
+fn frame(text: &str, foot: &str, lines: usize) -> String {
+    let room = lines.saturating_sub(1);
+    let all: Vec<&str> = text.lines().collect();
+    let shown = if all.len() > room { room.saturating_sub(1) } else { all.len() };
+    let mut out = HOME.to_owned();
+    for line in &all[..shown] {
+        out.push_str(&format!("{line}{REST}\r\n"));
+    }
+    if shown < all.len() {
+        out.push_str(&format!("and {} more lines{REST}\r\n", all.len() - shown));
+    }
+    out.push_str(&format!("{foot}{REST}{BELOW}"));
+    out
+}
+
+fn show(text: &str) {
+    let mut out = io::stdout().lock();
+    // A terminal that is gone needs nothing.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(unix)]
+fn height() -> Option<usize> {
+    rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_row))
+}
+
+#[cfg(not(unix))]
+fn height() -> Option<usize> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_never_scrolls() {
+        let text = "1\n2\n3\n4\n5";
+        let whole = frame(text, "foot", 6);
+        assert!(whole.contains("5") && whole.ends_with(&format!("foot{REST}{BELOW}")));
+        assert_eq!(whole.matches("\r\n").count(), 5);
+        let cut = frame(text, "foot", 4);
+        assert!(cut.contains("2") && !cut.contains("3\u{1b}") && cut.contains("and 3 more lines"));
+        assert_eq!(cut.matches("\r\n").count(), 3);
+    }
+}
