@@ -247,8 +247,12 @@ impl Links {
 
     /// The links that this router dialed, as controllers are told.
     pub(crate) fn reports(&self) -> Vec<LinkReport> {
-        let live = self.live.lock();
-        live.values().filter(|live| live.dialed).map(|live| live.report()).collect()
+        let dialed: Vec<_> =
+            self.live.lock().values().filter(|live| live.dialed).cloned().collect();
+        let registry = self.registry.lock();
+        // Not those that close because another one took their place.
+        let stand = dialed.iter().filter(|live| registry.is_live(&live.key, live.number));
+        stand.map(|live| live.report()).collect()
     }
 
     /// How many links stand.
@@ -333,6 +337,10 @@ impl Links {
         tracing::info!(link = %link.id, peer = %link.peer, dialed = live.dialed, iteration = live.iteration, "link established");
         if live.dialed {
             self.control.link_up(live.report());
+            if !self.registry.lock().is_live(&live.key, live.number) && !live.is_closed() {
+                // Another one took its place meanwhile, and that was told before it was told itself.
+                self.control.link_duplicate(&live.link.id, live.iteration);
+            }
         }
         self.spawn(Arc::clone(self).follow(live));
         true

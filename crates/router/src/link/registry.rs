@@ -389,6 +389,11 @@ impl Registry {
         verdict
     }
 
+    /// Whether this is the link of its key.
+    pub(crate) fn is_live(&self, key: &str, number: u64) -> bool {
+        self.live.get(key).is_some_and(|live| live.link.number == number)
+    }
+
     /// A link is gone: it is dialed again at once.
     pub(crate) fn closed(&mut self, key: &str, number: u64, now: Instant) {
         if self.live.get(key).is_none_or(|live| live.link.number != number) {

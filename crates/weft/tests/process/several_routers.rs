@@ -74,6 +74,7 @@ async fn routers_come_back_grow_in_number_and_end_with_the_command() {
     let before = children(network.id());
     assert_eq!(before.len(), 2, "{before:?}");
     let said = network.said();
+    assert!(said.contains("every router is linked with every other"), "{said}");
     for process in &before {
         assert!(said.contains(&process.to_string()), "{process}\n{said}");
     }
