@@ -5,9 +5,11 @@
 //! weft router) is a process of its own, whose processor time is read from `/proc`. Figures of
 //! different runs are not comparable; ratios within one run are.
 //!
-//! `weft-bench scale` measures something else: one controller with a large network.
+//! Other things are measured by `weft-bench scale`, one controller with a large model, and `weft-bench
+//! mesh`, one controller with many routers, links and circuits.
 
 mod cpu;
+mod mesh;
 mod path;
 mod program;
 mod report;
@@ -57,6 +59,8 @@ struct Options {
 enum Other {
     /// Measures a controller with a large network
     Scale(scale::Options),
+    /// Measures a controller with a large mesh of simulated routers
+    Mesh(mesh::Options),
 }
 
 /// A path that can be measured, with its name.
@@ -71,8 +75,16 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(Other::Scale(options)) = options.other.take() {
-        return scale(&runtime, options);
+    match options.other.take() {
+        Some(Other::Scale(options)) => {
+            let json = options.json;
+            return show(runtime.block_on(scale::run(options)), json);
+        }
+        Some(Other::Mesh(options)) => {
+            let json = options.json;
+            return show(runtime.block_on(mesh::run(options)), json);
+        }
+        None => {}
     }
     match runtime.block_on(run(&options)) {
         Ok(rows) if options.json => match serde_json::to_string_pretty(&rows) {
@@ -92,9 +104,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn scale(runtime: &tokio::runtime::Runtime, options: scale::Options) -> ExitCode {
-    let json = options.json;
-    match runtime.block_on(scale::run(options)) {
+fn show(measured: io::Result<Vec<scale::Figure>>, json: bool) -> ExitCode {
+    match measured {
         Ok(figures) if json => match serde_json::to_string_pretty(&figures) {
             Ok(text) => println!("{text}"),
             Err(error) => eprintln!("weft-bench: {error}"),
