@@ -5,11 +5,13 @@
 //! weft router) is a process of its own, whose processor time is read from `/proc`. Figures of
 //! different runs are not comparable; ratios within one run are.
 //!
-//! `weft-bench scale` measures something else: one controller with a large network. `weft-bench
-//! chain` measures several routers in a row.
+//! Other things are measured by `weft-bench scale`, one controller with a large model, `weft-bench
+//! mesh`, one controller with many routers, links and circuits, and `weft-bench chain`, several routers
+//! in a row.
 
 mod chain;
 mod cpu;
+mod mesh;
 mod path;
 mod program;
 mod report;
@@ -61,6 +63,8 @@ enum Other {
     Scale(scale::Options),
     /// Measures routers in a row, beside HAProxies and the original's routers (WEFT_BENCH_ZITI)
     Chain(chain::Options),
+    /// Measures a controller with a large mesh of simulated routers
+    Mesh(mesh::Options),
 }
 
 /// A path that can be measured, with its name.
@@ -76,7 +80,14 @@ fn main() -> ExitCode {
         }
     };
     match options.other.take() {
-        Some(Other::Scale(options)) => return scale(&runtime, options),
+        Some(Other::Scale(options)) => {
+            let json = options.json;
+            return show(runtime.block_on(scale::run(options)), json);
+        }
+        Some(Other::Mesh(options)) => {
+            let json = options.json;
+            return show(runtime.block_on(mesh::run(options)), json);
+        }
         Some(Other::Chain(options)) => return chain(&runtime, &options),
         None => {}
     }
@@ -98,9 +109,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn scale(runtime: &tokio::runtime::Runtime, options: scale::Options) -> ExitCode {
-    let json = options.json;
-    match runtime.block_on(scale::run(options)) {
+fn show(measured: io::Result<Vec<scale::Figure>>, json: bool) -> ExitCode {
+    match measured {
         Ok(figures) if json => match serde_json::to_string_pretty(&figures) {
             Ok(text) => println!("{text}"),
             Err(error) => eprintln!("weft-bench: {error}"),

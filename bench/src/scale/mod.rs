@@ -24,7 +24,8 @@ use std::{io, path::PathBuf, time::Duration};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub(crate) use report::{Figure, table};
+pub(crate) use fill::Dice;
+pub(crate) use report::{Aim, Figure, table};
 
 use self::{figures::Bed, fill::Network, server::Home};
 

@@ -180,6 +180,11 @@ impl Events {
         let _ = self.0.send(event);
     }
 
+    /// Whether anybody listens: what nobody hears need not be put together.
+    pub fn has_listeners(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
     /// Listens from now on.
     pub fn listen(&self) -> Listener {
         Listener(self.0.subscribe())

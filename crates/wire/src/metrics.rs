@@ -36,6 +36,15 @@ impl MetricsMessage {
         // Negative and unreal numbers become 0, too large ones the largest.
         Some((latency + queued) as u64)
     }
+
+    /// The links whose latency is in here, by id, each with that latency as
+    /// [`MetricsMessage::link_latency`] has it.
+    pub fn link_latencies(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.histograms.keys().filter_map(|name| {
+            let link = name.strip_prefix("link.")?.strip_suffix(".latency")?;
+            Some((link, self.link_latency(link)?))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -56,6 +65,9 @@ mod tests {
         assert_eq!(report.link_latency("l1"), Some(1_500_000));
         report.histograms.insert("link.l1.queue_time".into(), histogram(500_000.2));
         assert_eq!(report.link_latency("l1"), Some(2_000_001));
+        report.histograms.insert("fabric.latency".into(), histogram(1.0));
+        report.histograms.insert("link.latency".into(), histogram(1.0));
+        assert_eq!(report.link_latencies().collect::<Vec<_>>(), [("l1", 2_000_001)]);
         report.histograms.insert("link.l1.latency".into(), histogram(f64::NAN));
         assert_eq!(report.link_latency("l1"), Some(0));
     }

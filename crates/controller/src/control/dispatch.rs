@@ -63,8 +63,7 @@ fn fabric(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
             network.on_carried(router, CarriedCircuits::from_message(message)?);
         }
         is::METRICS => {
-            let report = MetricsMessage::from_message(message)?;
-            network.links().measured(router.id.as_str(), |link| report.link_latency(link));
+            network.on_metrics(router, &MetricsMessage::from_message(message)?);
         }
         is::ROUTER_LINKS => network.on_links(router, &RouterLinks::from_message(message)?),
         is::LINK_STATE => {

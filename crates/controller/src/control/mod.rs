@@ -249,6 +249,7 @@ impl Plane {
                     }
                 }
                 Notice::Resync(snapshot) => {
+                    self.network.everything_changed();
                     for live in self.network.routers().all() {
                         match snapshot.get::<Router>(&live.id) {
                             Some(router) => self.recheck(router),
@@ -264,6 +265,7 @@ impl Plane {
     /// refused now.
     fn recheck(&self, router: &Router) {
         let id = &router.base.id;
+        self.network.router_changed(id);
         let Some(live) = self.network.routers().get(id.as_str()) else { return };
         let snapshot = self.controller.snapshot();
         let may_stay = !router.disabled
@@ -280,6 +282,7 @@ impl Plane {
         if let Some(live) = self.network.routers().get(id.as_str()) {
             live.channel.close("the router was deleted");
         }
+        self.network.router_deleted(id);
         self.peers.changed(id);
     }
 

@@ -13,17 +13,20 @@ use tokio::sync::Notify;
 use weft_channel::{Lane, SendError};
 use weft_model::Id;
 use weft_model::entity::Router;
-use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{
     CtrlDetail, CtrlEndpoint, PeerState, PeerStateChange, PeerStateChanges,
     SETTING_NEW_CTRL_ADDRESS, Settings, UpdateCtrlAddresses,
 };
+use weft_wire::{Message, ProtoBody as _};
 
 use super::Plane;
 use crate::network::routers::LiveRouter;
 
 /// How often news that could not be sent is sent again.
 const RETRY: Duration = Duration::from_secs(30);
+/// How long news wait for more: routers come in crowds, and each would be told to all others by
+/// itself.
+const GATHERING: Duration = Duration::from_millis(20);
 
 /// News about routers.
 #[derive(Debug, Default)]
@@ -38,6 +41,17 @@ struct News {
     all: BTreeSet<Id>,
     /// For one router.
     of: HashMap<Id, BTreeSet<Id>>,
+}
+
+/// What is to be told now.
+#[derive(Debug, Default, PartialEq)]
+struct Telling {
+    /// Who changed, for everybody.
+    all: BTreeSet<Id>,
+    /// Who hears just that.
+    alike: Vec<Id>,
+    /// Who hears something else.
+    own: HashMap<Id, BTreeSet<Id>>,
 }
 
 impl Peers {
@@ -92,19 +106,32 @@ impl Peers {
     }
 
     /// Who is to hear of whom. Who is connected is looked up after the news for everybody were
-    /// taken: a router that comes later finds them in the network when it is introduced.
-    fn take(&self, connected: impl FnOnce() -> Vec<Id>) -> HashMap<Id, BTreeSet<Id>> {
+    /// taken: a router that comes later finds them in the network when it is introduced. Without
+    /// news for everybody only those are looked at for whom there are some.
+    fn take(&self, connected: impl FnOnce() -> Vec<Id>) -> Telling {
         let mut news = self.news.lock();
         let all = std::mem::take(&mut news.all);
-        connected()
-            .into_iter()
-            .filter_map(|router| {
-                let mut changed = news.of.remove(&router).unwrap_or_default();
-                changed.extend(all.iter().cloned());
-                changed.remove(&router);
-                (!changed.is_empty()).then_some((router, changed))
-            })
-            .collect()
+        let listed = connected();
+        if all.is_empty() {
+            let own =
+                listed.into_iter().filter_map(|router| news.of.remove_entry(&router)).collect();
+            return Telling { all, alike: Vec::new(), own };
+        }
+        let (mut alike, mut own) = (Vec::new(), HashMap::new());
+        for router in listed {
+            let known = news.of.remove(&router);
+            if known.is_none() && !all.contains(&router) {
+                alike.push(router);
+                continue;
+            }
+            let mut changed = known.unwrap_or_default();
+            changed.extend(all.iter().cloned());
+            changed.remove(&router);
+            if !changed.is_empty() {
+                own.insert(router, changed);
+            }
+        }
+        Telling { all, alike, own }
     }
 
     fn put_back(&self, router: &Id, changed: BTreeSet<Id>) {
@@ -117,20 +144,36 @@ impl Plane {
     pub(crate) async fn tell_peers(self: Arc<Self>) {
         loop {
             let _ = tokio::time::timeout(RETRY, self.peers.wake.notified()).await;
+            tokio::time::sleep(GATHERING).await;
             let routers = self.network.routers();
             let connected = || routers.all().iter().map(|router| router.id.clone()).collect();
-            for (router, changed) in self.peers.take(connected) {
-                let changes = changed.iter().map(|id| self.state_of(id)).collect();
-                let message = PeerStateChanges { changes }.to_message();
-                let Some(live) = routers.get(router.as_str()) else { continue };
-                match live.channel.try_send(message) {
-                    // Whose channel is closed is introduced again when it comes back.
-                    Ok(()) | Err(SendError::Closed(_)) => {}
-                    Err(problem) => {
-                        tracing::debug!(%router, %problem, "news about routers not sent yet");
-                        self.peers.put_back(&router, changed);
-                    }
+            let Telling { all, alike, own } = self.peers.take(connected);
+            if !alike.is_empty() {
+                // Most hear the same: it is put together once.
+                let message = self.states_of(&all);
+                for router in alike {
+                    self.tell_peer(&router, message.clone(), &all);
                 }
+            }
+            for (router, changed) in own {
+                self.tell_peer(&router, self.states_of(&changed), &changed);
+            }
+        }
+    }
+
+    fn states_of(&self, changed: &BTreeSet<Id>) -> Message {
+        PeerStateChanges { changes: changed.iter().map(|id| self.state_of(id)).collect() }
+            .to_message()
+    }
+
+    fn tell_peer(&self, router: &Id, message: Message, changed: &BTreeSet<Id>) {
+        let Some(live) = self.network.routers().get(router.as_str()) else { return };
+        match live.channel.try_send(message) {
+            // Whose channel is closed is introduced again when it comes back.
+            Ok(()) | Err(SendError::Closed(_)) => {}
+            Err(problem) => {
+                tracing::debug!(%router, %problem, "news about routers not sent yet");
+                self.peers.put_back(router, changed.clone());
             }
         }
     }
@@ -167,20 +210,33 @@ mod tests {
     #[test]
     fn news_for_a_router_that_is_not_listed_yet_wait() {
         let peers = Peers::default();
-        let (r1, r2) = (Id::new("r1"), Id::new("r2"));
+        let (r1, r2, r3) = (Id::new("r1"), Id::new("r2"), Id::new("r3"));
+        let own = |of: &[(&Id, &[&str])]| {
+            let own = of.iter().map(|(router, ids)| ((*router).clone(), set(ids))).collect();
+            Telling { own, ..Telling::default() }
+        };
         peers.put_back(&r2, set(&["r1"]));
         peers.changed(&r2);
         let told = peers.take(|| vec![r1.clone()]);
-        assert_eq!(told, [(r1.clone(), set(&["r2"]))].into());
+        let all = Telling { all: set(&["r2"]), alike: vec![r1.clone()], ..Telling::default() };
+        assert_eq!(told, all);
         let told = peers.take(|| vec![r1.clone(), r2.clone()]);
-        assert_eq!(told, [(r2.clone(), set(&["r1"]))].into());
-        assert!(peers.take(|| vec![r1.clone(), r2.clone()]).is_empty());
+        assert_eq!(told, own(&[(&r2, &["r1"])]));
+        assert_eq!(peers.take(|| vec![r1.clone(), r2.clone()]), Telling::default());
+
+        // Nobody hears of itself; one with news of its own hears both at once.
+        peers.put_back(&r3, set(&["r1"]));
+        peers.changed(&r2);
+        let told = peers.take(|| vec![r1.clone(), r2.clone(), r3.clone()]);
+        let expected =
+            Telling { alike: vec![r1.clone()], all: set(&["r2"]), ..own(&[(&r3, &["r1", "r2"])]) };
+        assert_eq!(told, expected);
 
         peers.put_back(&r2, set(&["r1"]));
         peers.forget(&r2, || true);
-        assert_eq!(peers.take(|| vec![r2.clone()]).len(), 1);
+        assert_eq!(peers.take(|| vec![r2.clone()]).own.len(), 1);
         peers.put_back(&r2, set(&["r1"]));
         peers.forget(&r2, || false);
-        assert!(peers.take(|| vec![r1, r2]).is_empty());
+        assert_eq!(peers.take(|| vec![r1, r2]), Telling::default());
     }
 }

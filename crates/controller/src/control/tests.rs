@@ -8,6 +8,7 @@ mod gate;
 mod mesh;
 mod model;
 mod operate;
+mod paths;
 mod renewal;
 mod sdk;
 mod sessions;

@@ -11,7 +11,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -235,7 +234,7 @@ impl Network {
             created_at: self.0.controller.now(),
             tags: told.tags,
             is_whole: told.is_whole,
-            moving: AtomicBool::new(false),
+            moving: Arc::default(),
         });
         let before = self.0.circuits.get(id);
         let is_counted = before.as_ref().is_some_and(|before| !before.terminator.is_empty());

@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use weft_model::{Id, Timestamp};
 use weft_wire::StringMap;
 
+use super::moves::Moving;
 use super::path::Path;
 
 /// Most circuits, reserved ones included.
@@ -46,8 +46,8 @@ pub struct Circuit {
     pub tags: StringMap,
     /// Whether all of its path is known; a circuit that was taken up in part cannot be moved.
     pub is_whole: bool,
-    /// Whether it is being moved.
-    pub moving: AtomicBool,
+    /// Whether it is being moved, and when it was.
+    pub moving: Arc<Moving>,
 }
 
 /// Addresses of the applications at the ends of a circuit.
@@ -63,25 +63,21 @@ pub struct EndAddresses {
 impl Circuit {
     /// The same circuit on another path.
     pub fn moved(&self, path: Path) -> Self {
-        Self { path, moving: AtomicBool::new(self.moving.load(Ordering::Acquire)), ..self.copy() }
-    }
-
-    fn copy(&self) -> Self {
         Self {
+            path,
             id: self.id.clone(),
             client: self.client.clone(),
             is_of_session: self.is_of_session,
             service: self.service.clone(),
             terminator: self.terminator.clone(),
             instance: self.instance.clone(),
-            path: self.path.clone(),
             ingress: self.ingress.clone(),
             egress: self.egress.clone(),
             addresses: self.addresses.clone(),
             created_at: self.created_at,
             tags: self.tags.clone(),
             is_whole: self.is_whole,
-            moving: AtomicBool::new(false),
+            moving: Arc::clone(&self.moving),
         }
     }
 }
@@ -349,7 +345,7 @@ pub(crate) mod tests {
             created_at: Timestamp(0),
             tags: StringMap::new(),
             is_whole: true,
-            moving: AtomicBool::new(false),
+            moving: Arc::default(),
         }
     }
 

@@ -3,7 +3,6 @@
 //! unless the router chose the id.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -15,6 +14,8 @@ use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
 use super::Network;
 use super::circuits::{Circuit, EndAddresses, NotReserved};
+use super::moves::Why;
+use super::path::Path;
 use super::routes::RouteSpec;
 use super::select::{Candidate, choose};
 use crate::domain::terminators::Update;
@@ -119,6 +120,8 @@ struct Making<'a> {
     started: Instant,
     /// Routers that have set up a route in any attempt.
     routed: Vec<Id>,
+    /// What did not work.
+    tried: Tried,
 }
 
 impl Drop for Making<'_> {
@@ -129,7 +132,7 @@ impl Drop for Making<'_> {
 
 /// What an attempt ended in.
 struct Attempt {
-    chosen: Candidate,
+    chosen: Chosen,
     ingress: String,
     egress: String,
     tags: StringMap,
@@ -148,8 +151,8 @@ impl Network {
             }
             NotReserved::Full => fail(FailureCause::TooMany, "too many circuits".to_owned()),
         })?;
-        let (started, routed) = (Instant::now(), Vec::new());
-        let mut making = Making { network: self, spec, id, started, routed };
+        let (started, routed, tried) = (Instant::now(), Vec::new(), Tried::default());
+        let mut making = Making { network: self, spec, id, started, routed, tried };
         let attempts = self.0.options.create_circuit_retries.max(1);
         let mut number = 0;
         loop {
@@ -177,10 +180,16 @@ impl Network {
         }
     }
 
-    /// The terminator for a dial, and the way to it.
-    fn choose(&self, snapshot: &Snapshot, spec: &CircuitSpec) -> Result<Candidate, FailureCause> {
+    /// The terminator for a dial, and the way to it. Of terminators of one precedence those that were
+    /// not tried come first.
+    fn choose(
+        &self,
+        snapshot: &Snapshot,
+        spec: &CircuitSpec,
+        tried: &Tried,
+    ) -> Result<Chosen, FailureCause> {
         let service = snapshot.get::<Service>(&spec.service).ok_or(FailureCause::InvalidService)?;
-        let graph = self.graph(snapshot);
+        let ways = self.ways(&spec.router);
         let strategy = service.terminator_strategy;
         let (mut offline, mut apart) = (false, false);
         let mut candidates = Vec::new();
@@ -188,11 +197,11 @@ impl Network {
             if *terminator.instance_id != *spec.instance {
                 continue;
             }
-            if !graph.has(&terminator.router_id) {
+            if !ways.has(&terminator.router_id) {
                 offline = true;
                 continue;
             }
-            let Some(path) = graph.path(&spec.router, &terminator.router_id) else {
+            let Some(path_cost) = ways.cost(&terminator.router_id) else {
                 apart = true;
                 continue;
             };
@@ -200,17 +209,69 @@ impl Network {
                 TerminatorStrategy::Random => 0,
                 _ => self.0.costs.of(&terminator.base.id),
             };
+            let was_tried = tried.terminators.contains(&terminator.base.id);
             let terminator = Arc::clone(terminator);
-            candidates.push(Candidate { terminator, path, dynamic_cost });
+            candidates.push(Candidate { terminator, path_cost, dynamic_cost, was_tried });
         }
         let wanted = spec.peer_data.get(&peer_data_key::STICKINESS_TOKEN);
         let wanted = wanted.and_then(|token| std::str::from_utf8(token).ok());
         let random = u64::from_le_bytes(self.0.controller.ids().bytes());
-        choose(strategy, candidates, wanted, random).ok_or(match (apart, offline) {
+        let none = match (apart, offline) {
             (true, _) => FailureCause::NoPath,
             (_, true) => FailureCause::NoOnlineTerminators,
             _ => FailureCause::NoTerminators,
-        })
+        };
+        let Candidate { terminator, .. } =
+            choose(strategy, candidates, wanted, random).ok_or(none)?;
+        let to = &terminator.router_id;
+        let around = match tried.transit.is_empty() {
+            true => None,
+            false => ways.graph().path_around(&spec.router, to, &tried.transit),
+        };
+        let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
+        // Of a random choice nothing is learnt (protocol: control-plane 11).
+        let is_counted = strategy != TerminatorStrategy::Random;
+        Ok(Chosen { terminator, path, is_counted })
+    }
+}
+
+/// Where a dial goes.
+struct Chosen {
+    terminator: Arc<Terminator>,
+    path: Path,
+    /// Whether what becomes of the dial counts for the terminator's cost.
+    is_counted: bool,
+}
+
+/// What earlier attempts went over in vain.
+#[derive(Debug, Default)]
+struct Tried {
+    terminators: Vec<Id>,
+    /// Routers between the ends that failed or did not answer.
+    transit: Vec<Id>,
+}
+
+impl Tried {
+    fn note(&mut self, chosen: &Chosen, router: &Id) {
+        let ends = [chosen.path.first(), chosen.path.last()];
+        if !ends.contains(&Some(router)) {
+            self.transit.push(router.clone());
+        } else if *router == chosen.terminator.router_id {
+            self.terminators.push(chosen.terminator.base.id.clone());
+        }
+    }
+}
+
+/// Where a route could not be set up, and why.
+struct Broken {
+    cause: FailureCause,
+    router: Id,
+    text: String,
+}
+
+impl Broken {
+    fn at(router: &Id, cause: FailureCause, why: impl std::fmt::Display) -> Self {
+        Self { cause, router: router.clone(), text: format!("on [r/{router}] ({why})") }
     }
 }
 
@@ -227,7 +288,7 @@ impl Making<'_> {
 
     async fn attempt(&mut self, number: u32) -> Result<Attempt, Failed> {
         let snapshot = self.network.0.controller.snapshot();
-        let chosen = self.network.choose(&snapshot, self.spec).map_err(|cause| {
+        let chosen = self.network.choose(&snapshot, self.spec, &self.tried).map_err(|cause| {
             let service = &self.spec.service;
             let instance = &self.spec.instance;
             let text = match cause {
@@ -267,7 +328,8 @@ impl Making<'_> {
         self.routed = routed;
         match outcome {
             Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
-            Err((cause, text)) => {
+            Err(Broken { cause, router, text }) => {
+                self.tried.note(&chosen, &router);
                 let text = format!("error creating route for [s/{}] {text}", self.spec.service);
                 let failure = self.failure(cause, text);
                 self.report_failure(Some(&chosen), &failure);
@@ -280,30 +342,29 @@ impl Making<'_> {
     async fn establish(
         &self,
         spec: &RouteSpec<'_>,
-        chosen: &Candidate,
+        chosen: &Chosen,
         routed: &mut Vec<Id>,
-    ) -> Result<PeerData, (FailureCause, String)> {
+    ) -> Result<PeerData, Broken> {
         let network = self.network;
         let deadline = tokio::time::Instant::now() + spec.timeout;
         let mut answers = network.0.waiting.begin(spec.circuit, spec.attempt, &spec.path.nodes);
         let sends = spec.routes().into_iter().map(|(router, route)| async move {
+            let cause = FailureCause::RouterResponseTimeout;
             let live = network.0.routers.get(router.as_str());
-            let Some(live) = live else { return Err(format!("on [r/{router}] (not connected)")) };
+            let Some(live) = live else { return Err(Broken::at(&router, cause, "not connected")) };
             let sent = live.channel.send_written(Lane::High, route.to_message(), SEND_TIMEOUT);
-            sent.await.map_err(|problem| format!("on [r/{router}] ({problem})"))
+            sent.await.map_err(|problem| Broken::at(&router, cause, problem))
         });
-        for sent in join_all(sends).await {
-            sent.map_err(|text| (FailureCause::RouterResponseTimeout, text))?;
-        }
+        join_all(sends).await.into_iter().collect::<Result<(), _>>()?;
         let mut missing = spec.path.nodes.clone();
         let mut peer_data = PeerData::new();
         let host = &chosen.terminator.router_id;
         while !missing.is_empty() {
             let answer = tokio::time::timeout_at(deadline, answers.next()).await;
             let Ok(Some((router, answer))) = answer else {
-                network.0.costs.failed(&chosen.terminator.base.id, Instant::now());
-                let text = format!("on [r/{}] (no answer in time)", missing[0]);
-                return Err((FailureCause::RouterResponseTimeout, text));
+                self.count_failure(chosen);
+                let cause = FailureCause::RouterResponseTimeout;
+                return Err(Broken::at(&missing[0], cause, "no answer in time"));
             };
             match answer.result {
                 Ok(told) => {
@@ -317,21 +378,26 @@ impl Making<'_> {
                 }
                 Err(error) => {
                     self.learn(chosen, &router, &error);
-                    let text = format!("on [r/{router}] ({})", error.text);
-                    return Err((FailureCause::Router(error.code), text));
+                    return Err(Broken::at(&router, FailureCause::Router(error.code), error.text));
                 }
             }
         }
         Ok(peer_data)
     }
 
+    fn count_failure(&self, chosen: &Chosen) {
+        if chosen.is_counted {
+            self.network.0.costs.failed(&chosen.terminator.base.id, Instant::now());
+        }
+    }
+
     /// Draws the consequences of a router's failure (protocol: control-plane 12.4).
-    fn learn(&self, chosen: &Candidate, router: &Id, error: &RouteError) {
+    fn learn(&self, chosen: &Chosen, router: &Id, error: &RouteError) {
         let terminator = &chosen.terminator;
         if *router != terminator.router_id {
             return;
         }
-        self.network.0.costs.failed(&terminator.base.id, Instant::now());
+        self.count_failure(chosen);
         if error.code != RouteErrorCode::InvalidTerminator {
             return;
         }
@@ -392,10 +458,12 @@ impl Making<'_> {
             created_at: self.network.0.controller.now(),
             tags: tags.clone(),
             is_whole: true,
-            moving: AtomicBool::new(false),
+            moving: Arc::default(),
         });
         let is_put = self.network.0.circuits.put_with(Arc::clone(&circuit), || {
-            self.network.0.costs.created(&circuit.terminator);
+            if chosen.is_counted {
+                self.network.0.costs.created(&circuit.terminator);
+            }
             self.network.tell_circuit(CircuitChange::Created, &circuit, self.started.elapsed());
         });
         if !is_put {
@@ -408,19 +476,26 @@ impl Making<'_> {
             self.network.remove_circuit(&circuit.id, true);
             return Err(self.ended(&chosen));
         }
+        // A link that broke before the circuit was in the table did not find it there either.
+        if !self.network.is_usable(&circuit.path) {
+            self.network.move_or_end(Arc::clone(&circuit), Why::Broken);
+        }
         Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
     }
 
     /// A router said that the circuit has ended, or it is not wanted any more.
-    fn ended(&self, chosen: &Candidate) -> CircuitFailure {
+    fn ended(&self, chosen: &Chosen) -> CircuitFailure {
         let cause = FailureCause::Router(RouteErrorCode::Generic);
         let failure = self.failure(cause, "the circuit ended while it was made");
         self.report_failure(Some(chosen), &failure);
         failure
     }
 
-    fn report_failure(&self, chosen: Option<&Candidate>, failure: &CircuitFailure) {
+    fn report_failure(&self, chosen: Option<&Chosen>, failure: &CircuitFailure) {
         tracing::debug!(circuit = %self.id, service = %self.spec.service, %failure, "circuit not made");
+        if !self.network.0.events.has_listeners() {
+            return;
+        }
         let path = chosen.map(|chosen| chosen.path.clone()).unwrap_or_default();
         self.network.0.events.tell(Event::Circuit(Arc::new(CircuitEvent {
             at: self.network.0.controller.now(),

@@ -13,7 +13,6 @@ use weft_model::{Id, Snapshot};
 
 use super::Network;
 use super::costs::Parts;
-use super::path::Path;
 use super::select::{Candidate, choose};
 
 pub use mesh::{Mesh, MeshLink, MeshRouter, Obstacle, Step, Tree, Way, Work};
@@ -125,7 +124,12 @@ pub fn explain<'m>(question: &Question<'m>, work: &mut Work) -> Vec<Explained<'m
             let own = u64::from(terminator.cost) + u64::from(one.dynamic_cost);
             one.cost = Some(own + way.cost);
             let (terminator, dynamic_cost) = (Arc::clone(terminator), one.dynamic_cost);
-            let candidate = Candidate { terminator, path: mesh.path(&way), dynamic_cost };
+            let candidate = Candidate {
+                terminator,
+                path_cost: u32::try_from(way.cost).unwrap_or(u32::MAX),
+                dynamic_cost,
+                was_tried: false,
+            };
             candidates.push((explained.len(), candidate));
             one.ways.push(way);
         }
@@ -174,7 +178,7 @@ fn judge(
 /// What counts of the cost of a terminator among those of its precedence.
 fn within_band(one: &Candidate) -> u32 {
     let terminator = Arc::clone(&one.terminator);
-    let bare = Candidate { terminator, path: Path::default(), dynamic_cost: 0 };
+    let bare = Candidate { terminator, path_cost: 0, dynamic_cost: 0, was_tried: false };
     let least = bare.biased().saturating_sub(one.terminator.cost.into());
     one.biased().saturating_sub(least)
 }
@@ -218,7 +222,7 @@ impl Network {
                 static_cost: link.static_cost,
                 source_latency: link.source_latency,
                 destination_latency: link.destination_latency,
-                cost: link.cost(),
+                cost: link.counted,
                 down: link.down,
             });
         });

@@ -2,10 +2,12 @@
 //! Class Memory: rebuilt from the routers after a restart.
 //!
 //! - [`routers`], [`links`], [`circuits`]: the tables; [`costs`]: experience with terminators;
-//! - [`path`], [`select`]: pure: the cheapest way, the terminator to dial; [`routes`]: what routers
-//!   are told;
-//! - [`create`]: a circuit is made; [`upkeep`]: it is moved, confirmed and removed; [`adopt`]:
-//!   circuits of an earlier run are taken up; [`recount`]: those that a router lost are ended;
+//! - `graph`, `tree`, [`select`]: pure: what is connected, the cheapest ways, the terminator to dial;
+//!   `topology`: the graph of this moment and the trees over it; [`routes`]: what routers are told;
+//! - [`create`]: a circuit is made; [`upkeep`]: it is confirmed and removed; `moves`: it takes another
+//!   path, `improve`: a cheaper one; [`adopt`]: circuits of an earlier run are taken up; [`recount`]:
+//!   those that a router lost are ended;
+//! - `link_reports`: what routers say of links; `misreports`: what is not theirs to say;
 //! - [`explain`]: pure: why a dial goes where it goes;
 //! - [`inspect`]: looking inside routers;
 //! - [`validate`]: whether terminators that routers reported are still there.
@@ -18,13 +20,21 @@ pub mod circuits;
 pub mod costs;
 pub mod create;
 pub mod explain;
+mod graph;
+mod improve;
 pub mod inspect;
+mod link_reports;
 pub mod links;
+mod misreports;
+mod moves;
 pub mod path;
 pub mod recount;
 pub mod routers;
 pub mod routes;
 pub mod select;
+mod topology;
+mod tree;
+mod trees;
 pub mod upkeep;
 pub mod validate;
 
@@ -36,8 +46,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weft_channel::{Lane, SendError};
 use weft_config::controller::NetworkConfig;
+use weft_model::Id;
 use weft_model::entity::Router;
-use weft_model::{Id, Snapshot};
 use weft_wire::Message;
 
 use crate::Controller;
@@ -46,9 +56,12 @@ use crate::events::{Event, Events, RouterEvent};
 use circuits::Circuits;
 use costs::Costs;
 use links::Links;
+use misreports::{Misreport, Misreports};
+use moves::Moves;
 use path::Graph;
 use routers::{AlreadyConnected, LiveRouter, Routers};
 use routes::Waiting;
+use topology::{Pending, Topology, Ways, World};
 use validate::Validations;
 
 /// How often failures of terminators are forgiven.
@@ -73,6 +86,14 @@ pub struct NetworkOptions {
     pub churn_limit: Duration,
     /// Latency of a link that was not measured.
     pub initial_link_latency: Duration,
+    /// How often measured latencies change what paths cost, at most.
+    pub latency_interval: Duration,
+    /// Share of circuits that are moved to cheaper paths in one cycle; one at least.
+    pub smart_reroute_fraction: f64,
+    /// Most circuits that are moved to cheaper paths in one cycle.
+    pub smart_reroute_cap: u32,
+    /// Least gain for which one is moved.
+    pub smart_min_cost_delta: u32,
     /// How long a new or reconnected terminator is left alone before its router is asked about it.
     pub validation_age: Duration,
     /// How often routers are asked.
@@ -93,6 +114,10 @@ impl Default for NetworkOptions {
             min_router_cost: 10,
             churn_limit: Duration::from_secs(60),
             initial_link_latency: Duration::from_secs(65),
+            latency_interval: Duration::from_secs(5),
+            smart_reroute_fraction: 0.02,
+            smart_reroute_cap: 4,
+            smart_min_cost_delta: 15,
             validation_age: Duration::from_secs(5),
             validation_interval: Duration::from_secs(30),
             lost_circuit_life: Duration::from_secs(600),
@@ -110,6 +135,9 @@ impl From<&NetworkConfig> for NetworkOptions {
             min_router_cost: config.min_router_cost,
             churn_limit: config.router_connect_churn_limit,
             initial_link_latency: config.initial_link_latency,
+            smart_reroute_fraction: config.smart_reroute_fraction,
+            smart_reroute_cap: config.smart_reroute_cap,
+            smart_min_cost_delta: config.smart_min_cost_delta,
             ..Self::default()
         }
     }
@@ -127,8 +155,11 @@ struct Inner {
     /// nothing that the next one told.
     coming_or_going: Mutex<()>,
     links: Links,
+    topology: Topology,
     circuits: Circuits,
+    moves: Moves,
     costs: Costs,
+    misreports: Misreports,
     waiting: Waiting,
     pieces: adopt::Pieces,
     validations: Validations,
@@ -142,6 +173,19 @@ struct Inner {
 impl std::fmt::Debug for Network {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Network").field("circuits", &self.0.circuits.len()).finish_non_exhaustive()
+    }
+}
+
+impl World for Inner {
+    fn router(&self, id: &Id) -> Option<(u16, bool)> {
+        self.routers.get(id.as_str())?;
+        let snapshot = self.controller.snapshot();
+        let router = snapshot.get::<Router>(id).filter(|router| !router.disabled)?;
+        Some((router.cost, router.no_traversal))
+    }
+
+    fn routers(&self) -> Vec<Id> {
+        self.routers.all().iter().map(|router| router.id.clone()).collect()
     }
 }
 
@@ -160,13 +204,18 @@ impl Network {
     /// A network without routers, with its housekeeping. Stops with [`Network::stop`].
     pub fn start(controller: Controller, options: NetworkOptions) -> Self {
         let run = base62(u128::from_le_bytes(controller.ids().bytes()));
+        let pending = Arc::new(Pending::default());
+        let (min_cost, interval) = (options.min_router_cost, options.latency_interval);
         let network = Self(Arc::new(Inner {
             options,
             routers: Routers::default(),
             coming_or_going: Mutex::default(),
-            links: Links::default(),
+            links: Links::telling(Arc::clone(&pending)),
+            topology: Topology::new(min_cost, interval, pending),
             circuits: Circuits::default(),
+            moves: Moves::default(),
             costs: Costs::default(),
+            misreports: Misreports::default(),
             waiting: Waiting::default(),
             pieces: adopt::Pieces::default(),
             validations: Validations::default(),
@@ -179,6 +228,7 @@ impl Network {
         network.0.controller.attach(WeakNetwork(Arc::downgrade(&network.0)));
         network.spawn(network.clone().forgive());
         network.spawn(network.clone().look_over());
+        network.spawn(network.clone().move_circuits());
         network.spawn(network.clone().validate_terminators());
         network
     }
@@ -240,6 +290,7 @@ impl Network {
             self.lost(&former);
             self.0.validations.forget(&former.id);
         }
+        self.router_changed(&router.id);
         self.begin_report(&router.id);
         self.0.controller.online().put_router(&router.id, router.connection, router.facts());
         let (router, at) = (router.id.clone(), router.connected_at);
@@ -279,20 +330,35 @@ impl Network {
         }
     }
 
-    /// The connected routers and usable links, for finding paths.
-    pub(crate) fn graph(&self, snapshot: &Snapshot) -> Graph {
-        let mut graph = Graph::new(self.0.options.min_router_cost);
-        for live in self.0.routers.all() {
-            if let Some(router) = snapshot.get::<Router>(&live.id) {
-                graph.add_router(&live.id, router.cost, router.no_traversal);
-            }
-        }
-        self.0.links.each(|link| {
-            if !link.down {
-                graph.add_link(&link.id, &link.source, &link.destination, link.cost());
-            }
-        });
-        graph
+    /// The connected routers and usable links as they are now, for finding paths. All share it.
+    pub(crate) fn graph(&self) -> Arc<Graph> {
+        self.0.topology.current(&*self.0, &self.0.links)
+    }
+
+    /// The cheapest ways from a router, as they are now.
+    fn ways(&self, from: &Id) -> Ways {
+        self.0.topology.ways(&*self.0, &self.0.links, from)
+    }
+
+    /// A router came or went, or its entity was changed.
+    pub(crate) fn router_changed(&self, router: &Id) {
+        self.0.topology.pending().router(router);
+    }
+
+    /// Any router may be another one now.
+    pub(crate) fn everything_changed(&self) {
+        self.0.topology.pending().everything();
+    }
+
+    /// A router was deleted.
+    pub(crate) fn router_deleted(&self, router: &Id) {
+        self.router_changed(router);
+        self.0.misreports.forget(router);
+    }
+
+    /// Counts a report of a router that is not the router's to make.
+    fn refuse(&self, router: &LiveRouter, kind: Misreport, what: &str) {
+        self.0.misreports.count(&router.id, kind, 1, what);
     }
 
     /// A new id for a circuit of this run.

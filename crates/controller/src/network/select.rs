@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use weft_model::entity::{Precedence, Terminator, TerminatorStrategy};
 
-use super::path::Path;
-
 /// Longest way that still makes a difference.
 const MAX_PATH_COST: u32 = 1_048_576;
 
@@ -15,10 +13,12 @@ const MAX_PATH_COST: u32 = 1_048_576;
 pub struct Candidate {
     /// The terminator.
     pub terminator: Arc<Terminator>,
-    /// The way to its router.
-    pub path: Path,
+    /// What the way to its router costs.
+    pub path_cost: u32,
     /// What it costs for now, see [`Costs`](super::costs::Costs).
     pub dynamic_cost: u16,
+    /// Whether the same dial has failed there before.
+    pub was_tried: bool,
 }
 
 impl Candidate {
@@ -27,7 +27,7 @@ impl Candidate {
         let (least, most) = band(self.terminator.precedence);
         let cost = u32::from(self.terminator.cost)
             + u32::from(self.dynamic_cost)
-            + self.path.cost.min(MAX_PATH_COST);
+            + self.path_cost.min(MAX_PATH_COST);
         least.saturating_add(cost).min(most)
     }
 }
@@ -41,7 +41,8 @@ fn band(precedence: Precedence) -> (u32, u32) {
     }
 }
 
-/// Chooses by the strategy of the service; none only without candidates. `wanted` is the terminator
+/// Chooses by the strategy of the service; none only without candidates. One that was tried is chosen
+/// only if there is no other of its precedence. `wanted` is the terminator
 /// that the client had before, `random` any number.
 pub fn choose(
     strategy: TerminatorStrategy,
@@ -54,6 +55,10 @@ pub fn choose(
         by_cost.then_with(|| a.terminator.base.id.cmp(&b.terminator.base.id))
     });
     let precedence = candidates.first()?.terminator.precedence;
+    let is_related = |one: &Candidate| one.terminator.precedence == precedence;
+    if candidates.iter().any(|one| is_related(one) && !one.was_tried) {
+        candidates.retain(|one| !one.was_tried);
+    }
     let related = candidates.iter().take_while(|one| one.terminator.precedence == precedence);
     let related = related.count();
     let at = match strategy {
@@ -101,8 +106,8 @@ mod tests {
             cost,
             ..Terminator::default()
         };
-        let path = Path { cost: 10, ..Path::of_one(Id::new("r")) };
-        Candidate { terminator: Arc::new(terminator), path, dynamic_cost }
+        let terminator = Arc::new(terminator);
+        Candidate { terminator, path_cost: 10, dynamic_cost, was_tried: false }
     }
 
     fn chosen(
@@ -136,6 +141,23 @@ mod tests {
         let all =
             [candidate("a", Precedence::Default, 1, 20), candidate("b", Precedence::Default, 5, 0)];
         assert_eq!(chosen(TerminatorStrategy::SmartRouting, &all, "", 0), "b");
+    }
+
+    #[test]
+    fn what_was_tried_comes_after_its_equals() {
+        use Precedence::{Default, Required};
+        let tried = |one: Candidate| Candidate { was_tried: true, ..one };
+        let all = [tried(candidate("a", Required, 1, 0)), candidate("b", Required, 500, 0)];
+        for strategy in [
+            TerminatorStrategy::SmartRouting,
+            TerminatorStrategy::Weighted,
+            TerminatorStrategy::Random,
+            TerminatorStrategy::Sticky,
+        ] {
+            assert_eq!(chosen(strategy, &all, "a", 2), "b");
+        }
+        let all = [tried(candidate("a", Required, 1, 0)), candidate("b", Default, 0, 0)];
+        assert_eq!(chosen(TerminatorStrategy::SmartRouting, &all, "", 0), "a");
     }
 
     #[test]

@@ -1,10 +1,9 @@
-//! The life of a circuit after it was made: faults, moves to another path, idle confirmations, its
-//! end (protocol: control-plane 14).
+//! The life of a circuit after it was made: faults, idle confirmations, its end (protocol:
+//! control-plane 14). How it takes another path is in [`moves`](super::moves).
 //!
-//! A router is heard only about circuits that go over it and links that end at it.
+//! A router is heard only about circuits that go over it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -13,38 +12,26 @@ use weft_model::Id;
 use weft_model::entity::Service;
 use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{
-    CircuitConfirmation, Fault, FaultSubject, REROUTE_ATTEMPT, RouteResult, RouterLinks, Unroute,
+    CircuitConfirmation, Fault, FaultSubject, REROUTE_ATTEMPT, RouteResult, Unroute,
 };
 
 use super::Network;
 use super::circuits::Circuit;
-use super::links::{Link, Report};
-use super::path::Path;
+use super::misreports::Misreport;
+use super::moves::Why;
 use super::routers::LiveRouter;
-use super::routes::{Delivered, RouteSpec};
-use crate::events::{CircuitChange, CircuitEvent, Event, LinkChange, LinkEvent};
+use super::routes::Delivered;
+use crate::events::{CircuitChange, CircuitEvent, Event, LinkChange};
 
-/// Limit of moving a circuit.
-const REROUTE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Tries at moving a circuit before it is removed.
-const REROUTE_TRIES: u32 = 2;
 /// Most circuits one message may name.
 const MAX_NAMED: usize = 100_000;
-
-/// Why a circuit could not be moved.
-#[derive(Debug, thiserror::Error)]
-enum NotMoved {
-    #[error("not all of its path is known")]
-    NotWhole,
-    #[error("there is no other path")]
-    NoPath,
-    #[error("router {0}: {1}")]
-    Router(Id, String),
-}
 
 impl Network {
     /// Tells of a circuit.
     pub(crate) fn tell_circuit(&self, change: CircuitChange, circuit: &Circuit, took: Duration) {
+        if !self.0.events.has_listeners() {
+            return;
+        }
         self.0.events.tell(Event::Circuit(Arc::new(CircuitEvent {
             at: self.0.controller.now(),
             change,
@@ -92,7 +79,7 @@ impl Network {
         self.remove_circuits_where(|circuit| pick(&circuit.client, &circuit.path.nodes));
     }
 
-    fn unroute(&self, router: &Id, circuit: &str) {
+    pub(super) fn unroute(&self, router: &Id, circuit: &str) {
         let unroute = Unroute { circuit_id: circuit.to_owned(), now: true };
         self.tell(router.as_str(), Lane::High, unroute.to_message());
     }
@@ -124,9 +111,11 @@ impl Network {
                 if self.0.circuits.fault_in_making(&fault.id, &router.id) {
                     return;
                 }
-                let circuit = self.0.circuits.get(&fault.id);
-                if circuit.is_some_and(|circuit| circuit.path.has_node(router.id.as_str())) {
+                let Some(circuit) = self.0.circuits.get(&fault.id) else { return };
+                if circuit.path.has_node(router.id.as_str()) {
                     self.remove_circuit(&fault.id, false);
+                } else {
+                    self.refuse(router, Misreport::CircuitFault, &fault.id);
                 }
             }
             FaultSubject::Forward => self.forward_failed(router, fault, true),
@@ -140,204 +129,13 @@ impl Network {
         for id in fault.ids().take(MAX_NAMED) {
             match self.0.circuits.get(id) {
                 Some(circuit) if circuit.path.has_node(router.id.as_str()) => {
-                    self.move_or_end(circuit);
+                    self.move_or_end(circuit, Why::Faulty);
                 }
                 Some(_) => self.unroute(&router.id, id),
                 None if is_owner && !self.0.circuits.is_known(id) => self.unroute(&router.id, id),
                 None => {}
             }
         }
-    }
-
-    fn on_link_fault(&self, router: &Arc<LiveRouter>, fault: &Fault, change: LinkChange) {
-        let known = self.0.links.get(&fault.id);
-        if !known.is_some_and(|link| link.has_end(router.id.as_str())) {
-            return;
-        }
-        let Some(link) = self.0.links.fault(&fault.id, fault.iteration) else { return };
-        let forward = Fault::link(link.id.clone(), link.iteration).to_message();
-        self.tell(link.other_end(router.id.as_str()).as_str(), Lane::Default, forward);
-        self.link_lost(&link, change);
-    }
-
-    /// A link is gone from the table: circuits over it are moved.
-    fn link_lost(&self, link: &Link, change: LinkChange) {
-        self.tell_link(link, change);
-        for circuit in self.0.circuits.over_link(&link.id) {
-            self.move_or_end(circuit);
-        }
-    }
-
-    fn tell_link(&self, link: &Link, change: LinkChange) {
-        self.0.events.tell(Event::Link(LinkEvent {
-            at: self.0.controller.now(),
-            link: link.id.clone(),
-            source: link.source.clone(),
-            destination: link.destination.clone(),
-            change,
-        }));
-    }
-
-    /// A router reports links that it dialed (protocol: control-plane 9.5).
-    pub(crate) fn on_links(&self, router: &Arc<LiveRouter>, report: &RouterLinks) {
-        if !self.0.routers.is_current(router) {
-            return;
-        }
-        if report.full_refresh {
-            for gone in self.0.links.missing(&router.id, &report.links) {
-                if let Some(link) = self.0.links.fault(&gone, 0) {
-                    self.link_lost(&link, LinkChange::Fault);
-                }
-            }
-        }
-        let now = self.0.controller.now();
-        for reported in &report.links {
-            let initial = self.0.options.initial_link_latency;
-            let change = match self.0.links.report(&router.id, reported, initial, now) {
-                Report::New => LinkChange::New,
-                Report::Known => LinkChange::Known,
-                Report::Refused => {
-                    tracing::warn!(router = %router.id, link = %reported.id, "link refused: another router's, or too many");
-                    continue;
-                }
-            };
-            let Some(link) = self.0.links.get(&reported.id) else { continue };
-            self.tell_link(&link, change);
-            let is_there = self.0.routers.get(link.destination.as_str()).is_some();
-            if change == LinkChange::New && !is_there {
-                self.tell_link(&link, LinkChange::DisconnectedDestination);
-            }
-        }
-    }
-
-    /// The connections of a link changed.
-    pub(crate) fn on_link_state(
-        &self,
-        router: &Arc<LiveRouter>,
-        update: weft_wire::ctrl::LinkStateUpdate,
-    ) {
-        let Some(link) = self.0.links.get(&update.link_id) else { return };
-        let state = update.conn_state.unwrap_or_default();
-        if link.has_end(router.id.as_str())
-            && self.0.links.connections_changed(&update.link_id, update.link_iteration, state)
-        {
-            self.tell_link(&link, LinkChange::Connections);
-        }
-    }
-
-    /// An operator changes a link; circuits over it look for a better way. False if there is none.
-    pub fn change_link(&self, id: &str, static_cost: Option<i32>, down: Option<bool>) -> bool {
-        if self.0.links.change(id, static_cost, down).is_none() {
-            return false;
-        }
-        self.0.circuits.over_link(id).into_iter().for_each(|circuit| self.move_or_end(circuit));
-        true
-    }
-
-    /// An operator removes a link. False if there is none.
-    pub fn remove_link(&self, id: &str) -> bool {
-        let Some(link) = self.0.links.fault(id, 0) else { return false };
-        let fault = Fault::link(link.id.clone(), link.iteration).to_message();
-        for end in [&link.source, &link.destination] {
-            self.tell(end.as_str(), Lane::Default, fault.clone());
-        }
-        self.link_lost(&link, LinkChange::Fault);
-        true
-    }
-
-    /// A router is gone: its own links go, circuits over any of its links are moved. Circuits that
-    /// stay on this one router are kept, they live on without us (protocol: control-plane 14).
-    pub(super) fn lost(&self, router: &Arc<LiveRouter>) {
-        let mut circuits: HashMap<String, Arc<Circuit>> = HashMap::new();
-        let mut over = |link: &str| {
-            for circuit in self.0.circuits.over_link(link) {
-                circuits.insert(circuit.id.clone(), circuit);
-            }
-        };
-        let mut at_it = Vec::new();
-        self.0.links.each(|link| {
-            if link.has_end(router.id.as_str()) {
-                at_it.push(link.id.clone());
-            }
-        });
-        at_it.iter().for_each(|link| over(link));
-        self.0.links.take_of(&router.id).iter().for_each(|link| {
-            self.tell_link(link, LinkChange::Fault);
-        });
-        circuits.into_values().for_each(|circuit| self.move_or_end(circuit));
-    }
-
-    /// Moves a circuit to another path on a task of its own, or removes it.
-    pub(crate) fn move_or_end(&self, circuit: Arc<Circuit>) {
-        if circuit.moving.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let network = self.clone();
-        self.spawn(async move {
-            let mut last = None;
-            for _ in 0..REROUTE_TRIES {
-                match network.reroute(&circuit).await {
-                    Ok(()) => return,
-                    Err(problem) => last = Some(problem),
-                }
-            }
-            if let Some(problem) = last {
-                tracing::info!(circuit = %circuit.id, %problem, "circuit removed: it cannot be moved");
-            }
-            network.remove_circuit(&circuit.id, true);
-        });
-    }
-
-    async fn reroute(&self, circuit: &Arc<Circuit>) -> Result<(), NotMoved> {
-        let (Some(first), Some(last)) = (circuit.path.first(), circuit.path.last()) else {
-            return Err(NotMoved::NotWhole);
-        };
-        if !circuit.is_whole {
-            return Err(NotMoved::NotWhole);
-        }
-        let graph = self.graph(&self.0.controller.snapshot());
-        let path = graph.path(first, last).ok_or(NotMoved::NoPath)?;
-        self.set_path(circuit, &path).await?;
-        let moved = circuit.moved(path);
-        moved.moving.store(false, Ordering::Release);
-        let moved = Arc::new(moved);
-        if !self.0.circuits.put(Arc::clone(&moved)) {
-            // Removed while it was moved: the new routers have to hear of it too.
-            moved.path.nodes.iter().for_each(|router| self.unroute(router, &moved.id));
-            return Ok(());
-        }
-        for router in circuit.path.nodes.iter().filter(|node| !moved.path.nodes.contains(node)) {
-            self.unroute(router, &moved.id);
-        }
-        self.tell_circuit(CircuitChange::PathUpdated, &moved, Duration::ZERO);
-        Ok(())
-    }
-
-    /// Tells the routers of a path one after the other, each after the one before has answered.
-    async fn set_path(&self, circuit: &Circuit, path: &Path) -> Result<(), NotMoved> {
-        let deadline = Instant::now() + REROUTE_TIMEOUT;
-        let spec = RouteSpec {
-            circuit: &circuit.id,
-            attempt: REROUTE_ATTEMPT,
-            path,
-            ingress: &circuit.ingress,
-            egress: &circuit.egress,
-            dial: None,
-            timeout: REROUTE_TIMEOUT,
-            tags: &circuit.tags,
-        };
-        for (router, route) in spec.routes() {
-            let failed = |text: String| NotMoved::Router(router.clone(), text);
-            let live = self.0.routers.get(router.as_str());
-            let live = live.ok_or_else(|| failed("not connected".to_owned()))?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            let reply = live.channel.request_on(Lane::High, route.to_message(), left).await;
-            let reply = reply.map_err(|problem| failed(problem.to_string()))?;
-            let answer = RouteResult::from_message(&reply);
-            let answer = answer.map_err(|problem| failed(problem.to_string()))?;
-            answer.result.map_err(|error| failed(error.text))?;
-        }
-        Ok(())
     }
 
     /// A router asks whether circuits that carry nothing are still wanted.
@@ -371,7 +169,8 @@ impl Network {
         }
     }
 
-    /// Now and then: forgets circuits that no connected router can end any more.
+    /// Now and then: forgets circuits that no connected router can end any more, and moves some to
+    /// much cheaper paths.
     pub(super) async fn look_over(self) {
         let mut ticks = tokio::time::interval(self.0.options.cycle.max(Duration::from_millis(10)));
         let mut lost: HashMap<String, Instant> = HashMap::new();
@@ -393,6 +192,7 @@ impl Network {
                 }
             }
             lost = still;
+            self.improve().await;
         }
     }
 }

@@ -15,7 +15,7 @@ use super::support::{LONG, Net, Peer, TestRouter, quick, until};
 use crate::network::NetworkOptions;
 use crate::network::create::CircuitSpec;
 
-fn link(id: &str, to: &TestRouter) -> RouterLink {
+pub(super) fn link(id: &str, to: &TestRouter) -> RouterLink {
     RouterLink {
         id: id.into(),
         dest_router_id: to.id.to_string(),
@@ -25,7 +25,7 @@ fn link(id: &str, to: &TestRouter) -> RouterLink {
 }
 
 /// Sets up the next route as if it worked.
-async fn route(peer: &mut Peer) -> Route {
+pub(super) async fn route(peer: &mut Peer) -> Route {
     let message = peer.expect(ctrl::content_type::ROUTE).await;
     let route = Route::from_message(&message).unwrap();
     let (circuit_id, attempt) = (route.circuit_id.clone(), route.attempt);
@@ -34,7 +34,7 @@ async fn route(peer: &mut Peer) -> Route {
     route
 }
 
-fn destinations(route: &Route) -> Vec<&str> {
+pub(super) fn destinations(route: &Route) -> Vec<&str> {
     route.forwards.iter().map(|forward| forward.dst_address.as_str()).collect()
 }
 
@@ -70,10 +70,12 @@ async fn a_circuit_takes_another_link_and_ends_without_one() {
     let more = RouterLinks { links: vec![link("l2", &two)], full_refresh: false };
     dialer.send(more.to_message()).await;
     dialer.send(Fault::link("l1", 1).to_message()).await;
+    let new = route(&mut dialer).await;
+    assert_eq!((new.attempt, destinations(&new)), (REROUTE_ATTEMPT, vec![&*circuit.address]));
+    assert!(route(&mut host).await.egress.is_none());
     let moved = route(&mut dialer).await;
-    assert_eq!((moved.attempt, destinations(&moved)[0]), (REROUTE_ATTEMPT, "l2"));
-    let moved = route(&mut host).await;
-    assert!(moved.egress.is_none());
+    assert_eq!((moved.attempt, destinations(&moved)), (REROUTE_ATTEMPT, vec!["l2"]));
+    assert_eq!(destinations(&route(&mut host).await), ["l2"]);
     let path = || net.network.circuits().get(&circuit.circuit_id).map(|it| it.path.links.clone());
     until(|| path() == Some(vec!["l2".to_owned()])).await;
     let fault = Fault::from_message(&host.expect(ctrl::content_type::FAULT).await).unwrap();

@@ -291,7 +291,8 @@ proptest! {
         let explained = explain(&question, &mut Work::new(1000));
         let candidates: Vec<Candidate> = explained.iter().map(|one| Candidate {
             terminator: Arc::clone(&one.terminator),
-            path: mesh.path(&one.ways[0]),
+            path_cost: u32::try_from(one.ways[0].cost).unwrap(),
+            was_tried: false,
             dynamic_cost: one.dynamic_cost,
         }).collect();
         const TRIES: u64 = 1000;

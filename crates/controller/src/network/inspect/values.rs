@@ -24,6 +24,7 @@ impl Network {
         Some(match name.to_lowercase().as_str() {
             "connected-routers" => self.connected_routers(),
             "terminator-costs" => self.terminator_costs(),
+            "refused-reports" => self.refused_reports(),
             "identity-connection-statuses" => self.identity_connections(),
             "data-model-index" | "router-data-model-index" => {
                 let snapshot = self.0.controller.snapshot();
@@ -73,6 +74,15 @@ impl Network {
         json!({"terminators": shown.collect::<Vec<_>>()})
     }
 
+    /// What routers reported that is not theirs, by router.
+    fn refused_reports(&self) -> Value {
+        let routers = self.0.misreports.all().into_iter().map(|(router, reports)| {
+            let reports = reports.into_iter().map(|(name, times)| (name.to_owned(), times.into()));
+            json!({"routerId": router.as_str(), "reports": reports.collect::<Map<_, _>>()})
+        });
+        json!({"routers": routers.collect::<Vec<_>>()})
+    }
+
     fn identity_connections(&self) -> Value {
         let now = self.0.controller.now();
         let mut connections = Map::new();
@@ -99,7 +109,10 @@ impl Network {
             ("weft.api_sessions", sessions.api_sessions),
             ("weft.sessions", sessions.service_sessions),
             ("weft.circuits", self.circuits().len() as u64),
+            ("weft.circuits.waiting_for_a_path", self.waiting_moves() as u64),
+            ("weft.links", self.links().len() as u64),
             ("weft.routers.connected", self.0.routers.all().len() as u64),
+            ("weft.routers.refused_reports", self.0.misreports.total()),
             ("weft.model.identities", entities(Kind::Identity)),
             ("weft.model.routers", entities(Kind::Router)),
             ("weft.model.services", entities(Kind::Service)),

@@ -70,11 +70,11 @@ impl Live for Links {
 
     fn all(context: &Context) -> Vec<Arc<Link>> {
         let links = context.controller().network().map(|network| network.links().all());
-        links.unwrap_or_default().into_iter().map(Arc::new).collect()
+        links.unwrap_or_default()
     }
 
     fn find(context: &Context, id: &str) -> Option<Arc<Link>> {
-        context.controller().network()?.links().get(id).map(Arc::new)
+        context.controller().network()?.links().get(id)
     }
 
     fn detail(context: &Context, record: &Link) -> Result<LinkDetail, Failure> {

@@ -1,0 +1,150 @@
+//! A simulated router: it answers routes and asks for circuits.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use weft_channel::{
+    Behaviour, ChannelHandle, ChannelOptions, DialOptions, Flow, Handler, Lane, Parts,
+    UnderlayInfo, UnderlayWaker, dial,
+};
+use weft_identity::{
+    Authority, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey, Purpose,
+    Subject, TrustBundle,
+    tls::{ClientTls, client_config},
+};
+use weft_model::Id;
+use weft_wire::{
+    Address, Message, PeerData, ProtoBody as _, Scheme, VersionInfo,
+    ctrl::{CircuitRequest, Route, RouteResult, RouterHello, content_type},
+    hello::{Hello, alpn},
+};
+
+/// How long a router waits for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Who a router is.
+pub(crate) struct Credentials {
+    pub(crate) id: Id,
+    chain: KeyedChain,
+}
+
+impl Credentials {
+    /// A key, and a certificate for it.
+    pub(crate) fn make(id: Id, authority: &Authority) -> io::Result<Self> {
+        let make = || {
+            let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+            let (subject, now) = (Subject::common_name(id.as_str()), std::time::SystemTime::now());
+            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now)?;
+            KeyedChain::new(vec![authority.issue(&leaf)?, authority.certificate().clone()], key)
+        };
+        let chain = make().map_err(io::Error::other)?;
+        Ok(Self { id, chain })
+    }
+
+    pub(crate) fn fingerprint(&self) -> &str {
+        self.chain.leaf().fingerprint()
+    }
+}
+
+/// What all routers did together.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) routes: AtomicU64,
+    pub(crate) unroutes: AtomicU64,
+}
+
+/// A connected router.
+#[derive(Clone)]
+pub(crate) struct SimulatedRouter {
+    channel: ChannelHandle,
+}
+
+impl SimulatedRouter {
+    pub(crate) async fn connect(
+        who: &Credentials,
+        bundle: &TrustBundle,
+        port: u16,
+        done: &Arc<Done>,
+    ) -> io::Result<Self> {
+        let identity = Identity::new(Some(who.chain.clone()), Vec::new(), bundle.clone());
+        let identity = LiveIdentity::fixed(identity);
+        let tls =
+            client_config(&ClientTls::of_identity(&identity, &[])).map_err(io::Error::other)?;
+        let mut hello = Hello::new(who.id.as_str());
+        RouterHello {
+            version: VersionInfo::from_header("v2.1.0|r|d|linux|amd64"),
+            ..RouterHello::default()
+        }
+        .write(&mut hello.headers);
+        let address = Address::new(Scheme::Tls, "127.0.0.1", port);
+        let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("router") };
+        let options = DialOptions {
+            timeout: PATIENCE,
+            ..DialOptions::new(address, Arc::new(tls), alpn::CTRL, hello, channel)
+        };
+        let established = dial(options).await.map_err(io::Error::other)?;
+        Ok(Self { channel: established.start(Arc::new(Answers(Arc::clone(done)))) })
+    }
+
+    pub(crate) async fn send(&self, message: Message) -> io::Result<()> {
+        self.channel.send(message).await.map_err(io::Error::other)
+    }
+
+    /// Returns when the controller has dealt with what was sent before.
+    pub(crate) async fn settled(&self) -> io::Result<()> {
+        let ping = Message::new(weft_wire::content_type::PING, "");
+        self.channel.request(ping, PATIENCE).await.map(drop).map_err(io::Error::other)
+    }
+
+    /// Asks for a circuit and waits for it.
+    pub(crate) async fn dial(&self, service: &str) -> io::Result<()> {
+        let request = CircuitRequest {
+            ingress_id: "bench".into(),
+            service: service.to_owned(),
+            peer_data: PeerData::new(),
+        };
+        let answer = self.channel.request_on(Lane::High, request.to_message(), PATIENCE).await;
+        let answer = answer.map_err(io::Error::other)?;
+        match answer.content_type {
+            content_type::CIRCUIT_SUCCESS => Ok(()),
+            _ => Err(io::Error::other(format!("no circuit: {}", answer.text()))),
+        }
+    }
+}
+
+/// Sets every route up at once.
+struct Answers(Arc<Done>);
+
+impl Behaviour for Answers {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        Parts { handler: Box::new(Self(Arc::clone(&self.0))), outbox: None }
+    }
+}
+
+impl Handler for Answers {
+    fn on_message(&mut self, message: Message, channel: &ChannelHandle) -> Flow {
+        match message.content_type {
+            content_type::ROUTE => {
+                let Ok(route) = Route::from_message(&message) else { return Flow::Continue };
+                let (circuit_id, attempt) = (route.circuit_id, route.attempt);
+                let result = RouteResult { circuit_id, attempt, result: Ok(PeerData::new()) };
+                let reply = result.to_message().in_reply_to(&message);
+                if let Err(problem) = channel.try_send_on(Lane::High, reply) {
+                    eprintln!("a simulated router cannot answer: {problem}");
+                }
+                self.0.routes.fetch_add(1, Ordering::Relaxed);
+            }
+            content_type::UNROUTE => {
+                self.0.unroutes.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        Flow::Continue
+    }
+}
