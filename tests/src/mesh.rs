@@ -1,5 +1,7 @@
 //! Several routers: links, circuits over them, and what happens when they break.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::resource;
@@ -153,6 +155,44 @@ async fn links_re_form_and_circuits_go_on_while_no_controller_is_there() {
     talk(&mut connection, &mut said).await;
     round_trip(connection, 1_000_000).await;
     round_trip(dial(&dialer, "secret").await, 1_000_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn circuits_over_a_link_that_is_back_at_once_go_on() {
+    let network = network().await;
+    let (behind, link) = (free_port(), free_port());
+    let wires = Wires::to(behind).await;
+    let one = network.router_behind("r1", behind, wires.port).await;
+    let two = network.router_behind("r2", link, free_port()).await;
+    links(&one, 1).await;
+    links(&two, 1).await;
+    network.service("secret", true).await;
+    let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
+    echo(soon(host.bind("secret")).await.unwrap());
+    let connection = dial(&dialer, "secret").await;
+    let id = link_id(&network);
+    let cutting = tokio::spawn(async move {
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            wires.cut();
+        }
+        wires
+    });
+    // It is the only path, and it breaks ten times while data is on its way in both directions.
+    let mut rounds = 0;
+    let (mut reader, mut writer) = connection.into_split();
+    let (sent, mut said) = (vec![7; 500_000], vec![0; 500_000]);
+    while !cutting.is_finished() || rounds < 3 {
+        let (wrote, read) =
+            soon(async { tokio::join!(writer.write_all(&sent), reader.read_exact(&mut said)) })
+                .await;
+        wrote.unwrap();
+        read.unwrap();
+        assert!(said == sent);
+        rounds += 1;
+    }
+    until_some(async || (link_id(&network) == id).then_some(())).await;
+    drop(cutting.await.unwrap());
 }
 
 /// The id of the only link.

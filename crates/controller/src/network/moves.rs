@@ -5,6 +5,9 @@
 //! with a hundred thousand circuits costs dials next to nothing. A circuit is in the queue once,
 //! whatever happens to it meanwhile.
 //!
+//! A circuit that has no path left is kept for a while: a link that breaks is often back at once, and
+//! routers hold what waits for it.
+//!
 //! No router sends into the void while a circuit moves. First every router on the new path hears
 //! what is new to it: where payloads go that come over links which the circuit did not take before.
 //! When all have answered, those on both paths hear what changes: from then on payloads take the new
@@ -39,6 +42,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const TRIES: u32 = 2;
 /// Circuits that are moved at the same time.
 const AT_ONCE: usize = 64;
+/// How long a circuit may have no path.
+const WITHOUT_PATH: Duration = Duration::from_secs(5);
+/// How often circuits without a path are looked at.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long routers that a circuit has left keep their part of it, for what is on its way.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Least time between two moves of a circuit because routers say that its path does not work: they
@@ -123,6 +130,22 @@ enum NotMoved {
     Router(Id, String),
 }
 
+/// What became of a circuit that was to be moved.
+enum Outcome {
+    /// It is where it shall be, or gone.
+    Done(Option<Left>),
+    /// It has no path at this moment.
+    WithoutPath(Arc<Circuit>),
+}
+
+/// Circuits without a path, the first since longest.
+#[derive(Default)]
+struct Stranded {
+    circuits: VecDeque<(Instant, Arc<Circuit>)>,
+    /// The graph in which they have none.
+    version: u64,
+}
+
 /// Routers that a circuit has left.
 struct Left {
     at: Instant,
@@ -160,7 +183,9 @@ impl Network {
     pub(super) async fn move_circuits(self) {
         let mut under_way = FuturesUnordered::new();
         let mut left: VecDeque<Left> = VecDeque::new();
+        let mut stranded = Stranded::default();
         loop {
+            self.look_after(&mut stranded);
             while under_way.len() < AT_ONCE
                 && let Some((circuit, why)) = self.0.moves.pop()
             {
@@ -171,10 +196,17 @@ impl Network {
             {
                 self.leave(gone);
             }
-            let next = left.front().map(|it| DRAIN.saturating_sub(it.at.elapsed()));
+            let drained = left.front().map(|it| DRAIN.saturating_sub(it.at.elapsed()));
+            let look = (!stranded.circuits.is_empty()).then_some(LOOK);
+            let next = drained.into_iter().chain(look).min();
             tokio::select! {
                 () = self.0.moves.wake.notified(), if under_way.len() < AT_ONCE => {}
-                Some(gone) = under_way.next(), if !under_way.is_empty() => left.extend(gone),
+                Some(outcome) = under_way.next(), if !under_way.is_empty() => match outcome {
+                    Outcome::Done(gone) => left.extend(gone),
+                    Outcome::WithoutPath(circuit) => {
+                        stranded.circuits.push_back((Instant::now(), circuit));
+                    }
+                },
                 () = tokio::time::sleep(next.unwrap_or_default()), if next.is_some() => {}
             }
         }
@@ -192,7 +224,33 @@ impl Network {
         }
     }
 
-    async fn move_one(&self, circuit: Arc<Circuit>, why: Why) -> Option<Left> {
+    /// Moves circuits that have a path again, and removes those that had none for too long.
+    fn look_after(&self, stranded: &mut Stranded) {
+        while let Some((since, circuit)) = stranded.circuits.front()
+            && since.elapsed() >= WITHOUT_PATH
+        {
+            tracing::info!(circuit = %circuit.id, "circuit removed: it has no path any more");
+            self.remove_circuit(&circuit.id, true);
+            stranded.circuits.pop_front();
+        }
+        if stranded.circuits.is_empty() {
+            return;
+        }
+        let version = self.graph().version();
+        if std::mem::replace(&mut stranded.version, version) == version {
+            return;
+        }
+        stranded.circuits.retain(|(_, circuit)| {
+            let ends = circuit.path.first().zip(circuit.path.last());
+            let way = ends.and_then(|(first, last)| self.ways(first).path(last));
+            if way.is_some() {
+                self.0.moves.push(Arc::clone(circuit), Why::Broken);
+            }
+            way.is_none()
+        });
+    }
+
+    async fn move_one(&self, circuit: Arc<Circuit>, why: Why) -> Outcome {
         let mut touched = circuit.path.nodes.clone();
         let mut last = None;
         for _ in 0..TRIES {
@@ -207,7 +265,10 @@ impl Network {
                     touched.retain(|router| !now.path.nodes.contains(router));
                     let left =
                         Left { at: Instant::now(), circuit: circuit.id.clone(), routers: touched };
-                    return (!left.routers.is_empty()).then_some(left);
+                    return Outcome::Done((!left.routers.is_empty()).then_some(left));
+                }
+                Err(NotMoved::NoPath) if why == Why::Broken => {
+                    return Outcome::WithoutPath(circuit);
                 }
                 Err(problem) => last = Some(problem),
             }
@@ -219,7 +280,7 @@ impl Network {
         // Those of tries that failed are on no path that the removal knows of.
         let others = touched.iter().filter(|router| !circuit.path.nodes.contains(router));
         others.for_each(|router| self.unroute(router, &circuit.id));
-        None
+        Outcome::Done(None)
     }
 
     /// Moves a circuit; routers that heard of it are added to `touched`. Gives the circuit as it is
