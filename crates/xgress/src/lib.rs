@@ -23,6 +23,7 @@
 
 mod alarm;
 mod chunk;
+mod congestion;
 mod end;
 mod flow;
 mod options;
@@ -32,19 +33,18 @@ mod scheduler;
 mod segment;
 mod sender;
 mod transit;
-mod window;
 
 #[cfg(test)]
 mod simulation;
 
 pub use alarm::Alarm;
+pub use congestion::Window;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};
 pub use flow::{Class, Flow, Pulled};
 pub use options::{Options, WindowKind};
 pub use scheduler::{QUANTUM, Scheduler, Source};
 pub use segment::{AckList, PayloadHeaders, Segment};
 pub use transit::{Pushed, TransitQueue, Waiting};
-pub use window::Window;
 
 /// What one queued item costs beyond its data, so that tiny payloads count.
 pub const ITEM_COST: usize = 256;

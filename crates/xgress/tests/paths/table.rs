@@ -1,4 +1,4 @@
-//! The figures of many paths, to read: `cargo test -p weft-xgress --test paths -- --ignored --nocapture`.
+//! The figures of many paths, to read: `cargo test --workspace --test paths -- --ignored --nocapture`.
 
 use std::time::Duration;
 
