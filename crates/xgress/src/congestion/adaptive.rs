@@ -20,7 +20,7 @@
 //! is sent, a higher rate of before is forgotten.
 //!
 //! *Look*: when the smallest round-trip time was not seen again for 10 s, or after five round trips
-//! with a queue. If the round-trip time has stayed the same in spite of sending less, the path has
+//! with a queue, sixteen for a small share. If the round-trip time has stayed the same in spite of sending less, the path has
 //! become longer. If not, there is a queue, and a larger round-trip time is believed by a 64th per
 //! look only: else circuits would take each other's queue for the path, one after the other.
 //!
@@ -67,6 +67,7 @@ const LOOK_AFTER: u64 = 10_000 * MILLI;
 
 /// Round trips with a queue until the path is looked at, and the least time between two such looks.
 const LOOK_ROUNDS: u32 = 5;
+const SMALL_LOOK_ROUNDS: u32 = 16;
 const LOOK_PAUSE: u64 = 1_000 * MILLI;
 
 /// Startup ends after so many round trips in which the rate did not grow by a quarter.
@@ -276,7 +277,7 @@ impl Adaptive {
         if self.phase == Phase::Look {
             self.look.rtt = least(self.look.rtt);
         }
-        let near = self.min_rtt.is_some_and(|min| rtt <= min + min / 16);
+        let near = self.min_rtt.is_some_and(|min| rtt <= min + min / 128);
         if self.min_rtt.is_none_or(|min| rtt < min) || near {
             self.min_rtt = least(self.min_rtt);
             self.min_seen = t;
@@ -376,6 +377,9 @@ impl Adaptive {
     fn next_phase(&mut self, round: &Round, queued: bool, congested: bool, min_rtt: u64, t: u64) {
         self.rounds += u32::from(round.busy);
         let grown_by = |parts: u64| self.rates.get() >= self.beat.scaled(UNIT + UNIT / parts);
+        // Many small shares drain slowly, for none of them sends less than a payload.
+        let small = self.path() < SMALL_SHARE;
+        let patience = if small { SMALL_LOOK_ROUNDS } else { LOOK_ROUNDS };
         let look_again = self.looked + LOOK_PAUSE.max(20 * min_rtt);
         match self.phase {
             Phase::Look => {}
@@ -389,7 +393,7 @@ impl Adaptive {
                     self.enter(Phase::Drain);
                 }
             }
-            _ if self.queued >= LOOK_ROUNDS && t >= look_again => {
+            _ if self.queued >= patience && t >= look_again => {
                 self.enter_look(round.rtt.unwrap_or(min_rtt), t);
             }
             Phase::Drain => {
