@@ -15,7 +15,8 @@
 //!
 //! *Queue*: every sample of a round trip was longer than the smallest by an eighth of it, more for a
 //! share of few payloads (up to three quarters), at least 1 ms. As large shares give way before small
-//! ones do, shares become equal. A queue leads to Drain and leaves 15/16 of the rate. While there is
+//! ones do, shares become equal. A queue leads to Drain and leaves 15/16 of
+//! the rate in each round trip, 31/32 of a small share. While there is
 //! one, the path is busy and what it delivers is this circuit's share: where much less arrives than
 //! is sent, a higher rate of before is forgotten.
 //!
@@ -78,8 +79,9 @@ const DRAIN_GAIN: u64 = UNIT * 3 / 4;
 const CRUISE_GAIN: u64 = 252;
 const LOOK_GAIN: u64 = UNIT / 2;
 
-/// What each round trip with a queue leaves of the rate.
+/// What each round trip with a queue leaves of the rate, and of that of a small share.
 const QUEUE_LEAVES: u64 = UNIT * 15 / 16;
+const SMALL_LEAVES: u64 = UNIT * 31 / 32;
 
 /// A share of the path below some payloads is small: what is on its way jumps.
 const SMALL_SHARE: u64 = 4 * PAYLOAD;
@@ -347,7 +349,8 @@ impl Adaptive {
             self.rates.set(round.best);
         } else {
             self.rates.end_round();
-            self.rates.lower(QUEUE_LEAVES);
+            let small = self.path() < SMALL_SHARE;
+            self.rates.lower(if small { SMALL_LEAVES } else { QUEUE_LEAVES });
         }
     }
 
