@@ -15,8 +15,8 @@
 //!
 //! *Queue*: every sample of a round trip was longer than the smallest by an eighth of it, more for a
 //! share of few payloads (up to three quarters), at least 1 ms. As large shares give way before small
-//! ones do, shares become equal. A queue leads to Drain and leaves 15/16 of
-//! the rate in each round trip, 31/32 of a small share. While there is
+//! ones do, shares become equal. A queue leads to Drain and takes 1/16
+//! of the rate in each round trip, down to 1/64 of a small share. While there is
 //! one, the path is busy and what it delivers is this circuit's share: where much less arrives than
 //! is sent, a higher rate of before is forgotten.
 //!
@@ -79,9 +79,10 @@ const DRAIN_GAIN: u64 = UNIT * 3 / 4;
 const CRUISE_GAIN: u64 = 252;
 const LOOK_GAIN: u64 = UNIT / 2;
 
-/// What each round trip with a queue leaves of the rate, and of that of a small share.
-const QUEUE_LEAVES: u64 = UNIT * 15 / 16;
-const SMALL_LEAVES: u64 = UNIT * 31 / 32;
+/// How much less the rate is after each round trip with a queue: at least for a tiny share, at most
+/// for one that is not small.
+const LEAST_LESS: u64 = UNIT / 64;
+const MOST_LESS: u64 = UNIT / 16;
 
 /// A share of the path below some payloads is small: what is on its way jumps.
 const SMALL_SHARE: u64 = 4 * PAYLOAD;
@@ -349,8 +350,9 @@ impl Adaptive {
             self.rates.set(round.best);
         } else {
             self.rates.end_round();
-            let small = self.path() < SMALL_SHARE;
-            self.rates.lower(if small { SMALL_LEAVES } else { QUEUE_LEAVES });
+            // Large shares give way by more than small ones, so that shares become equal.
+            let less = self.path().saturating_mul(MOST_LESS) / SMALL_SHARE;
+            self.rates.lower(UNIT - less.clamp(LEAST_LESS, MOST_LESS));
         }
     }
 
@@ -456,7 +458,13 @@ impl Adaptive {
         // Others may not look at the same time: what is seen is believed little by little only.
         self.min_rtt = Some(seen.min(min_rtt + min_rtt / 64));
         let queue = min_rtt * self.daring / UNIT;
-        if seen > min_rtt + queue { self.enter(Phase::Drain) } else { self.enter_cruise() }
+        if seen > min_rtt + queue {
+            // The path may have become longer just now: soon looked at again.
+            self.looked = 0;
+            self.enter(Phase::Drain);
+        } else {
+            self.enter_cruise();
+        }
     }
 
     fn resize(&mut self, acked: &Acked, min_rtt: u64) {

@@ -123,7 +123,9 @@ mod tests {
         assert_eq!(window.window(), 105_000);
         window.on_sent(1, 0, true, now);
         assert_eq!(window.window(), 52_500);
-        (0..2).for_each(|_| drop(window.on_sent(1, 0, true, now)));
+        for _ in 0..2 {
+            window.on_sent(1, 0, true, now);
+        }
         assert_eq!(window.window(), 40_000);
         window.on_acked(&acked(4, 10_000), now);
         assert_eq!(window.window(), 45_000, "what was acknowledged before the loss is forgotten");
