@@ -16,6 +16,8 @@ pub struct XgressOptions {
     pub drop_1_in_n: u32,
     /// Payloads that may wait to be sent.
     pub tx_queue_size: u32,
+    /// A key of the window (`txPortal...`) is in the file.
+    pub tx_portal_named: bool,
     /// Window at the start.
     pub tx_portal_start_size: u32,
     /// Smallest window.
@@ -63,6 +65,7 @@ impl Default for XgressOptions {
             random_drops: false,
             drop_1_in_n: 100,
             tx_queue_size: 1,
+            tx_portal_named: false,
             tx_portal_start_size: 4_194_304,
             tx_portal_min_size: 16_384,
             tx_portal_max_size: 4_194_304,
@@ -86,6 +89,27 @@ impl Default for XgressOptions {
     }
 }
 
+/// The keys that size the window in the manner of the original.
+const TX_PORTAL: [&str; 9] = [
+    "txPortalStartSize",
+    "txPortalMinSize",
+    "txPortalMaxSize",
+    "txPortalIncreaseThresh",
+    "txPortalIncreaseScale",
+    "txPortalRetxThresh",
+    "txPortalRetxScale",
+    "txPortalDupAckThresh",
+    "txPortalDupAckScale",
+];
+
+/// 0 is no bound. 1 would never wait longer; it is taken as 2.
+fn max_rtt_scale(section: &Section<'_>, default: u32) -> u32 {
+    match section.int("maxRttScale", default, 0..=1000) {
+        1 => 2,
+        scale => scale,
+    }
+}
+
 impl XgressOptions {
     /// Reads the options of a section; other keys may stand beside them.
     pub(crate) fn read(section: &Section<'_>) -> Self {
@@ -100,6 +124,7 @@ impl XgressOptions {
             random_drops: section.flag("randomDrops", default.random_drops),
             drop_1_in_n: section.int("drop1InN", default.drop_1_in_n, 1..=i64::from(u32::MAX)),
             tx_queue_size: section.int("txQueueSize", default.tx_queue_size, ANY),
+            tx_portal_named: TX_PORTAL.iter().any(|key| section.has(key)),
             tx_portal_start_size: section.int(
                 "txPortalStartSize",
                 default.tx_portal_start_size,
@@ -133,8 +158,7 @@ impl XgressOptions {
             retx_scale: scale("retxScale", default.retx_scale),
             retx_add: ms("retxAddMs", default.retx_add),
             retx_max: ms("retxMaxMs", default.retx_max),
-            // 1 would never wait longer; it is taken as 2.
-            max_rtt_scale: section.int("maxRttScale", default.max_rtt_scale, 1..=1000).max(2),
+            max_rtt_scale: max_rtt_scale(section, default.max_rtt_scale),
             max_close_wait: ms("maxCloseWaitMs", default.max_close_wait),
             get_circuit_timeout: section.duration("getCircuitTimeout", default.get_circuit_timeout),
             circuit_start_timeout: section

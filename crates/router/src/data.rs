@@ -31,12 +31,6 @@ use crate::{
     seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
 
-/// The window of every end, bytes. Enough for a fast local network.
-const WINDOW: u64 = 512 * 1024;
-/// What an end has unacknowledged and what its peer reports as unread stay below this together. No
-/// more than a window: where both ends are on this router, a reader that has stopped makes it hold
-/// this at the one end and a full send buffer at the other.
-const OUTSTANDING: u64 = WINDOW;
 /// Part of the memory of the process that circuits may use.
 const BUDGET_SHARE: u64 = 4;
 /// Used where the memory of the machine is not known.
@@ -401,21 +395,28 @@ impl std::fmt::Debug for DataHalf {
     }
 }
 
-/// Ends of circuits as the configuration wants them, within what bounds the memory of a stalled
-/// reader.
+/// Ends of circuits as the configuration wants them. A file that names a key of the original's window
+/// gets the original's window, with just these figures.
 fn end_options(xgress: &XgressOptions) -> Options {
-    let max = u64::from(xgress.tx_portal_max_size).min(OUTSTANDING);
+    let window = if xgress.tx_portal_named { WindowKind::Original } else { WindowKind::Adaptive };
     Options {
         tx_start_size: u64::from(xgress.tx_portal_start_size),
         tx_min_size: u64::from(xgress.tx_portal_min_size),
-        tx_max_size: max,
+        tx_max_size: u64::from(xgress.tx_portal_max_size),
+        tx_increase_thresh: xgress.tx_portal_increase_thresh,
+        tx_increase_scale: xgress.tx_portal_increase_scale,
+        tx_retx_thresh: xgress.tx_portal_retx_thresh,
+        tx_retx_scale: xgress.tx_portal_retx_scale,
+        tx_dup_ack_thresh: xgress.tx_portal_dup_ack_thresh,
         rx_buffer_size: u64::from(xgress.rx_buffer_size),
         retx_start: xgress.retx_start,
+        retx_scale: xgress.retx_scale,
         retx_add: xgress.retx_add,
         retx_max: xgress.retx_max,
+        max_rtt_scale: xgress.max_rtt_scale,
         max_close_wait: xgress.max_close_wait,
         circuit_start_timeout: xgress.circuit_start_timeout,
-        window: WindowKind::Fixed(WINDOW.min(max)),
+        window,
         datagrams: false,
         in_process: false,
     }
@@ -434,5 +435,61 @@ fn memory() -> u64 {
         (Some(group), Some(machine)) => group.min(machine),
         (Some(known), None) | (None, Some(known)) => known,
         (None, None) => FALLBACK_MEMORY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_of_a_file_reaches_the_end() {
+        let xgress = XgressOptions {
+            tx_portal_named: true,
+            tx_portal_start_size: 50 << 20,
+            tx_portal_min_size: 2,
+            tx_portal_max_size: 60 << 20,
+            tx_portal_increase_thresh: 3,
+            tx_portal_increase_scale: 0.4,
+            tx_portal_retx_thresh: 5,
+            tx_portal_retx_scale: 0.6,
+            tx_portal_dup_ack_thresh: 7,
+            rx_buffer_size: 8,
+            retx_start: Duration::from_millis(9),
+            retx_scale: 10.0,
+            retx_add: Duration::from_millis(11),
+            retx_max: Duration::from_millis(12),
+            max_rtt_scale: 13,
+            max_close_wait: Duration::from_millis(14),
+            circuit_start_timeout: Duration::from_secs(15),
+            ..XgressOptions::default()
+        };
+        let expected = Options {
+            tx_start_size: 50 << 20,
+            tx_min_size: 2,
+            tx_max_size: 60 << 20,
+            tx_increase_thresh: 3,
+            tx_increase_scale: 0.4,
+            tx_retx_thresh: 5,
+            tx_retx_scale: 0.6,
+            tx_dup_ack_thresh: 7,
+            rx_buffer_size: 8,
+            retx_start: Duration::from_millis(9),
+            retx_scale: 10.0,
+            retx_add: Duration::from_millis(11),
+            retx_max: Duration::from_millis(12),
+            max_rtt_scale: 13,
+            max_close_wait: Duration::from_millis(14),
+            circuit_start_timeout: Duration::from_secs(15),
+            window: WindowKind::Original,
+            datagrams: false,
+            in_process: false,
+        };
+        assert_eq!(end_options(&xgress), expected);
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_gets_the_defaults() {
+        assert_eq!(end_options(&XgressOptions::default()), Options::default());
     }
 }

@@ -468,6 +468,16 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
         "circuits that end here take the flow control of the edge listener",
     );
     for listener in &config.listeners {
+        if let Listener::Edge(edge) = listener {
+            let (used, default) = (&edge.options, XgressOptions::default());
+            let cut = "payloads are not cut, an mtu is not kept";
+            warn(used.mtu != 0, "listeners[edge].options.mtu", cut);
+            let random = "payloads are not dropped for tests";
+            warn(used.random_drops, "listeners[edge].options.randomDrops", random);
+            let queue = "nothing waits in a queue of its own to be handed over";
+            let own_queue = used.tx_queue_size != default.tx_queue_size;
+            warn(own_queue, "listeners[edge].options.txQueueSize", queue);
+        }
         let (key, why) = match listener {
             Listener::Edge(edge) if edge.address.kind != AddressKind::Tls => {
                 ("listeners[edge].address", "SDKs are served over tls only")

@@ -1,35 +1,51 @@
 //! When an end is to be looked at next.
 //!
-//! One deadline is armed at a time. One that moves away costs nothing: what was armed fires, the end
-//! looks again, and the new one is armed. One that comes nearer is armed beside what it overtakes,
-//! which fires without effect; were it armed again, an end that is always busy would gather ever
-//! more of them.
+//! One deadline counts at a time. One that moves away costs nothing: what was armed fires, the end
+//! looks again, and the new one is armed. One that comes nearer is armed beside what it overtakes.
+//! The overtaken one is remembered and counts again after the nearer one has fired: an end that
+//! paces itself between two acknowledgements would else arm its time-out again and again.
 
 use std::time::Instant;
 
 /// The deadline of an end that is armed.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Alarm(Option<Instant>);
+pub struct Alarm {
+    /// The one that counts.
+    next: Option<Instant>,
+    /// One that is armed as well, no earlier.
+    later: Option<Instant>,
+}
 
 impl Alarm {
     /// What is to be armed now that this is the deadline, if anything is.
     #[must_use]
     pub fn want(&mut self, deadline: Instant) -> Option<Instant> {
-        if self.0.is_some_and(|armed| armed <= deadline) {
+        if self.next.is_some_and(|armed| armed <= deadline) {
             return None;
         }
-        self.0 = Some(deadline);
-        self.0
+        let overtaken = self.next.take();
+        if self.later.is_some_and(|armed| armed <= deadline) {
+            self.next = self.later.take();
+            return None;
+        }
+        // The nearer of both is kept: it is of use first.
+        self.later = [overtaken, self.later].into_iter().flatten().min();
+        self.next = Some(deadline);
+        self.next
     }
 
     /// What was armed for this time fires. False if it was overtaken: then nothing is to be done.
     #[must_use]
     pub fn fires(&mut self, at: Instant) -> bool {
-        let counts = self.0 == Some(at);
-        if counts {
-            self.0 = None;
+        if self.next == Some(at) {
+            self.next = None;
+            return true;
         }
-        counts
+        if self.later == Some(at) {
+            self.later = None;
+            return self.next.is_none();
+        }
+        false
     }
 }
 
@@ -50,10 +66,34 @@ mod tests {
         assert_eq!(alarm.want(at(10)), None);
         assert_eq!(alarm.want(at(3)), Some(at(3)));
         assert!(alarm.fires(at(3)));
+        assert_eq!(alarm.want(at(12)), None, "what was overtaken comes first");
+        assert!(alarm.fires(at(9)));
         assert_eq!(alarm.want(at(12)), Some(at(12)));
-        assert!(!alarm.fires(at(9)), "overtaken");
-        assert_eq!(alarm.want(at(12)), None, "armed already");
-        assert!(alarm.fires(at(12)));
+        assert_eq!(alarm.want(at(11)), Some(at(11)));
+        assert_eq!(alarm.want(at(10)), Some(at(10)));
+        assert!(alarm.fires(at(10)));
+        assert_eq!(alarm.want(at(14)), None);
+        assert!(alarm.fires(at(11)));
+        assert_eq!(alarm.want(at(14)), Some(at(14)));
+        assert!(!alarm.fires(at(12)), "overtaken twice");
+    }
+
+    /// A busy end: it waits for its pace again and again, and for an ack that always comes.
+    #[test]
+    fn a_pace_does_not_pile_up_time_outs() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let (mut alarm, mut armed) = (Alarm::default(), Vec::new());
+        for now in 0..1000 {
+            let due: Vec<Instant> = armed.extract_if(.., |due| *due <= at(now)).collect();
+            for due in due {
+                let _ = alarm.fires(due);
+            }
+            for deadline in [now + 200, now + 1] {
+                armed.extend(alarm.want(at(deadline)));
+            }
+        }
+        assert!(armed.len() <= 3, "{} are armed", armed.len());
     }
 
     proptest! {
@@ -63,23 +103,21 @@ mod tests {
         fn deadlines_are_met_and_do_not_pile_up(moves in prop::collection::vec(1_u64..50, 1..200)) {
             let start = Instant::now();
             let at = |step: u64| start + Duration::from_secs(step);
-            let (mut alarm, mut armed, mut overtaken) = (Alarm::default(), Vec::new(), 0_usize);
+            let (mut alarm, mut armed, mut asked) = (Alarm::default(), Vec::new(), 0_usize);
             for (now, ahead) in moves.into_iter().enumerate() {
                 let now = now as u64;
                 let deadline = at(now + ahead);
                 let due: Vec<Instant> = armed.extract_if(.., |due| *due <= at(now)).collect();
                 for due in due {
-                    if !alarm.fires(due) {
-                        overtaken -= 1;
-                    }
+                    let _ = alarm.fires(due);
                 }
-                let counted = alarm.0.is_some();
-                if let Some(new) = alarm.want(deadline) {
-                    overtaken += usize::from(counted);
-                    armed.push(new);
-                }
+                let new = alarm.want(deadline);
+                asked += usize::from(new.is_some());
+                armed.extend(new);
                 prop_assert!(armed.iter().any(|due| *due <= deadline), "missed");
-                prop_assert_eq!(armed.len(), overtaken + 1);
+                prop_assert!(alarm.next.is_some_and(|next| next <= deadline && armed.contains(&next)));
+                prop_assert!(alarm.later.is_none_or(|later| armed.contains(&later)));
+                prop_assert!(armed.len() <= asked);
             }
         }
     }

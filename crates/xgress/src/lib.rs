@@ -22,6 +22,7 @@
 
 mod alarm;
 mod chunk;
+mod congestion;
 mod end;
 mod options;
 mod receiver;
@@ -30,18 +31,17 @@ mod scheduler;
 mod segment;
 mod sender;
 mod transit;
-mod window;
 
 #[cfg(test)]
 mod simulation;
 
 pub use alarm::Alarm;
+pub use congestion::Window;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};
 pub use options::{Options, WindowKind};
 pub use scheduler::{Class, QUANTUM, Scheduler, Source, Tally};
 pub use segment::{AckList, PayloadHeaders, Segment};
 pub use transit::{Pushed, TransitQueue, Waiting};
-pub use window::Window;
 
 /// What one queued item costs beyond its data, so that tiny payloads count.
 pub const ITEM_COST: usize = 256;

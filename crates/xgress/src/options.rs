@@ -2,39 +2,64 @@
 
 use std::time::Duration;
 
-/// How an end sizes its window.
+/// How an end decides how much is on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowKind {
     /// So many bytes, always.
     Fixed(u64),
-    /// After delivery rate and round-trip time.
+    /// After the delivery rate and the round-trip time of the empty path, with pacing.
     Adaptive,
+    /// As the original does it, by the `txPortal` options.
+    Original,
 }
 
-/// Options of an [`End`](crate::End). The names follow the configuration.
+/// Options of an [`End`](crate::End). The names follow the configuration; defaults are those of
+/// the original (protocol: data-plane 7.7). Sizes are bytes.
+///
+/// What an end has no use for is not here: `mtu` (payloads are not cut), `txQueueSize` (nothing is
+/// handed over by a queue), `txPortalDupAckScale` (unused by the original, too), `randomDrops` and
+/// `drop1InN` (for tests of the original).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// `txPortalStartSize`: the window at first.
+    /// `txPortalStartSize`: the window at first ([`WindowKind::Original`]).
     pub tx_start_size: u64,
-    /// `txPortalMinSize`: the window never gets smaller (nor smaller than 128 KiB).
+    /// `txPortalMinSize`: the window never gets smaller.
     pub tx_min_size: u64,
-    /// `txPortalMaxSize`: the window never gets larger, and what is unacknowledged plus what the
+    /// `txPortalMaxSize`: the window never grows beyond it, and what is unacknowledged plus what the
     /// peer reports as buffered stays below it.
     pub tx_max_size: u64,
+    /// `txPortalIncreaseThresh`: payloads acknowledged per increase ([`WindowKind::Original`]).
+    pub tx_increase_thresh: u32,
+    /// `txPortalIncreaseScale`: the part of what was acknowledged that an increase adds
+    /// ([`WindowKind::Original`]).
+    pub tx_increase_scale: f64,
+    /// `txPortalRetxThresh`: payloads sent again per decrease ([`WindowKind::Original`]).
+    pub tx_retx_thresh: u32,
+    /// `txPortalRetxScale`: the part of the window that a decrease leaves
+    /// ([`WindowKind::Original`]).
+    pub tx_retx_scale: f64,
+    /// `txPortalDupAckThresh`: so many acknowledgements of what was acknowledged before raise the
+    /// factor of the time-out by 0.2.
+    pub tx_dup_ack_thresh: u32,
     /// `rxBufferSize`: payloads that would exceed it are not taken.
     pub rx_buffer_size: u64,
-    /// `retxStartMs`: the time-out before the round-trip time is known.
+    /// `retxStartMs`: the time-out before the round-trip time is known, at least 200 ms.
     pub retx_start: Duration,
+    /// `retxScale`: the time-out is at least so many round-trip times.
+    pub retx_scale: f64,
     /// `retxAddMs`: added to the time-out.
     pub retx_add: Duration,
     /// `retxMaxMs`: the longest time-out; zero is none.
     pub retx_max: Duration,
+    /// `maxRttScale`: one sample of the round-trip time counts at most so many times the smoothed
+    /// one; 0 is any.
+    pub max_rtt_scale: u32,
     /// `maxCloseWaitMs`: how long a closing end waits for acknowledgements without progress.
     pub max_close_wait: Duration,
     /// `circuitStartTimeout`: how long the terminating end waits for the circuit's first payload.
     /// A second or less turns it off.
     pub circuit_start_timeout: Duration,
-    /// How the window is sized.
+    /// How much is on its way.
     pub window: WindowKind,
     /// The application exchanges datagrams: empty payloads are handed over.
     pub datagrams: bool,
@@ -49,10 +74,17 @@ impl Default for Options {
             tx_start_size: 4 << 20,
             tx_min_size: 16 << 10,
             tx_max_size: 4 << 20,
+            tx_increase_thresh: 28,
+            tx_increase_scale: 1.0,
+            tx_retx_thresh: 64,
+            tx_retx_scale: 0.75,
+            tx_dup_ack_thresh: 64,
             rx_buffer_size: 4 << 20,
             retx_start: Duration::from_millis(200),
+            retx_scale: 1.5,
             retx_add: Duration::ZERO,
             retx_max: Duration::from_secs(10),
+            max_rtt_scale: 4,
             max_close_wait: Duration::from_secs(30),
             circuit_start_timeout: Duration::from_secs(180),
             window: WindowKind::Adaptive,

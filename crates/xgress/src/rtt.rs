@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::Options;
+
 /// How long the smallest round-trip time is remembered.
 const MIN_MEMORY: Duration = Duration::from_secs(10);
 
@@ -18,9 +20,32 @@ const REORDER_MEMORY: Duration = Duration::from_secs(16);
 /// No time-out is shorter.
 const MIN_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// The factor of the time-out is in hundredths.
+const HUNDRED: u32 = 100;
+
+/// The factor of the time-out never exceeds this.
+const MAX_FACTOR: u32 = 20 * HUNDRED;
+
+/// How much more the factor is after enough duplicates, and less after enough acknowledgements.
+const FACTOR_UP: u32 = 20;
+const FACTOR_DOWN: u32 = 1;
+
 /// What an end knows about time on its circuit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rtt {
+    /// `retxStartMs`: the time-out before the first sample.
+    start: Duration,
+    /// `maxRttScale`: a sample counts so many times the smoothed one at most; 0 is any.
+    max_scale: u32,
+    /// The time-out is so many hundredths of the round-trip time at least; its least, `retxScale`.
+    factor: u32,
+    min_factor: u32,
+    /// `txPortalDupAckThresh` and `txPortalIncreaseThresh`: so many duplicates raise the factor, so
+    /// many acknowledgements lower it.
+    duplicate_thresh: u32,
+    acknowledged_thresh: u32,
+    duplicates: u32,
+    acknowledged: u64,
     /// Smoothed round-trip time; none before the first sample.
     smoothed: Option<Duration>,
     /// Smoothed distance of the samples from it.
@@ -37,6 +62,46 @@ pub(crate) struct Rtt {
 }
 
 impl Rtt {
+    pub(crate) fn new(options: &Options) -> Self {
+        let factor = (options.retx_scale * f64::from(HUNDRED)) as u32;
+        let factor = factor.min(MAX_FACTOR);
+        Self {
+            start: options.retx_start,
+            max_scale: options.max_rtt_scale,
+            factor,
+            min_factor: factor,
+            duplicate_thresh: options.tx_dup_ack_thresh,
+            acknowledged_thresh: options.tx_increase_thresh,
+            duplicates: 0,
+            acknowledged: 0,
+            smoothed: None,
+            variation: Duration::ZERO,
+            min_now: None,
+            min_before: None,
+            half_began: None,
+            doublings: 0,
+            doubled_at: None,
+        }
+    }
+
+    /// Payloads were acknowledged: the time-out may come nearer.
+    pub(crate) fn acknowledged(&mut self, payloads: u64) {
+        self.acknowledged += payloads;
+        if self.acknowledged >= u64::from(self.acknowledged_thresh) {
+            self.acknowledged = 0;
+            self.factor = (self.factor - FACTOR_DOWN.min(self.factor)).max(self.min_factor);
+        }
+    }
+
+    /// What was acknowledged before is acknowledged again: the time-out may be too near.
+    pub(crate) fn duplicate(&mut self) {
+        self.duplicates += 1;
+        if self.duplicates >= self.duplicate_thresh {
+            self.duplicates = 0;
+            self.factor = (self.factor + FACTOR_UP).min(MAX_FACTOR);
+        }
+    }
+
     /// Takes a sample from a payload that was sent once only.
     pub(crate) fn sample(&mut self, rtt: Duration, now: Instant) {
         self.smoothed = Some(match self.smoothed {
@@ -45,6 +110,8 @@ impl Rtt {
                 rtt
             }
             Some(smoothed) => {
+                let most = smoothed.saturating_mul(self.max_scale).max(MIN_REORDER);
+                let rtt = if self.max_scale == 0 { rtt } else { rtt.min(most) };
                 self.variation = (self.variation * 3 + rtt.abs_diff(smoothed)) / 4;
                 (smoothed * 7 + rtt) / 8
             }
@@ -96,10 +163,12 @@ impl Rtt {
     }
 
     /// How long to wait for an ack before asking with a copy.
-    pub(crate) fn timeout(&self, start: Duration) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         match self.smoothed {
-            None => start.max(MIN_TIMEOUT),
-            Some(smoothed) => (smoothed + self.variation * 4).max(MIN_TIMEOUT),
+            None => self.start.max(MIN_TIMEOUT),
+            Some(smoothed) => (smoothed + self.variation * 4)
+                .max(smoothed * self.factor / HUNDRED)
+                .max(MIN_TIMEOUT),
         }
     }
 }
@@ -113,7 +182,7 @@ mod tests {
     #[test]
     fn the_smallest_is_forgotten_after_a_while() {
         let start = Instant::now();
-        let mut rtt = Rtt::default();
+        let mut rtt = Rtt::new(&Options::default());
         rtt.sample(2 * MS, start);
         rtt.sample(50 * MS, start + 1000 * MS);
         assert_eq!(rtt.min(), Some(2 * MS));
@@ -126,7 +195,7 @@ mod tests {
     #[test]
     fn reorder_time_doubles_up_to_its_bound_and_falls_back() {
         let start = Instant::now();
-        let mut rtt = Rtt::default();
+        let mut rtt = Rtt::new(&Options::default());
         assert_eq!(rtt.reorder_time(), 10 * MS);
         rtt.sample(80 * MS, start);
         assert_eq!(rtt.reorder_time(), 20 * MS);
@@ -144,10 +213,48 @@ mod tests {
     #[test]
     fn the_time_out_follows_the_samples() {
         let start = Instant::now();
-        let mut rtt = Rtt::default();
-        assert_eq!(rtt.timeout(200 * MS), 200 * MS);
+        let mut rtt = Rtt::new(&Options::default());
+        assert_eq!(rtt.timeout(), 200 * MS);
         rtt.sample(200 * MS, start);
-        assert_eq!(rtt.timeout(200 * MS), 600 * MS);
+        assert_eq!(rtt.timeout(), 600 * MS);
         assert_eq!(rtt.smoothed(), Some(200 * MS));
+    }
+
+    #[test]
+    fn the_time_out_before_the_first_sample_and_its_factor_are_options() {
+        let options = Options {
+            retx_start: 700 * MS,
+            retx_scale: 3.0,
+            max_rtt_scale: 0,
+            ..Options::default()
+        };
+        let mut rtt = Rtt::new(&options);
+        assert_eq!(rtt.timeout(), 700 * MS);
+        let start = Instant::now();
+        (0..40).for_each(|_| rtt.sample(400 * MS, start));
+        assert_eq!(rtt.timeout(), 1200 * MS);
+        // Enough duplicates make it more patient, enough acknowledgements less so again.
+        (0..64).for_each(|_| rtt.duplicate());
+        assert_eq!(rtt.timeout(), 1280 * MS);
+        (0..19).for_each(|_| rtt.acknowledged(28));
+        assert_eq!(rtt.timeout(), 1204 * MS);
+        (0..9).for_each(|_| rtt.acknowledged(28));
+        assert_eq!(rtt.timeout(), 1200 * MS);
+        let endless = Options { retx_scale: f64::MAX, ..options };
+        assert_eq!(Rtt::new(&endless).factor, MAX_FACTOR);
+    }
+
+    #[test]
+    fn one_sample_counts_no_more_than_some_times_the_last() {
+        let start = Instant::now();
+        let after = |max_rtt_scale| {
+            let mut rtt = Rtt::new(&Options { max_rtt_scale, ..Options::default() });
+            rtt.sample(80 * MS, start);
+            rtt.sample(3280 * MS, start);
+            rtt.smoothed()
+        };
+        assert_eq!(after(4), Some(110 * MS));
+        assert_eq!(after(2), Some(90 * MS));
+        assert_eq!(after(0), Some(480 * MS));
     }
 }

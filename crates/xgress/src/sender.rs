@@ -11,12 +11,16 @@ use bytes::Bytes;
 use weft_limits::{Budget, Grant};
 use weft_wire::payload::Flags;
 
+use crate::congestion::{Acked, SentMark};
 use crate::rtt::Rtt;
-use crate::window::SentMark;
 use crate::{AckList, Options, PayloadHeaders, SEND_SLACK, Segment, Window, payload_cost};
 
 /// How many copies are remembered, to notice that both arrived.
 const MAX_COPIES: usize = 256;
+
+/// So many expiries wait no longer than this, unless one alone does.
+const OFTEN: Duration = Duration::from_secs(1);
+const OFTEN_TIMES: u32 = 10;
 
 /// What is still to be sent for the first time.
 #[derive(Debug, Clone)]
@@ -56,9 +60,11 @@ pub(crate) struct Sender {
     /// A slot per sequence from `base` on; empty once acknowledged.
     in_flight: VecDeque<Option<Sent>>,
     base: i32,
-    /// Bytes of data in flight, and the same with bookkeeping.
+    /// Bytes of data that are not acknowledged, and the same with bookkeeping.
     unacked_data: u64,
     unacked: u64,
+    /// Of these, with bookkeeping, what is not known to be lost: it is on its way.
+    on_the_way: u64,
     /// All of it and what waits, drawn from the budget.
     held: Grant,
     /// In flight and lost: sent again before anything new.
@@ -73,6 +79,8 @@ pub(crate) struct Sender {
     reported: u32,
     pub(crate) window: Window,
     rtt: Rtt,
+    /// Something may be sent, but not before this.
+    paced_until: Option<Instant>,
     /// Time-outs are counted from here: the last progress or the last one.
     timer_from: Instant,
     /// Time-outs since the last progress; each doubles the next.
@@ -95,7 +103,6 @@ pub(crate) struct Sender {
 #[derive(Debug)]
 struct SenderOptions {
     tx_max: u64,
-    start: Duration,
     add: Duration,
     max: Duration,
     resends: bool,
@@ -109,6 +116,7 @@ impl Sender {
             base: 0,
             unacked_data: 0,
             unacked: 0,
+            on_the_way: 0,
             held: budget.empty(),
             lost: BTreeSet::new(),
             order: VecDeque::new(),
@@ -116,7 +124,8 @@ impl Sender {
             copies: VecDeque::new(),
             reported: 0,
             window: Window::new(options, now),
-            rtt: Rtt::default(),
+            rtt: Rtt::new(options),
+            paced_until: None,
             timer_from: now,
             expiries: 0,
             probe: false,
@@ -126,7 +135,6 @@ impl Sender {
             exhausted: false,
             options: SenderOptions {
                 tx_max: options.tx_max_size,
-                start: options.retx_start,
                 add: options.retx_add,
                 max: options.retx_max,
                 resends: !options.in_process,
@@ -159,35 +167,51 @@ impl Sender {
             self.blocked_since = Some(now);
             return Some(knock_of(role, stamp));
         }
-        if let Some(sequence) = self.next_copy() {
-            return self.send_again(sequence, role, stamp, now);
+        if std::mem::take(&mut self.probe) && self.unacked > 0 {
+            return self.send_again(self.base, role, stamp, now);
         }
-        match self.waiting.front() {
-            None => {
-                if self.unacked < self.window.size() {
-                    self.window.ran_dry(self.unacked);
+        let lost = self.lost.first().copied();
+        let bytes = match (lost.and_then(|sequence| self.sent(sequence)), self.waiting.front()) {
+            (Some(sent), _) => sent.payload.cost(),
+            (None, None) => {
+                if self.on_the_way < self.window.size() {
+                    self.window.control().on_idle(self.on_the_way);
                 }
                 return None;
             }
-            Some(next) => {
-                if !self.may_send(next) {
-                    self.note_block(now);
-                    return None;
-                }
+            (None, Some(next)) if self.peer_takes(next) => next.cost(),
+            (None, Some(_)) => {
+                self.note_block(now);
+                return None;
             }
+        };
+        if !self.fits(bytes) {
+            return None;
         }
-        self.send_first(role, stamp, now)
+        self.paced_until = self.window.next_send().filter(|at| *at > now);
+        if self.paced_until.is_some() {
+            return None;
+        }
+        match lost {
+            Some(sequence) => self.send_again(sequence, role, stamp, now),
+            None => self.send_first(role, stamp, now),
+        }
     }
 
     /// True if [`transmit`](Self::transmit) has something to do.
     pub(crate) fn is_ready(&self) -> bool {
-        if self.knock || self.probe || !self.lost.is_empty() {
-            return true;
+        self.knock || self.probe || (self.paced_until.is_none() && self.may_send())
+    }
+
+    /// True if something may be sent as far as the window and the peer are concerned.
+    fn may_send(&self) -> bool {
+        if let Some(sent) = self.lost.first().and_then(|sequence| self.sent(*sequence)) {
+            return self.fits(sent.payload.cost());
         }
         self.waiting.front().is_some_and(|next| {
             // Blocked with nothing in flight: it must see so once, to begin its wait.
             let unseen = self.unacked == 0 && self.blocked_since.is_none();
-            unseen || self.may_send(next)
+            unseen || (self.peer_takes(next) && self.fits(next.cost()))
         })
     }
 
@@ -219,10 +243,16 @@ impl Sender {
         }
         (self.knock, self.blocked_since) = (false, None);
         let Some(newest) = newest else { return false };
-        if newest.sends == 1 {
-            self.rtt.sample(now.saturating_duration_since(newest.first_sent), now);
+        let rtt = (newest.sends == 1).then(|| now.saturating_duration_since(newest.first_sent));
+        if let Some(rtt) = rtt {
+            self.rtt.sample(rtt, now);
         }
-        self.window.on_delivered(payloads, bytes, newest.mark, self.rtt.min(), now);
+        self.rtt.acknowledged(payloads);
+        let (newest, in_flight) = (newest.mark, self.on_the_way);
+        self.window.control().on_acked(&Acked { payloads, bytes, newest, rtt, in_flight }, now);
+        if self.paced_until.is_some() {
+            self.paced_until = self.window.next_send().filter(|at| *at > now);
+        }
         self.progress = now;
         self.timer_from = now;
         self.expiries = 0;
@@ -233,15 +263,24 @@ impl Sender {
 
     /// When [`on_timeout`](Self::on_timeout) has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.unacked > 0 && self.options.resends && !self.probe && self.lost.is_empty() {
+        let paced = self.paced_until.filter(|_| self.may_send());
+        [paced, self.silent_at()].into_iter().flatten().min()
+    }
+
+    /// When nothing was heard for too long.
+    fn silent_at(&self) -> Option<Instant> {
+        // What is lost goes again by itself, unless the window is full of what is lost, too.
+        let waits = self.lost.is_empty() || self.on_the_way > 0;
+        if self.unacked > 0 && self.options.resends && !self.probe && waits {
             return Some(self.timer_from + self.timeout());
         }
         self.blocked_since.map(|since| since + self.timeout())
     }
 
-    /// Time has passed: asks with one copy, or knocks at a full buffer.
+    /// Time has passed: goes on sending, asks with one copy, or knocks at a full buffer.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
-        if self.deadline().is_none_or(|deadline| now < deadline) {
+        self.paced_until = self.paced_until.filter(|at| *at > now);
+        if self.silent_at().is_none_or(|at| now < at) {
             return;
         }
         self.timer_from = now;
@@ -252,17 +291,28 @@ impl Sender {
         }
     }
 
-    /// The first hop is another or was lost: all that went there is sent again at once. No sign of
+    /// The first hop is another or was lost: all that went there is sent again. No sign of
     /// congestion.
     pub(crate) fn path_changed(&mut self, now: Instant) {
         if !self.options.resends {
             return;
         }
-        let base = self.base;
-        let in_flight = self.in_flight.iter().enumerate().filter(|(_, slot)| slot.is_some());
-        self.lost.extend(in_flight.map(|(at, _)| base + at as i32));
+        for at in 0..self.in_flight.len() {
+            self.mark_lost(self.base + at as i32);
+        }
+        self.paced_until = None;
         self.timer_from = now;
         self.expiries = 0;
+    }
+
+    /// True if it was on its way until now.
+    fn mark_lost(&mut self, sequence: i32) -> bool {
+        let Some(bytes) = self.sent(sequence).map(|sent| sent.payload.cost()) else { return false };
+        let new = self.lost.insert(sequence);
+        if new {
+            self.on_the_way -= bytes;
+        }
+        new
     }
 
     /// Forgets everything that waits or is in flight.
@@ -272,7 +322,8 @@ impl Sender {
         self.in_flight = VecDeque::new();
         self.lost.clear();
         self.order = VecDeque::new();
-        (self.unacked, self.unacked_data) = (0, 0);
+        (self.unacked, self.unacked_data, self.on_the_way) = (0, 0, 0);
+        self.paced_until = None;
         (self.probe, self.knock, self.blocked_since) = (false, false, None);
         self.held.shrink(u64::MAX);
     }
@@ -314,27 +365,19 @@ impl Sender {
         self.rtt.smoothed()
     }
 
-    /// The oldest lost payload, or the oldest of all if a time-out asks for it.
-    fn next_copy(&mut self) -> Option<i32> {
-        while let Some(sequence) = self.lost.pop_first() {
-            if self.sent(sequence).is_some() {
-                return Some(sequence);
-            }
-        }
-        std::mem::take(&mut self.probe).then_some(self.base).filter(|_| self.unacked > 0)
+    /// Whether so many bytes more fit the window. Alone, one payload always does.
+    fn fits(&self, bytes: u64) -> bool {
+        self.on_the_way == 0 || self.on_the_way + bytes <= self.window.size()
     }
 
-    /// Whether a new payload may go. Alone, one always may, unless the peer says that its buffer is
-    /// full.
-    fn may_send(&self, next: &Outgoing) -> bool {
+    /// Whether the peer has room for a new payload, as far as it says.
+    fn peer_takes(&self, next: &Outgoing) -> bool {
         let len = next.data.len();
         let reported = u64::from(self.reported);
         // A peer that has got nothing yet has nothing buffered, whatever it says.
         let may_be_full = reported > 0 && self.next_sequence() > 0;
-        if may_be_full && self.unacked_data + reported + len as u64 > self.options.tx_max {
-            return false;
-        }
-        self.unacked == 0 || self.unacked + next.cost() <= self.window.size()
+        let most = self.options.tx_max.min(self.window.outstanding());
+        !may_be_full || self.unacked_data + reported + len as u64 <= most
     }
 
     fn note_block(&mut self, now: Instant) {
@@ -354,8 +397,10 @@ impl Sender {
             self.timer_from = now;
         }
         let segment = segment_of(&payload, sequence, role, stamp);
-        let mark = self.window.mark(self.unacked == 0, now);
-        self.unacked += payload.cost();
+        let (bytes, on_the_way) = (payload.cost(), self.on_the_way);
+        let mark = self.window.control().on_sent(bytes, on_the_way, false, now);
+        self.unacked += bytes;
+        self.on_the_way += bytes;
         self.unacked_data += payload.data.len() as u64;
         self.in_flight.push_back(Some(Sent {
             payload,
@@ -380,8 +425,11 @@ impl Sender {
         stamp: u16,
         now: Instant,
     ) -> Option<Segment> {
-        let alone = self.unacked == 0;
-        let mark = self.window.mark(alone, now);
+        let bytes = self.sent(sequence)?.payload.cost();
+        let mark = self.window.control().on_sent(bytes, self.on_the_way, true, now);
+        if self.lost.remove(&sequence) {
+            self.on_the_way += bytes;
+        }
         let sent = self.sent_mut(sequence)?;
         sent.last_sent = now;
         sent.last_stamp = stamp;
@@ -402,8 +450,10 @@ impl Sender {
             self.in_flight.pop_front();
             self.base += 1;
         }
-        self.lost.remove(&sequence);
         let bytes = sent.payload.cost();
+        if !self.lost.remove(&sequence) {
+            self.on_the_way -= bytes;
+        }
         self.unacked -= bytes;
         self.unacked_data -= sent.payload.data.len() as u64;
         self.held.shrink(bytes);
@@ -441,6 +491,7 @@ impl Sender {
     }
 
     fn acked_again(&mut self, sequence: i32, now: Instant) {
+        self.rtt.duplicate();
         if let Some(at) = self.copies.iter().position(|copy| *copy == sequence) {
             self.copies.remove(at);
             self.rtt.was_only_late(now);
@@ -458,17 +509,22 @@ impl Sender {
                 if at + reorder >= arrived {
                     break;
                 }
-                found += u64::from(self.lost.insert(sequence));
+                found += u64::from(self.mark_lost(sequence));
             }
             self.order.pop_front();
         }
-        self.window.on_lost(found);
+        if found > 0 {
+            self.window.control().on_lost(found);
+        }
     }
 
+    /// Doubles with each expiry, to a second at first: a path that is back after some seconds is
+    /// soon found out. Only when it has been away for long is it asked more rarely.
     fn timeout(&self) -> Duration {
-        let first = self.rtt.timeout(self.options.start) + self.options.add;
-        let doubled = first.saturating_mul(1 << self.expiries.min(16));
-        if self.options.max.is_zero() { doubled } else { doubled.min(self.options.max) }
+        let first = self.rtt.timeout() + self.options.add;
+        let often = first.saturating_mul(1 << self.expiries.min(16)).min(OFTEN.max(first));
+        let rarely = often.saturating_mul(1 << self.expiries.saturating_sub(OFTEN_TIMES).min(16));
+        if self.options.max.is_zero() { rarely } else { rarely.min(self.options.max) }
     }
 }
 

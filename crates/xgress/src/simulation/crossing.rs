@@ -11,8 +11,8 @@ use weft_limits::Budget;
 use weft_wire::payload::Flags;
 
 use crate::{
-    AckList, Class, Delivery, End, Options, PAYLOAD_SIZE, Pushed, Role, Scheduler, Segment, Source,
-    Tally, TransitQueue, WindowKind, cost,
+    AckList, Alarm, Class, Delivery, End, Options, PAYLOAD_SIZE, Pushed, Role, Scheduler, Segment,
+    Source, Tally, TransitQueue, WindowKind, cost,
 };
 
 /// Bytes per second of the link that all share.
@@ -26,6 +26,7 @@ const FAR: Duration = Duration::from_millis(10);
 struct Circuit {
     sender: End,
     receiver: End,
+    alarm: Alarm,
     hop: Rc<RefCell<Hop>>,
     tally: Rc<Tally>,
     payload: usize,
@@ -66,7 +67,8 @@ enum Event {
     AtReceiver(usize, Segment),
     AtSender(usize, AckList),
     LinkFree,
-    Look(usize),
+    Start(usize),
+    Due(usize, Instant),
 }
 
 struct Crossing {
@@ -94,6 +96,7 @@ impl Crossing {
             Circuit {
                 sender: End::new(Role::Initiator, &options, &Budget::unlimited(), now),
                 receiver: End::new(Role::Terminator, &options, &Budget::unlimited(), now),
+                alarm: Alarm::default(),
                 hop: Rc::new(RefCell::new(hop)),
                 tally: Rc::default(),
                 payload: *payload,
@@ -111,7 +114,7 @@ impl Crossing {
             serial: 0,
         };
         for circuit in 0..payloads.len() {
-            crossing.after(Duration::from_millis(circuit as u64), Event::Look(circuit));
+            crossing.after(Duration::from_millis(circuit as u64), Event::Start(circuit));
         }
         crossing
     }
@@ -135,10 +138,13 @@ impl Crossing {
     fn happen(&mut self, event: Event) {
         let now = self.now;
         match event {
-            Event::Look(i) => {
-                self.circuits[i].sender.on_timeout(now);
-                self.send(i);
-                self.after(Duration::from_millis(50), Event::Look(i));
+            Event::Start(i) => self.send(i),
+            Event::Due(i, at) => {
+                let circuit = &mut self.circuits[i];
+                if circuit.alarm.fires(at) {
+                    circuit.sender.on_timeout(now);
+                    self.send(i);
+                }
             }
             Event::AtSender(i, ack) => {
                 self.circuits[i].sender.on_ack(&ack, now);
@@ -184,13 +190,20 @@ impl Crossing {
             while circuit.sender.can_write() {
                 circuit.sender.write(Bytes::from(vec![0; circuit.payload])).unwrap();
             }
-            let Some(segment) = circuit.sender.poll_transmit(self.now) else { break };
+            if !circuit.sender.wants_transmit() {
+                break;
+            }
+            let Some(segment) = circuit.sender.poll_transmit(self.now) else { continue };
             circuit.sent += 1;
             circuit.resent += u64::from(segment.flags.has(Flags::RETRANSMIT));
             out.push(segment);
         }
+        let due = circuit.sender.deadline().and_then(|at| circuit.alarm.want(at));
         for segment in out {
             self.after(NEAR, Event::AtRouter(i, segment));
+        }
+        if let Some(at) = due {
+            self.after(at.saturating_duration_since(self.now), Event::Due(i, at));
         }
     }
 

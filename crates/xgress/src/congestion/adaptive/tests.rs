@@ -1,0 +1,164 @@
+use std::collections::VecDeque;
+
+use super::*;
+
+const MS: u64 = MILLI;
+
+/// A path of its own: what is sent waits for a link of `rate` bytes per second and comes back `rtt`
+/// after it has left.
+struct Bench {
+    control: Adaptive,
+    start: Instant,
+    now: u64,
+    free: u64,
+    rate: u64,
+    rtt: u64,
+    in_flight: u64,
+    sent: VecDeque<(u64, SentMark)>,
+    /// The longest that a payload waited since somebody looked.
+    wait: u64,
+}
+
+impl Bench {
+    fn new(options: &Options, rate: u64, rtt: u64) -> Self {
+        let start = Instant::now();
+        Self {
+            control: Adaptive::new(options, start),
+            start,
+            now: 0,
+            free: 0,
+            rate,
+            rtt,
+            in_flight: 0,
+            sent: VecDeque::new(),
+            wait: 0,
+        }
+    }
+
+    fn at(&self, t: u64) -> Instant {
+        self.start + Duration::from_nanos(t)
+    }
+
+    fn send(&mut self) {
+        let mark = self.control.on_sent(PAYLOAD, self.in_flight, false, self.at(self.now));
+        self.wait = self.wait.max(self.free.saturating_sub(self.now));
+        self.free = self.free.max(self.now) + PAYLOAD * 1_000_000_000 / self.rate;
+        self.in_flight += PAYLOAD;
+        self.sent.push_back((self.free + self.rtt, mark));
+    }
+
+    /// The next that happens: a payload is sent or acknowledged.
+    fn step(&mut self) {
+        let room = self.in_flight == 0 || self.in_flight + PAYLOAD <= self.control.window();
+        let sends = self.control.next_send().map_or(self.now, |at| {
+            (at.saturating_duration_since(self.start).as_nanos() as u64).max(self.now)
+        });
+        match self.sent.front() {
+            Some((acked, _)) if !room || sends > *acked => self.ack(),
+            _ => {
+                self.now = sends;
+                self.send();
+            }
+        }
+    }
+
+    fn ack(&mut self) {
+        let Some((acked, newest)) = self.sent.pop_front() else { return };
+        self.now = acked;
+        self.in_flight -= PAYLOAD;
+        let rtt = Some(Duration::from_nanos(self.now - newest.sent_at));
+        let acked = Acked { payloads: 1, bytes: PAYLOAD, newest, rtt, in_flight: self.in_flight };
+        self.control.on_acked(&acked, self.at(self.now));
+    }
+
+    /// Runs for so many milliseconds, always with something to send. Returns the part of the rate
+    /// that was used.
+    fn run(&mut self, millis: u64) -> f64 {
+        let (from, delivered) = (self.now, self.control.delivered);
+        self.wait = 0;
+        while self.now < from + millis * MS {
+            self.step();
+        }
+        let used = (self.control.delivered - delivered) as f64;
+        used / (self.rate as f64 * (self.now - from) as f64 / 1e9)
+    }
+}
+
+#[test]
+fn it_uses_what_there_is_and_keeps_the_queue_short() {
+    for (rate, rtt) in [(20_000_000, 50), (50_000_000, 20), (10_000_000, 40), (1_000_000, 100)] {
+        let mut bench = Bench::new(&Options::default(), rate, rtt * MS);
+        bench.run(5_000);
+        let used = bench.run(60_000);
+        assert!(used > 0.93, "{used} of {rate}");
+        let payload = PAYLOAD * 1_000_000_000 / rate;
+        assert!(bench.wait < rtt * MS / 2 + 2 * payload, "{} ns at {rate}", bench.wait);
+        assert!(bench.control.min_rtt.is_some_and(|min| min < rtt * MS + 2 * payload));
+    }
+}
+
+#[test]
+fn on_a_short_path_a_small_window_and_no_pace() {
+    let mut bench = Bench::new(&Options::default(), 1_000_000_000, MS / 10);
+    bench.run(200);
+    let used = bench.run(1_000);
+    assert!(used > 0.95, "{used}");
+    assert!(bench.control.next_send().is_none());
+    assert!(bench.control.window() <= 320 << 10, "{}", bench.control.window());
+}
+
+#[test]
+fn the_bounds_are_kept_whatever_the_path() {
+    let tiny = Options { tx_min_size: 1, tx_max_size: 20_000, ..Options::default() };
+    let mut bench = Bench::new(&tiny, 50_000_000, 20 * MS);
+    assert_eq!(bench.control.window(), 20_000);
+    bench.run(3_000);
+    assert_eq!(bench.control.window(), 20_000);
+    let large = Options { tx_min_size: 4 << 20, ..Options::default() };
+    let mut bench = Bench::new(&large, 1_000_000, 20 * MS);
+    assert_eq!(bench.control.window(), 4 << 20);
+    bench.run(1_000);
+    assert_eq!(bench.control.window(), 4 << 20);
+    let mut bench = Bench::new(&Options::default(), 1_000_000_000, 100 * MS);
+    bench.run(5_000);
+    assert_eq!(bench.control.window(), 4 << 20);
+    // A range that is none is no reason to fall over.
+    let odd = Options { tx_min_size: 9, tx_max_size: 0, ..Options::default() };
+    assert_eq!(Bench::new(&odd, 1, 1).control.window(), 1);
+}
+
+#[test]
+fn an_idle_application_lowers_no_estimate() {
+    let mut bench = Bench::new(&Options::default(), 10_000_000, 20 * MS);
+    bench.run(3_000);
+    let before = bench.control.rates.get();
+    for _ in 0..300 {
+        while !bench.sent.is_empty() {
+            bench.ack();
+        }
+        bench.now += 100 * MS;
+        bench.control.on_idle(0);
+        bench.send();
+        bench.control.on_idle(bench.in_flight);
+    }
+    assert_eq!(bench.control.rates.get(), before);
+    assert_ne!(bench.control.phase, Phase::Look, "the path was empty all the time");
+}
+
+#[test]
+fn few_losses_change_nothing_many_halve_at_most() {
+    let mut bench = Bench::new(&Options::default(), 10_000_000, 20 * MS);
+    bench.run(3_000);
+    let lossy = |bench: &mut Bench, percent: u64| {
+        for _ in 0..2_000 {
+            bench.step();
+            if bench.now / 1_000 % 100 < percent {
+                bench.control.on_lost(1);
+            }
+        }
+        bench.control.share
+    };
+    assert_eq!(lossy(&mut bench, 0), UNIT);
+    assert_eq!(lossy(&mut bench, 60), LEAST_SHARE);
+    assert_eq!(lossy(&mut bench, 0), UNIT);
+}

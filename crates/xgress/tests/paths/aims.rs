@@ -1,0 +1,161 @@
+//! What must hold. Figures of more paths: `table`.
+
+use std::time::Duration;
+
+use weft_xgress::{Options, WindowKind};
+
+use crate::net::{Bulk, Change, Hop, Net, ms};
+
+const MBIT_100: u64 = 12_500_000;
+
+#[test]
+fn one_percent_lost_over_a_long_way_costs_little() {
+    let mut net = Net::shared(1, MBIT_100, ms(100));
+    net.hop(0).loss = 10;
+    let net = net.run(ms(60_000));
+    let carried = net.carried(MBIT_100, ms(5_000), ms(60_000));
+    assert!(carried > 0.8, "{carried:.2}");
+    assert!(net.twice() < 0.03, "{:.4} sent twice", net.twice());
+}
+
+#[test]
+fn five_percent_lost_do_not_stop_it() {
+    let mut net = Net::shared(1, MBIT_100, ms(100));
+    net.hop(0).loss = 50;
+    let net = net.run(ms(30_000));
+    let carried = net.carried(MBIT_100, ms(5_000), ms(30_000));
+    assert!(carried > 0.6, "{carried:.2}");
+}
+
+#[test]
+fn queues_stay_short_for_one_and_for_fifty() {
+    for (flows, rate, rtt) in [
+        (1, MBIT_100, ms(20)),
+        (1, MBIT_100, ms(100)),
+        (1, 10_000_000, ms(20)),
+        (50, MBIT_100, ms(100)),
+        (50, 50_000_000, ms(20)),
+    ] {
+        let (from, to) = (ms(60_000), ms(75_000));
+        let net = Net::shared(flows, rate, rtt).run(to);
+        let ((mean, _), carried) = (net.queue(from, to), net.carried(rate, from, to));
+        let what = format!("{flows} at {rate} B/s and {rtt:?}");
+        assert!(mean < rtt, "{what}: a queue of {mean:?}");
+        assert!(carried > 0.9, "{what}: {carried:.2} carried");
+    }
+}
+
+#[test]
+fn eight_share_alike() {
+    let rtt = ms(20);
+    // Where a share is no more than a payload on its way, it takes longer.
+    for (rate, from) in [(MBIT_100, ms(60_000)), (50_000_000, ms(20_000))] {
+        let to = 2 * from;
+        let net = Net::shared(8, rate, rtt).run(to);
+        let (carried, jain) = (net.carried(rate, from, to), net.jain(from, to));
+        assert!(carried > 0.9 && jain > 0.95, "{rate} B/s: {carried:.3} carried, Jain {jain:.3}");
+        assert!(net.queue(from, to).0 < rtt, "{:?}", net.queue(from, to));
+    }
+}
+
+#[test]
+fn a_queue_of_what_the_path_holds_is_enough() {
+    for (flows, rtt) in [(1, ms(20)), (1, ms(100)), (4, ms(100)), (8, ms(100))] {
+        let mut net = Net::shared(flows, MBIT_100, rtt);
+        net.hop(0).buffer = MBIT_100 * rtt.as_millis() as u64 / 1000;
+        let net = net.run(ms(60_000));
+        assert!(net.twice() < 0.01, "{flows} at {rtt:?}: {:.4} sent twice", net.twice());
+        let carried = net.carried(MBIT_100, ms(10_000), ms(60_000));
+        assert!(carried > 0.9, "{flows} at {rtt:?}: {carried:.2} carried");
+    }
+}
+
+#[test]
+fn a_path_that_becomes_longer_and_shorter_again_is_followed() {
+    let net = Net::shared(1, MBIT_100, ms(20))
+        .change(ms(15_000), Change::Delay(0, ms(90)))
+        .change(ms(30_000), Change::Delay(0, ms(10)))
+        .run(ms(45_000));
+    let longer = net.reaches(MBIT_100 * 8 / 10, ms(15_100)).unwrap();
+    let shorter = net.reaches(MBIT_100 * 8 / 10, ms(30_100)).unwrap();
+    assert!(longer < ms(3_000) && shorter < ms(500), "{longer:?}, {shorter:?}");
+    let (mean, _) = net.queue(ms(35_000), ms(45_000));
+    assert!(mean < ms(20), "{mean:?}");
+}
+
+#[test]
+fn a_path_that_becomes_slower_and_faster_again_is_followed() {
+    let low = MBIT_100 / 10;
+    let net = Net::shared(1, MBIT_100, ms(20))
+        .change(ms(15_000), Change::Rate(0, low))
+        .change(ms(30_000), Change::Rate(0, MBIT_100))
+        .run(ms(45_000));
+    let (mean, _) = net.queue(ms(20_000), ms(30_000));
+    assert!(mean < ms(20) + ms(27), "{mean:?}, of which one payload takes 27 ms");
+    assert!(net.carried(low, ms(20_000), ms(30_000)) > 0.85);
+    assert!(net.carried(MBIT_100, ms(35_000), ms(45_000)) > 0.9);
+    assert!(net.twice() < 0.01, "{:.4} sent twice", net.twice());
+}
+
+#[test]
+fn queues_in_a_row_and_late_acks_are_no_hindrance() {
+    let (from, to) = (ms(10_000), ms(30_000));
+    let hops = [25_000_000, MBIT_100, 20_000_000].map(|rate| Hop::new(rate, ms(5)));
+    let row = Net::new(hops.to_vec(), ms(15), vec![Bulk::default(); 4]).run(to);
+    let late = Bulk { gathers: ms(5), ..Bulk::default() };
+    let late = Net::new(vec![Hop::new(MBIT_100, ms(10))], ms(90), vec![late; 4]).run(to);
+    for (net, rtt) in [(row, ms(30)), (late, ms(100))] {
+        let carried = net.carried(MBIT_100, from, to);
+        assert!(carried > 0.9 && net.twice() < 0.01, "{carried:.2}, {:.4}", net.twice());
+        assert!(net.queue(from, to).0 < rtt, "{:?}", net.queue(from, to));
+    }
+}
+
+/// Everything on the way is lost. What is on its way when the path is back is asked for at least
+/// once a second.
+#[test]
+fn a_cut_is_over_soon_after_it_ends() {
+    for cut in [100, 300, 1_000, 3_000] {
+        for rtt in [20, 100] {
+            let end = ms(10_000 + cut);
+            let net = Net::shared(1, MBIT_100, ms(rtt))
+                .change(ms(10_000), Change::Cut(0, true))
+                .change(end, Change::Cut(0, false))
+                .run(ms(20_000));
+            // What crossed before the cut is read until then.
+            let again = net.reaches(MBIT_100 / 2, end.max(ms(10_000 + rtt))).unwrap();
+            let most = ms(1_000 + 3 * rtt + 200);
+            assert!(again < most, "{cut} ms at {rtt} ms: {again:?}");
+            assert!(net.twice() < 0.02, "{:.4} sent twice", net.twice());
+        }
+    }
+}
+
+/// The algorithm of the original fills the queue up to its window, as a file asks for; nothing is
+/// sent again for that, and nothing is cut off its figures.
+#[test]
+fn the_original_fills_its_window() {
+    let options = Options {
+        window: WindowKind::Original,
+        tx_start_size: 6 << 20,
+        tx_max_size: 6 << 20,
+        rx_buffer_size: 8 << 20,
+        ..Options::default()
+    };
+    let bulk = Bulk { options, ..Bulk::default() };
+    let net = Net::new(vec![Hop::new(MBIT_100, ms(10))], ms(10), vec![bulk]).run(ms(10_000));
+    assert!(net.carried(MBIT_100, ms(1_000), ms(10_000)) > 0.95);
+    let (queue, _) = net.queue(ms(5_000), ms(10_000));
+    let fills = Duration::from_secs_f64((6 << 20) as f64 / MBIT_100 as f64);
+    assert!(queue > fills * 8 / 10 && queue < fills, "{queue:?} of {fills:?}");
+    assert_eq!((net.window(), net.twice()), (6 << 20, 0.0));
+}
+
+#[test]
+fn on_a_short_path_little_is_on_its_way() {
+    let rate = 1_000_000_000;
+    let net = Net::shared(1, rate, Duration::from_micros(200)).run(ms(2_000));
+    let carried = net.carried(rate, ms(1_000), ms(2_000));
+    assert!(carried > 0.9, "{carried:.2}");
+    assert!(net.window() < 512 << 10, "{}", net.window());
+}

@@ -1,0 +1,8 @@
+//! Congestion control over minutes: what circuits make of paths that are slow, far, lossy, shared or
+//! not what they were a moment ago.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod aims;
+mod net;
+mod table;

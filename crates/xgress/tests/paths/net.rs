@@ -1,0 +1,414 @@
+//! Circuits over a simulated network of queues: pure, deterministic, some minutes in a second.
+//!
+//! Each flow is a circuit with a busy application at one end and a quick reader at the other. Its
+//! payloads cross the hops one after the other, its acks take the way back, which only takes time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use weft_limits::Budget;
+use weft_wire::payload::Flags;
+use weft_xgress::{AckList, Alarm, Delivery, End, Options, PAYLOAD_SIZE, Role, Segment};
+
+/// What a payload takes on the wire beyond its data.
+const HEAD: u64 = 80;
+
+/// Clocks of programs are this coarse.
+const TICK: Duration = Duration::from_millis(1);
+
+static ZEROS: [u8; PAYLOAD_SIZE] = [0; PAYLOAD_SIZE];
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A link with a queue before it: first come, first served, the last to come is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Hop {
+    /// Bytes per second.
+    pub(crate) rate: u64,
+    /// What the link adds to the time in the queue.
+    pub(crate) delay: Duration,
+    /// Bytes that may wait.
+    pub(crate) buffer: u64,
+    /// Of 1000 payloads, so many are lost at random.
+    pub(crate) loss: u64,
+    /// Nothing gets through.
+    pub(crate) cut: bool,
+}
+
+impl Hop {
+    pub(crate) fn new(rate: u64, delay: Duration) -> Self {
+        Self { rate, delay, buffer: 64 << 20, loss: 0, cut: false }
+    }
+}
+
+/// A circuit that sends as much as it may.
+#[derive(Debug, Clone)]
+pub(crate) struct Bulk {
+    pub(crate) options: Options,
+    pub(crate) payload: usize,
+    pub(crate) starts: Duration,
+    /// How long the receiver gathers acks; zero is one ack per payload.
+    pub(crate) gathers: Duration,
+}
+
+impl Default for Bulk {
+    fn default() -> Self {
+        let options = Options::default();
+        Self { options, payload: PAYLOAD_SIZE, starts: Duration::ZERO, gathers: Duration::ZERO }
+    }
+}
+
+/// Something that changes midway.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    Rate(usize, u64),
+    Delay(usize, Duration),
+    Cut(usize, bool),
+}
+
+enum Event {
+    Start(usize),
+    Change(usize),
+    Timer(usize, Instant),
+    Arrive(usize, usize, Segment),
+    Served(usize),
+    Read(usize, Segment),
+    Gathered(usize),
+    Acked(usize, AckList),
+    Look,
+}
+
+struct Flow {
+    plan: Bulk,
+    sender: End,
+    receiver: End,
+    alarm: Alarm,
+    gathering: bool,
+    running: bool,
+    /// Bytes that were read in each slice of time.
+    read: Vec<u64>,
+    sent: u64,
+    resent: u64,
+}
+
+struct Queue {
+    hop: Hop,
+    waiting: VecDeque<(usize, Segment)>,
+    bytes: u64,
+    busy: bool,
+}
+
+pub(crate) struct Net {
+    start: Instant,
+    now: Instant,
+    flows: Vec<Flow>,
+    queues: Vec<Queue>,
+    back: Duration,
+    changes: Vec<(Duration, Change)>,
+    events: BinaryHeap<Reverse<At>>,
+    serial: u64,
+    random: u64,
+    /// Time that all queues together cost, looked at regularly.
+    waits: Vec<Duration>,
+    /// Payloads dropped by full queues.
+    pub(crate) dropped: u64,
+}
+
+struct At(Instant, u64, Event);
+
+impl PartialEq for At {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+impl Eq for At {}
+impl PartialOrd for At {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for At {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+/// Slices in which results are kept.
+pub(crate) const SLICE: Duration = ms(20);
+
+impl Net {
+    /// Flows over hops; acks take `back`.
+    pub(crate) fn new(hops: Vec<Hop>, back: Duration, flows: Vec<Bulk>) -> Self {
+        let now = Instant::now();
+        let flows = flows.into_iter().map(|plan| Flow {
+            sender: End::new(Role::Initiator, &plan.options, &Budget::unlimited(), now),
+            receiver: End::new(Role::Terminator, &plan.options, &Budget::unlimited(), now),
+            plan,
+            alarm: Alarm::default(),
+            gathering: false,
+            running: false,
+            read: Vec::new(),
+            sent: 0,
+            resent: 0,
+        });
+        let queues = hops.into_iter().map(|hop| Queue {
+            hop,
+            waiting: VecDeque::new(),
+            bytes: 0,
+            busy: false,
+        });
+        Self {
+            start: now,
+            now,
+            flows: flows.collect(),
+            queues: queues.collect(),
+            back,
+            changes: Vec::new(),
+            events: BinaryHeap::new(),
+            serial: 0,
+            random: 0x9e37_79b9_7f4a_7c15,
+            waits: Vec::new(),
+            dropped: 0,
+        }
+    }
+
+    /// `count` alike over one hop, which starts within a second of each other; half of the delay is
+    /// the way back.
+    pub(crate) fn shared(count: usize, rate: u64, rtt: Duration) -> Self {
+        let flow = |i| Bulk { starts: ms(1000 * i as u64 / count as u64), ..Bulk::default() };
+        Self::new(vec![Hop::new(rate, rtt / 2)], rtt / 2, (0..count).map(flow).collect())
+    }
+
+    pub(crate) fn hop(&mut self, at: usize) -> &mut Hop {
+        &mut self.queues[at].hop
+    }
+
+    pub(crate) fn change(mut self, at: Duration, change: Change) -> Self {
+        self.changes.push((at, change));
+        self
+    }
+
+    /// Runs it all from the beginning.
+    pub(crate) fn run(mut self, time: Duration) -> Self {
+        for i in 0..self.flows.len() {
+            self.after(self.flows[i].plan.starts, Event::Start(i));
+        }
+        for i in 0..self.changes.len() {
+            self.after(self.changes[i].0, Event::Change(i));
+        }
+        self.after(SLICE, Event::Look);
+        let end = self.start + time;
+        while let Some(Reverse(At(at, _, event))) = self.events.pop() {
+            if at >= end {
+                break;
+            }
+            self.now = at;
+            self.happen(event);
+        }
+        self
+    }
+
+    fn after(&mut self, delay: Duration, event: Event) {
+        self.serial += 1;
+        self.events.push(Reverse(At(self.now + delay, self.serial, event)));
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Start(i) => {
+                self.flows[i].running = true;
+                self.send(i);
+            }
+            Event::Change(i) => self.apply(self.changes[i].1),
+            Event::Timer(i, at) => {
+                let flow = &mut self.flows[i];
+                if flow.alarm.fires(at) && flow.sender.deadline().is_some_and(|at| at <= now) {
+                    flow.sender.on_timeout(now);
+                }
+                self.send(i);
+            }
+            Event::Arrive(hop, i, segment) => self.enqueue(hop, i, segment),
+            Event::Served(hop) => {
+                self.queues[hop].busy = false;
+                self.serve(hop);
+            }
+            Event::Read(i, segment) => self.receive(i, segment),
+            Event::Gathered(i) => {
+                self.flows[i].gathering = false;
+                self.acknowledge(i);
+            }
+            Event::Acked(i, ack) => {
+                self.flows[i].sender.on_ack(&ack, now);
+                self.send(i);
+            }
+            Event::Look => {
+                let wait = |q: &Queue| Duration::from_nanos(q.bytes * 1_000_000_000 / q.hop.rate);
+                self.waits.push(self.queues.iter().map(wait).sum());
+                self.after(SLICE, Event::Look);
+            }
+        }
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Rate(hop, rate) => self.queues[hop].hop.rate = rate,
+            Change::Delay(hop, delay) => self.queues[hop].hop.delay = delay,
+            Change::Cut(hop, cut) => self.queues[hop].hop.cut = cut,
+        }
+    }
+
+    fn send(&mut self, i: usize) {
+        let flow = &mut self.flows[i];
+        if !flow.running {
+            return;
+        }
+        let mut out = Vec::new();
+        loop {
+            while flow.sender.can_write() {
+                flow.sender.write(Bytes::from_static(&ZEROS[..flow.plan.payload])).unwrap();
+            }
+            if !flow.sender.wants_transmit() {
+                break;
+            }
+            let Some(segment) = flow.sender.poll_transmit(self.now) else { continue };
+            flow.sent += 1;
+            flow.resent += u64::from(segment.flags.has(Flags::RETRANSMIT));
+            out.push(segment);
+        }
+        if let Some(at) = flow.sender.deadline().and_then(|at| flow.alarm.want(at)) {
+            let late = TICK.as_nanos() - (at - self.start).as_nanos() % TICK.as_nanos();
+            let delay = at.saturating_duration_since(self.now);
+            self.after(delay + Duration::from_nanos(late as u64), Event::Timer(i, at));
+        }
+        for segment in out {
+            self.after(Duration::ZERO, Event::Arrive(0, i, segment));
+        }
+    }
+
+    fn enqueue(&mut self, hop: usize, i: usize, segment: Segment) {
+        let lost = self.random() % 1000 < self.queues[hop].hop.loss;
+        let queue = &mut self.queues[hop];
+        let len = segment.data.len() as u64 + HEAD;
+        if lost || queue.hop.cut {
+            return;
+        }
+        if queue.bytes + len > queue.hop.buffer {
+            self.dropped += 1;
+            return;
+        }
+        queue.bytes += len;
+        queue.waiting.push_back((i, segment));
+        self.serve(hop);
+    }
+
+    fn serve(&mut self, hop: usize) {
+        let last = hop + 1 == self.queues.len();
+        let queue = &mut self.queues[hop];
+        if queue.busy {
+            return;
+        }
+        let Some((i, segment)) = queue.waiting.pop_front() else { return };
+        let len = segment.data.len() as u64 + HEAD;
+        queue.bytes -= len;
+        queue.busy = true;
+        let busy = Duration::from_nanos(len * 1_000_000_000 / queue.hop.rate);
+        let arrives = busy + queue.hop.delay;
+        self.after(busy, Event::Served(hop));
+        let next = if last { Event::Read(i, segment) } else { Event::Arrive(hop + 1, i, segment) };
+        self.after(arrives, next);
+    }
+
+    fn receive(&mut self, i: usize, segment: Segment) {
+        let slice = ((self.now - self.start).as_nanos() / SLICE.as_nanos()) as usize;
+        let flow = &mut self.flows[i];
+        flow.receiver.on_segment(segment, self.now);
+        flow.read.resize(flow.read.len().max(slice + 1), 0);
+        while let Some(delivery) = flow.receiver.read() {
+            let Delivery::Data { data, .. } = delivery else { continue };
+            flow.read[slice] += data.len() as u64 + HEAD;
+        }
+        while flow.receiver.poll_transmit(self.now).is_some() {}
+        let gathers = flow.plan.gathers;
+        if gathers.is_zero() {
+            self.acknowledge(i);
+        } else if !std::mem::replace(&mut flow.gathering, true) {
+            self.after(gathers, Event::Gathered(i));
+        }
+    }
+
+    fn acknowledge(&mut self, i: usize) {
+        while let Some(ack) = self.flows[i].receiver.poll_ack() {
+            self.after(self.back, Event::Acked(i, ack));
+        }
+    }
+}
+
+/// What came of it.
+impl Net {
+    /// Bytes per second of each flow in this time.
+    pub(crate) fn rates(&self, from: Duration, to: Duration) -> Vec<f64> {
+        let slices = slice(from)..slice(to);
+        let seconds = (to - from).as_secs_f64();
+        let read = |flow: &Flow| slices.clone().filter_map(|i| flow.read.get(i)).sum::<u64>();
+        self.flows.iter().map(|flow| read(flow) as f64 / seconds).collect()
+    }
+
+    /// The part of a rate that all together carried.
+    pub(crate) fn carried(&self, rate: u64, from: Duration, to: Duration) -> f64 {
+        self.rates(from, to).iter().sum::<f64>() / rate as f64
+    }
+
+    /// Jain's index of fairness: 1 when all get the same.
+    pub(crate) fn jain(&self, from: Duration, to: Duration) -> f64 {
+        let rates = self.rates(from, to);
+        let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), r| (s + r, q + r * r));
+        sum * sum / (squares * rates.len() as f64)
+    }
+
+    /// The time that queues cost: mean, and what 95 of 100 looks did not exceed.
+    pub(crate) fn queue(&self, from: Duration, to: Duration) -> (Duration, Duration) {
+        let mut waits = self.waits[slice(from)..slice(to).min(self.waits.len())].to_vec();
+        waits.sort_unstable();
+        let mean = waits.iter().sum::<Duration>() / waits.len() as u32;
+        (mean, waits[waits.len() * 95 / 100])
+    }
+
+    /// The part of what was sent that was a copy.
+    pub(crate) fn twice(&self) -> f64 {
+        let sum = |of: fn(&Flow) -> u64| self.flows.iter().map(of).sum::<u64>() as f64;
+        sum(|flow| flow.resent) / sum(|flow| flow.sent)
+    }
+
+    /// When, from then on, all together first carry this many bytes per second for 100 ms.
+    pub(crate) fn reaches(&self, rate: u64, from: Duration) -> Option<Duration> {
+        const SLICES: usize = 5;
+        let last = self.flows.iter().map(|flow| flow.read.len()).max().unwrap_or(0);
+        let fast = |at: &usize| {
+            let all = self.flows.iter().flat_map(|flow| flow.read.iter().skip(*at).take(SLICES));
+            all.sum::<u64>() as f64 >= rate as f64 * SLICE.as_secs_f64() * SLICES as f64
+        };
+        let found = (slice(from)..last).find(fast)?;
+        Some((SLICE * (found + SLICES) as u32).saturating_sub(from))
+    }
+
+    /// The largest window of all flows now.
+    pub(crate) fn window(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.sender.window().size()).max().unwrap_or(0)
+    }
+}
+
+fn slice(time: Duration) -> usize {
+    (time.as_nanos() / SLICE.as_nanos()) as usize
+}
