@@ -11,7 +11,7 @@ use weft_channel::{
 };
 use weft_identity::tls::{ClientTls, client_config};
 use weft_wire::hello::alpn;
-use weft_wire::link::LinkHello;
+use weft_wire::link::{LinkHello, SplitPart};
 use weft_wire::payload::{Flags, Payload};
 use weft_wire::{Address, Scheme};
 
@@ -39,13 +39,22 @@ fn hello(from: &Peer, to: &Peer, link: &str) -> LinkHello {
 
 /// Opens a link to a port with the keys of a router.
 async fn open(keys: &Peer, port: u16, hello: &LinkHello) -> Result<Established, DialError> {
+    let group = GroupPolicy::link_dialer(1, 0, Duration::ZERO);
+    open_as(keys, port, hello, hello.part.is_none().then_some(group)).await
+}
+
+async fn open_as(
+    keys: &Peer,
+    port: u16,
+    hello: &LinkHello,
+    group: Option<GroupPolicy>,
+) -> Result<Established, DialError> {
     let identity = keys.identity();
     let tls = Arc::new(client_config(&ClientTls::of_identity(&identity, &[])).unwrap());
     let address = Address::new(Scheme::Tls, "127.0.0.1", port);
     let channel = ChannelOptions::link("liar");
     let options = DialOptions::new(address, tls, alpn::LINK, hello.to_hello(), channel);
-    let group = Some(GroupPolicy::link_dialer(1, 0, Duration::ZERO));
-    let connection_id = Some(hello.connection_id.clone());
+    let connection_id = group.is_some().then(|| hello.connection_id.clone());
     dial(DialOptions { group, connection_id, ..options }).await
 }
 
@@ -148,4 +157,38 @@ async fn payloads_of_circuits_that_do_not_come_over_a_link_go_nowhere() {
     // The circuit is as it was: not a byte of it is another's, and it was not moved.
     round_trip(connection, 1_000_000).await;
     assert!(network.circuits().links().all().iter().all(|link| link.id != "l1"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn routers_of_old_releases_link_with_one_connection_or_two() {
+    let network = network().await;
+    let port = free_port();
+    let victim = network.router_behind("new", port, port).await;
+    let old = liar(&network).await;
+    let data = victim.router().data();
+    // One connection.
+    let one = hello(&old, &victim, "one");
+    let (channel, _inbox) = start(soon(open_as(&old, port, &one, None)).await.unwrap());
+    until_some(async || (data.link_count() == 1).then_some(())).await;
+    channel.close("done");
+    until_some(async || (data.link_count() == 0).then_some(())).await;
+
+    // Two, the one for acks first: there is a link once both are there.
+    let part = |part| LinkHello { part: Some(part), ..hello(&old, &victim, "two") };
+    let acks = soon(open(&old, port, &part(SplitPart::Ack))).await.unwrap();
+    assert_eq!(data.link_count(), 0);
+    let payloads = soon(open(&old, port, &part(SplitPart::Payload))).await.unwrap();
+    until_some(async || (data.link_count() == 1).then_some(())).await;
+    let ((acks, _one), (payloads, _two)) = (start(acks), start(payloads));
+    // Without one of them the other goes, too.
+    acks.close("done");
+    soon(payloads.closed()).await;
+    until_some(async || (data.link_count() == 0).then_some(())).await;
+
+    // Halves that do not belong together make no link.
+    let first = soon(open(&old, port, &part(SplitPart::Payload))).await.unwrap();
+    let again = soon(open(&old, port, &part(SplitPart::Payload))).await.unwrap();
+    let ((first, _one), (again, _two)) = (start(first), start(again));
+    soon(async { tokio::join!(first.closed(), again.closed()) }).await;
+    assert_eq!(data.link_count(), 0);
 }
