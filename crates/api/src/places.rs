@@ -13,6 +13,10 @@ use weft_channel::ListenerLimits;
 use weft_contract::resource::change::MAX_TIME;
 use weft_limits::source_of;
 
+/// How long a request whose body does not come keeps its place when others of its source want it:
+/// whoever shares the address of somebody who opens many of them has to get through.
+const SAFE: Duration = Duration::from_millis(250);
+
 /// What peers may take up. The defaults suit a network of some ten thousand clients.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -99,6 +103,8 @@ pub(crate) struct Places {
     per_source: usize,
     /// How long a holder may wait for its peer before that.
     grace: Duration,
+    /// The same when others of its own source want it.
+    safe: Duration,
     held: Mutex<Held>,
 }
 
@@ -143,7 +149,8 @@ pub(crate) type TakenBack = oneshot::Receiver<()>;
 impl Places {
     /// So many places, so many of them for one source.
     pub(crate) fn new(limit: usize, per_source: usize, grace: Duration) -> Arc<Self> {
-        Arc::new(Self { limit, per_source, grace, held: Mutex::default() })
+        let safe = grace.min(SAFE);
+        Arc::new(Self { limit, per_source, grace, safe, held: Mutex::default() })
     }
 
     /// A place for a peer; none when all, or those of its source, are taken.
@@ -230,7 +237,11 @@ impl Place {
             return more == 0;
         }
         while let Some(scope) = self.places.lacks(&held, self.source, more) {
-            if !held.take_back(scope, self.key, self.places.grace) {
+            let grace = match scope {
+                Scope::Source(_) => self.places.safe,
+                Scope::All => self.places.grace,
+            };
+            if !held.take_back(scope, self.key, grace) {
                 return false;
             }
         }
@@ -339,6 +350,28 @@ mod tests {
         drop((quick, slow, other, third, fourth));
         let held = places.held.lock();
         assert!(held.all == 0 && held.by_source.is_empty() && held.holders.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_source_that_is_full_takes_its_own_places_back_soon() {
+        let places = Places::new(3, 2, LONG);
+        let [shared, other] = ["192.0.2.1", "192.0.2.2"].map(ip);
+        let held = [shared, shared].map(|peer| places.take(peer).unwrap());
+        let waits = held.each_ref().map(Place::waits);
+        let last = places.take(other).unwrap();
+        assert!(places.take(ip("192.0.2.3")).is_none(), "safe from others");
+        drop(last);
+        let got = async {
+            loop {
+                match places.take(shared) {
+                    Some(place) => return place,
+                    None => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            }
+        };
+        let got = tokio::time::timeout(Duration::from_secs(60), got).await;
+        assert!(got.is_ok());
+        drop(waits);
     }
 
     #[test]

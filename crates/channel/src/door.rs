@@ -2,7 +2,8 @@
 //!
 //! A place is held from the moment a connection comes until its peer has done what lets it in. Who
 //! holds one for longer than the grace and still has shown nothing makes room when others come: the
-//! greediest source first. Sources from which a known peer came have places of their own beside.
+//! greediest source first. Of a source that has taken all that it may a place is taken back sooner,
+//! whichever it hits: who shares its address may be somebody else. Sources from which a known peer came have places of their own beside.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -18,6 +19,10 @@ const KNOWN_SOURCES: usize = 4096;
 /// How often it is looked whether somebody who waits gets a place because another has had his for
 /// long enough.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
+
+/// How long a place is safe from others of its own source, if so many of them come that they find
+/// no room to wait either.
+pub(crate) const SAFE: Duration = Duration::from_millis(250);
 
 /// Bounds of a [`Door`].
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +70,8 @@ pub(crate) struct Door {
 struct Places {
     held: BoundedTable<u64, oneshot::Sender<()>, IpAddr>,
     next: u64,
+    /// How long one is safe from its own source.
+    safe: Duration,
 }
 
 /// A place; free again when dropped.
@@ -86,7 +93,8 @@ impl Places {
             max_age: None,
             when_full: WhenFull::EvictOlderThan(limits.grace),
         };
-        Mutex::new(Self { held: BoundedTable::new(caps), next: 0 })
+        let safe = limits.grace.min(SAFE);
+        Mutex::new(Self { held: BoundedTable::new(caps), next: 0, safe })
     }
 
     fn enter(&mut self, source: IpAddr) -> Result<(u64, TakenBack), TableFull> {
@@ -100,6 +108,18 @@ impl Places {
         }
         self.next += 1;
         Ok((key, taken_back))
+    }
+
+    /// Takes a place of a source back, by chance: whoever opens many keeps nobody in particular
+    /// out. False if none is old enough.
+    fn make_way(&mut self, source: IpAddr) -> bool {
+        let any = |of: usize| rand::random_range(0..of.max(1));
+        let Some((_, evicted)) = self.held.take_of(&source, self.safe, Instant::now(), any) else {
+            return false;
+        };
+        // Whoever holds it may be gone at this moment.
+        let _ = evicted.send(());
+        true
     }
 }
 
@@ -141,16 +161,35 @@ impl Door {
         self.known.has(source_of(peer))
     }
 
+    /// The same for a peer whose source has taken all that it may and cannot wait: another one of
+    /// its source makes room.
+    pub(crate) fn press_in(
+        self: &Arc<Self>,
+        peer: IpAddr,
+    ) -> Result<(PendingSlot, TakenBack), TableFull> {
+        let source = source_of(peer);
+        let is_free = self.anybody.lock().make_way(source)
+            || (self.known.has(source) && self.reserved.lock().make_way(source));
+        match is_free {
+            true => self.enter(peer),
+            false => Err(TableFull::Source(0)),
+        }
+    }
+
     /// The same, waiting for a place if none is free. Meanwhile the peer keeps the one it has: it
     /// waits for this side.
     pub(crate) async fn enter_in_turn(
         self: &Arc<Self>,
         peer: IpAddr,
         kept: &PendingSlot,
-    ) -> Result<(PendingSlot, TakenBack), TableFull> {
+    ) -> (PendingSlot, TakenBack) {
+        let since = Instant::now();
         loop {
-            let entered = self.enter(peer);
-            if !matches!(entered, Err(TableFull::Total(_))) {
+            let entered = match self.enter(peer) {
+                Err(TableFull::Source(_)) if since.elapsed() >= SAFE => self.press_in(peer),
+                entered => entered,
+            };
+            if let Ok(entered) = entered {
                 return entered;
             }
             kept.renew();
@@ -249,10 +288,35 @@ mod tests {
             let _third = first.enter(ip("192.0.2.3")).unwrap();
             assert_eq!(other_back.try_recv(), Ok(()), "the one that has just come is older now");
             full.pop();
-            assert!(waits.await.is_ok());
+            waits.await;
         }
         assert!(back.try_recv().is_err());
         drop((kept, other));
+    }
+
+    #[tokio::test]
+    async fn whoever_keeps_all_places_of_an_address_shares_them_in_time() {
+        let long = Duration::from_secs(3600);
+        let (first, next) = (door(long), door(long));
+        let shared = ip("192.0.2.1");
+        let mut silent: Vec<_> = [shared, shared].map(|peer| next.enter(peer).unwrap()).into();
+        let (kept, _back) = first.enter(shared).unwrap();
+        let entering = next.enter_in_turn(shared, &kept);
+        let entered = tokio::time::timeout(Duration::from_secs(60), entering).await;
+        assert!(entered.is_ok());
+        let told = silent.iter_mut().map(|(_, back)| back.try_recv());
+        let gone = told.filter(|told| *told == Ok(())).count();
+        assert_eq!(gone, 1, "one makes room for one");
+    }
+
+    #[test]
+    fn a_place_is_safe_from_its_own_source_for_a_moment() {
+        let door = door(Duration::from_secs(3600));
+        let shared = ip("192.0.2.1");
+        let begin = Instant::now();
+        let _held = [shared, shared].map(|peer| door.enter(peer).unwrap());
+        let early = door.press_in(shared).is_ok();
+        assert!(!early || begin.elapsed() >= SAFE);
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod handshake;
 mod heartbeat;
 mod inbox;
 mod lanes;
+mod line;
 mod listener;
 mod options;
 mod peer;

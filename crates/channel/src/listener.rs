@@ -15,20 +15,21 @@
 //! source is known, has a place of his own (see [`crate::door`]).
 
 use crate::door::{Door, DoorLimits, KnownSources, PACE, PendingSlot, TakenBack};
+use crate::line::{Line, Waiting};
 use crate::socket::{self, PEER_TIMEOUT};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsStream};
-use weft_limits::{BoundedTable, Caps, TableFull, WhenFull, source_of};
+use weft_limits::TableFull;
 
 /// Gives the TLS settings for the next handshake; `None` refuses it, while there are none.
 pub type TlsSource = Arc<dyn Fn() -> Option<Arc<rustls::ServerConfig>> + Send + Sync>;
@@ -326,7 +327,7 @@ impl SharedListener {
         let (start, name, protocol) = words.await?;
         let entering = protocol.door.enter_in_turn(remote.ip(), &first);
         let entering = async { Ok(entering.await) };
-        let (pending, mut back) = within(deadline, &mut back, entering).await??;
+        let (pending, mut back) = within(deadline, &mut back, entering).await?;
         // The next one may say for which protocol it is.
         drop(first);
         let permit = protocol.connections.clone().try_acquire_owned();
@@ -389,8 +390,6 @@ enum NotServed {
     Timeout,
     #[error("it has not shown who it is, and others wait for its place")]
     TakenBack,
-    #[error("too many handshakes: {0}")]
-    Full(#[from] TableFull),
     #[error("too many connections")]
     TooMany,
     #[error("TLS is not configured yet")]
@@ -418,38 +417,6 @@ async fn taken_back(back: &mut TakenBack) {
     }
 }
 
-/// A connection that has no place yet.
-struct Waiting {
-    socket: TcpStream,
-    remote: SocketAddr,
-}
-
-/// Connections that have no place yet, in the order they came. Whoever comes when it is full takes
-/// the place of the oldest of the source that has most in it, which is closed.
-struct Line {
-    waiting: BoundedTable<u64, Waiting, IpAddr>,
-    next: u64,
-}
-
-impl Line {
-    fn new(limits: &ListenerLimits) -> Self {
-        let waiting = BoundedTable::new(Caps {
-            total: limits.pending.max(1),
-            per_source: limits.pending_per_source.max(1),
-            max_age: None,
-            when_full: WhenFull::EvictOldest,
-        });
-        Self { waiting, next: 0 }
-    }
-
-    fn push(&mut self, waiting: Waiting) {
-        let source = source_of(waiting.remote.ip());
-        self.next += 1;
-        // There is always room, for somebody makes it.
-        let _ = self.waiting.insert(self.next, waiting, source, std::time::Instant::now());
-    }
-}
-
 /// Accepts until the listener is dropped.
 async fn accept(
     socket: TcpListener,
@@ -458,7 +425,7 @@ async fn accept(
     mut line: Line,
 ) {
     loop {
-        let is_line = !line.waiting.is_empty();
+        let is_line = !line.is_empty();
         let accepted = tokio::select! {
             accepted = socket.accept() => Some(accepted),
             () = door.freed(), if is_line => None,
@@ -488,33 +455,58 @@ impl SharedListener {
             tracing::debug!(peer = %remote, %error, "connection closed: socket options");
             return;
         }
-        let waits = !line.waiting.is_empty() && !self.door.knows(remote.ip());
+        if line.has_of(remote.ip()) {
+            return self.take_behind_its_own(waiting, line);
+        }
+        let waits = line.has_strangers() && !self.door.knows(remote.ip());
         let entered = match waits {
             true => Err(TableFull::Total(self.limits.pending)),
             false => self.door.enter(remote.ip()),
         };
         match entered {
-            Ok(entered) => {
-                tokio::spawn(Arc::clone(self).serve(waiting, entered));
-            }
+            Ok(entered) => self.spawn(waiting, entered),
             Err(TableFull::Total(_)) => line.push(waiting),
-            Err(full) => {
-                let problem = NotServed::Full(full);
-                tracing::debug!(peer = %remote, bind = %self.bind, "connection closed: {problem}");
-            }
+            Err(TableFull::Source(_)) => self.take_behind_its_own(waiting, line),
         }
+    }
+
+    /// Takes a connection behind others of its source, which has taken all that it may. If too many
+    /// of them wait already, one that has a place makes room for the first that waits.
+    fn take_behind_its_own(self: &Arc<Self>, waiting: Waiting, line: &mut Line) {
+        let peer = waiting.remote.ip();
+        if line.is_full_for(peer)
+            && let Ok(entered) = self.door.press_in(peer)
+        {
+            let Some(first) = line.pop_of(peer) else { return self.spawn(waiting, entered) };
+            self.spawn(first, entered);
+        }
+        line.push_behind_its_own(waiting);
+    }
+
+    fn spawn(self: &Arc<Self>, waiting: Waiting, entered: (PendingSlot, TakenBack)) {
+        tokio::spawn(Arc::clone(self).serve(waiting, entered));
     }
 
     /// Gives places to those who wait in the line, as far as there are some.
     fn advance(self: &Arc<Self>, line: &mut Line) {
-        while let Some((_, first)) = line.waiting.oldest() {
-            let entered = self.door.enter(first.remote.ip());
+        while let Some(first) = line.first() {
+            let entered = self.door.enter(first);
             if matches!(entered, Err(TableFull::Total(_))) {
-                return;
+                break;
             }
-            // Whose source has taken all that it may meanwhile is closed.
-            if let (Some((_, waiting)), Ok(entered)) = (line.waiting.pop_oldest(), entered) {
-                tokio::spawn(Arc::clone(self).serve(waiting, entered));
+            let Some(waiting) = line.pop() else { break };
+            match entered {
+                Ok(entered) => self.spawn(waiting, entered),
+                // Its source has taken all that it may meanwhile.
+                Err(_) => self.take_behind_its_own(waiting, line),
+            }
+        }
+        for source in line.full_sources() {
+            while let Some(first) = line.first_of(source)
+                && let Ok(entered) = self.door.enter(first)
+            {
+                let Some(waiting) = line.pop_of(source) else { break };
+                self.spawn(waiting, entered);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! secret), the signature, and on request issuer, audience and the time limits
 //! (protocol: auth 2.2, 13.4, 19).
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -52,6 +52,9 @@ pub enum TokenError {
     /// It has no time limit where one is required.
     #[error("without expiry (`exp`)")]
     NoExpiry,
+    /// Its time limit lies too far ahead.
+    #[error("its expiry (`exp`) is more than {0} days ahead")]
+    ExpiresLate(u64),
     /// Another issuer than expected.
     #[error("issued by `{0}`")]
     Issuer(String),
@@ -156,13 +159,15 @@ pub struct Expect<'a> {
     pub audience: &'a [&'a str],
     /// Whether it must have an expiry.
     pub require_expiry: bool,
+    /// How far ahead an expiry may lie. None = any.
+    pub longest: Option<Duration>,
 }
 
 impl Expect<'_> {
     /// A token with an expiry in the future, from anybody for anybody.
     #[must_use]
     pub fn unexpired(now: SystemTime) -> Self {
-        Self { now, issuer: None, audience: &[], require_expiry: true }
+        Self { now, issuer: None, audience: &[], require_expiry: true, longest: None }
     }
 }
 
@@ -326,6 +331,11 @@ impl Limits {
             Some(exp) if now >= exp => return Err(TokenError::Expired),
             None if expect.require_expiry => return Err(TokenError::NoExpiry),
             _ => {}
+        }
+        if let (Some(exp), Some(longest)) = (self.exp, expect.longest)
+            && exp - now > longest.as_secs_f64()
+        {
+            return Err(TokenError::ExpiresLate(longest.as_secs() / (24 * 60 * 60)));
         }
         if self.nbf.is_some_and(|nbf| now < nbf) {
             return Err(TokenError::NotYet);

@@ -264,6 +264,37 @@ where
         self.take(order)
     }
 
+    /// The sources that hold something.
+    pub fn sources(&self) -> impl Iterator<Item = &S> {
+        self.by_source.keys()
+    }
+
+    /// The oldest entry of a source.
+    #[must_use]
+    pub fn oldest_of(&self, source: &S) -> Option<(&K, &V)> {
+        let key = self.by_source.get(source)?.values().next()?;
+        self.entries.get(key).map(|entry| (key, &entry.value))
+    }
+
+    /// Takes out one of the entries of a source that are at least so old: of so many, oldest
+    /// first, `pick` says which.
+    pub fn take_of(
+        &mut self,
+        source: &S,
+        min_age: Duration,
+        now: Instant,
+        pick: impl FnOnce(usize) -> usize,
+    ) -> Option<(K, V)> {
+        let own = self.by_source.get(source)?;
+        let is_old = |order: &&u64| {
+            let since = self.by_age.get(order).map(|(_, since)| *since);
+            since.is_some_and(|since| now.saturating_duration_since(since) >= min_age)
+        };
+        let old = own.keys().take_while(is_old).count();
+        let order = own.keys().take(old).nth(pick(old)).copied()?;
+        self.take(order)
+    }
+
     fn take(&mut self, order: u64) -> Option<(K, V)> {
         let (key, _) = self.by_age.get(&order)?.clone();
         let value = self.remove(&key)?;
@@ -365,6 +396,29 @@ mod tests {
             let mut table = BoundedTable::new(none);
             assert!(table.insert(1, (), (), now).is_err());
         }
+    }
+
+    #[test]
+    fn one_of_a_source_that_is_old_enough_is_taken_out() {
+        let mut table = BoundedTable::new(Caps { per_source: 4, ..caps(WhenFull::Refuse) });
+        let begin = Instant::now();
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        for (at, source) in [(0, "x"), (1, "y"), (2, "x"), (3, "x")] {
+            table.insert(at, at, source, after(at)).unwrap();
+        }
+        let age = Duration::from_secs(2);
+        assert_eq!(table.oldest_of(&"x"), Some((&0, &0)));
+        assert_eq!(
+            table.take_of(&"x", age, after(4), |of| of - 1),
+            Some((2, 2)),
+            "0 and 2 are old"
+        );
+        assert_eq!(table.take_of(&"x", age, after(1), |of| of), None);
+        assert_eq!(table.take_of(&"z", age, after(9), |_| 0), None);
+        assert_eq!(table.take_of(&"x", age, after(9), |of| of), None, "no such one");
+        assert_eq!(table.sources().count(), 2);
+        assert_eq!(table.take_of(&"y", age, after(3), |_| 0), Some((1, 1)));
+        assert_eq!(table.sources().collect::<Vec<_>>(), [&"x"]);
     }
 
     proptest! {

@@ -157,7 +157,9 @@ async fn what_is_applied_too_late_is_applied_whole() {
 
 #[tokio::test]
 async fn a_large_document_waits_for_a_place_before_anybody_is_asked() {
-    let bed = Bed::with(section(), Limits { requests_per_source: 1, ..Limits::default() }).await;
+    let limits =
+        Limits { requests: 1, requests_per_source: 2, grace: 2 * LONG, ..Limits::default() };
+    let bed = Bed::with(section(), limits).await;
     // A request whose body does not come holds the only place.
     let mut stream = bed.connect(&[b"http/1.1"]).await;
     let head =

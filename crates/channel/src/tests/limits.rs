@@ -3,6 +3,7 @@
 use super::support::*;
 use crate::pump::{Received, TlsPump};
 use crate::*;
+use futures::StreamExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -109,17 +110,20 @@ async fn pending_handshakes_are_bounded_per_source() {
     let mut server = Server::with(channel, None, AcceptOptions::default(), limits).await;
     let _first = TcpStream::connect(server.addr()).await.unwrap();
     let second = TcpStream::connect(server.addr()).await.unwrap();
-    let mut third = TcpStream::connect(server.addr()).await.unwrap();
-    assert!(closed_by_peer(&mut third).await.is_empty());
-    drop(second);
-    // The slot comes back once the listener has seen the end.
-    soon(async {
-        while dial(server.dial_options("dialer")).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    let third = TcpStream::connect(server.addr()).await.unwrap();
+    // The slots come back once the listener has seen the end.
+    let dialing = tokio::spawn(dial(server.dial_options("dialer")));
+    drop((second, third));
+    let _dialer = soon(dialing).await.unwrap().unwrap();
     server.next().await;
+    // Two have a place, two wait, the others are closed.
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(TcpStream::connect(server.addr()).await.unwrap());
+    }
+    let closed: futures::stream::FuturesUnordered<_> =
+        silent.iter_mut().map(closed_by_peer).collect();
+    assert_eq!(soon(closed.take(16).count()).await, 16);
 }
 
 /// A connection from an address of the loopback network.
@@ -149,6 +153,37 @@ async fn silent_connections_from_everywhere_lock_nobody_out() {
     for socket in &mut silent[..4] {
         assert!(closed_by_peer(socket).await.is_empty());
     }
+}
+
+#[tokio::test]
+async fn silent_connections_from_the_own_address_lock_nobody_out() {
+    let limits = ListenerLimits {
+        pending: 64,
+        pending_per_source: 8,
+        // So many that others want no place and no time helps.
+        grace: 2 * LONG,
+        handshake_timeout: 2 * LONG,
+        ..ListenerLimits::default()
+    };
+    let mut server = server(AcceptOptions::default(), limits).await;
+    let to = server.addr();
+    // Somebody behind the same address opens one silent connection after the other.
+    let flood = tokio::spawn(async move {
+        let mut silent = Vec::new();
+        loop {
+            silent.extend(TcpStream::connect(to).await);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let mut silent = Vec::new();
+    for _ in 0..32 {
+        silent.push(TcpStream::connect(to).await.unwrap());
+    }
+    for _ in 0..5 {
+        soon(async { while dial(server.dial_options("dialer")).await.is_err() {} }).await;
+        server.next().await;
+    }
+    flood.abort();
 }
 
 #[tokio::test]

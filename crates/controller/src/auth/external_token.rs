@@ -4,6 +4,7 @@
 //! tokens are refused.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,6 +14,9 @@ use weft_model::entity::ExtJwtSigner;
 use weft_model::{Id, Snapshot, Timestamp};
 
 use crate::clock::system_time;
+
+/// How far ahead the end of a token may lie, ten years: what is later is no end.
+const LONGEST: Duration = Duration::from_secs(3652 * 24 * 60 * 60);
 
 /// What chooses the signer, before anything is verified.
 #[derive(Deserialize)]
@@ -75,6 +79,7 @@ pub(crate) fn verify(
         issuer: Some(issuer),
         audience: &[audience],
         require_expiry: true,
+        longest: Some(LONGEST),
     };
     let claims = token::verify(token, |named| (named == kid).then(|| key.clone()), &expect);
     Ok(External { signer: signer.clone(), claims: claims.map_err(|error| error.to_string())? })

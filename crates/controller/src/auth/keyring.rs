@@ -209,6 +209,22 @@ impl Keyring {
         Arc::clone(&self.ring.load().keys)
     }
 
+    /// Whether a certificate has the key of an authority of the network, present or former: one of
+    /// the bundle, the signer, or one that stands above the controller's own certificates.
+    pub(crate) fn is_of_authority(&self, certificate: &Certificate) -> bool {
+        let ring = self.ring.load();
+        let keys = &ring.keys;
+        let former = ring.known.iter().filter_map(|((used_for, _), known)| {
+            matches!(used_for, Use::Authority | Use::Root).then_some(&known.certificate)
+        });
+        let own = [&keys.session, &keys.enrollment].into_iter().flat_map(|it| it.chain());
+        let mut known = keys.bundle.certificates().iter().chain(own).chain(former);
+        known.any(|it| match (it.public_key(), certificate.public_key()) {
+            (Ok(known), Ok(shown)) => known.spki() == shown.spki(),
+            _ => it == certificate,
+        })
+    }
+
     /// Certificates of one use that count, those in use first.
     fn counting(&self, used_for: Use) -> Vec<Certificate> {
         let ring = self.ring.load();

@@ -168,11 +168,8 @@ async fn by_password(
             return Err(error.into());
         }
     };
-    match is_right {
-        true => turn.right(),
-        false => drop(turn),
-    }
-    // What was read before the hash may have changed meanwhile.
+    // What was read before the hash may have changed meanwhile. A right password that is refused
+    // costs as much as a wrong one, or the difference would tell that it is right.
     let (snapshot, now) = (controller.snapshot(), controller.now());
     let authenticator = found
         .and_then(|it| snapshot.get::<Authenticator>(&it.base.id).cloned().filter(|now| *now == it))
@@ -184,9 +181,11 @@ async fn by_password(
         return Err(refused());
     }
     if !is_right {
+        drop(turn);
         lockout::wrong_password(controller, &authenticator).await;
         return Err(refused());
     }
+    turn.right();
     controller.lockouts().right(&authenticator.base.id);
     let print = |id: &Id| print_of(&snapshot, &identity.base.id, id).ok_or_else(refused);
     Ok(Shown {
@@ -319,7 +318,9 @@ fn vouched_for(
     let mut enabled = snapshot.list::<Ca>().filter(|ca| ca.is_verified && ca.is_auth_enabled);
     let ca = enabled.find(|ca| {
         let first = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
-        leads_to(&TrustBundle::new(first.into_iter().take(1)))
+        let first = first.into_iter().take(1);
+        let foreign = first.filter(|it| !controller.keyring().is_of_authority(it));
+        leads_to(&TrustBundle::new(foreign))
     })?;
     Some(Vouched { is_improper: false, ca: Some(Arc::clone(ca)) })
 }

@@ -116,9 +116,8 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
                 return Err(error.into());
             }
         };
-        match is_right {
-            true => turn.right(),
-            false => wrong_password(&controller, &current).await,
+        if !is_right {
+            wrong_password(&controller, &current).await;
         }
         // Others that were guessed at the same time may have locked it: then none is right.
         let (snapshot, now) = (controller.snapshot(), controller.now());
@@ -131,6 +130,7 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
             let code = ErrorCode::Unauthorized;
             return Err(Failure::coded_field(code, "currentPassword", reason, ""));
         }
+        turn.right();
         controller.lockouts().right(&current.base.id);
         let password = match &body.password {
             Some(password) => Some(hash(&controller, password.expose()).await?),

@@ -35,6 +35,7 @@ impl Controller {
             issuer: Some(&issuer),
             audience: &[AUDIENCE, LEGACY_AUDIENCE],
             require_expiry: true,
+            longest: None,
         };
         token::verify(text, |kid| self.session_key(kid), &expect)
     }

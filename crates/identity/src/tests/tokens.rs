@@ -92,6 +92,11 @@ fn what_is_not_as_expected_is_refused() {
     assert_eq!(verify(claims(), &late), Err(TokenError::Expired));
     assert_eq!(verify(json!({}), &base), Err(TokenError::NoExpiry));
     assert_eq!(verify(json!({}), &Expect { require_expiry: false, ..base }), Ok(()));
+    let bounded = Expect { longest: Some(Duration::from_secs(86_400)), ..base };
+    assert_eq!(verify(claims(), &bounded), Ok(()));
+    for late in [1e300, 9e9] {
+        assert_eq!(verify(json!({"exp": late}), &bounded), Err(TokenError::ExpiresLate(1)));
+    }
     let early = json!({"exp": 9e9, "nbf": 1_767_225_601u64});
     assert_eq!(verify(early, &base), Err(TokenError::NotYet));
     let issuer = Expect { issuer: Some("other"), ..base };

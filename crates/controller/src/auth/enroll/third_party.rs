@@ -23,12 +23,15 @@ use crate::{Caller, Controller, Failure};
 /// Names that are tried for a new identity when the first one is taken.
 const MAX_TRIES: u32 = 999_999;
 
-/// Verifies that the client's certificate leads to a CA, and answers the chain to it.
+/// Verifies that the client's certificate leads to a CA, and answers the chain to it. No way leads
+/// over an authority of the network: what it issued is for somebody else.
 fn chain_to(ca: &Ca, chain: &[Certificate], controller: &Controller) -> Option<Vec<Certificate>> {
     let issuer = Certificate::from_pem(ca.cert_pem.as_bytes()).ok()?.into_iter().next()?;
     let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
     let how = Verify { usage: Usage::Client, ..Verify::default() };
-    TrustBundle::new([issuer]).verify(&der, how, system_time(controller.now())).ok()
+    let path = TrustBundle::new([issuer]).verify(&der, how, system_time(controller.now())).ok()?;
+    let mut above = path.iter().skip(1);
+    (!above.any(|it| controller.keyring().is_of_authority(it))).then_some(path)
 }
 
 /// An authenticator of a certificate that a CA issued.

@@ -2,10 +2,16 @@
 //!
 //! Wrong passwords use up what a name and an address have (by default 10 and 100 a minute); right
 //! ones cost nothing. When nothing is left the next password waits until there is something again,
-//! 8 s at most, and of those who wait the one comes first whose address gave a right password for
-//! the name before, then the one with the fewest wrong ones: who guesses waits behind the owner, and
-//! slows him down without locking him out.
+//! 8 s at most; who would wait for longer is told to come back shortly before.
+//!
+//! A fifth of what a name has is for addresses alone that gave a right password before: strangers
+//! cannot use it up, so that an owner who comes from one waits for nobody. Strangers draw lots for
+//! each turn, one for an address: beside N addresses that guess, an owner at a new address has a
+//! turn after N + 1 intervals on average at most (of 10 s by default), and sooner as the wrong
+//! passwords of the others make their lots worse.
 
+mod left;
+mod line;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,7 +24,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use table::{Step, Table, Verdict};
+use line::Lane;
+use table::{Again, Step, Table, Verdict};
 
 /// Longest wait for a turn; the API answers every request within 10 s.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -72,16 +79,20 @@ impl Guesses {
             name: name.into(),
             source,
             ticket,
-            is_called: false,
+            from: None,
             // Nobody learns what became of a request that was given up while it was looked at, and
             // nobody gets it for nothing.
             verdict: Verdict::Wrong,
         };
-        turn.is_called = tokio::time::timeout(PATIENCE, turn.called(&changed)).await == Ok(true);
-        match turn.is_called {
-            true => Ok(turn),
-            false => Err(self.0.lock().wait(name, source, Instant::now())),
-        }
+        let why = match tokio::time::timeout(PATIENCE, turn.called(&changed)).await {
+            Ok(Some(from)) => {
+                turn.from = Some(from);
+                return Ok(turn);
+            }
+            Ok(None) => Again::Lost,
+            Err(_) => Again::Later,
+        };
+        Err(self.0.lock().again(name, source, why, Instant::now()))
     }
 }
 
@@ -93,20 +104,21 @@ pub(crate) struct Turn {
     name: Arc<str>,
     source: Option<Source>,
     ticket: u64,
-    is_called: bool,
+    /// What it draws on; none before it is called.
+    from: Option<Lane>,
     verdict: Verdict,
 }
 
 impl Turn {
-    /// Waits for it; false if somebody else got the place.
-    async fn called(&self, changed: &Notify) -> bool {
+    /// Waits for it, and answers what it draws on; none if somebody else got the place.
+    async fn called(&self, changed: &Notify) -> Option<Lane> {
         loop {
             let mut again = std::pin::pin!(changed.notified());
             again.as_mut().enable();
             let step = self.guesses.0.lock().step(&self.name, self.ticket, Instant::now());
             match step {
-                Step::Go => return true,
-                Step::Displaced => return false,
+                Step::Go(from) => return Some(from),
+                Step::Displaced => return None,
                 Step::Behind => again.await,
                 Step::At(time) => {
                     tokio::select! {
@@ -132,9 +144,11 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut table = self.guesses.0.lock();
-        match self.is_called {
-            true => table.end(&self.name, self.source, self.verdict, Instant::now()),
-            false => table.leave(&self.name, self.ticket),
+        match self.from {
+            Some(from) => {
+                table.end(&self.name, (self.source, from), self.verdict, Instant::now());
+            }
+            None => table.leave(&self.name, self.ticket),
         }
     }
 }

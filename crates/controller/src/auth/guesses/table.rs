@@ -1,40 +1,38 @@
 //! Names and addresses with what they have left, and who waits for which name. Pure: the time is an
 //! argument.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use weft_limits::TokenBucket;
 
-use super::{GuessLimits, Source};
+use super::left::Left;
+use super::line::{Lane, Line};
+use super::{GuessLimits, PATIENCE, Source};
 
 /// Names, and addresses, that are kept.
 const KEPT: usize = 100_000;
-/// Passwords of a name that may wait for others that are being looked at.
+/// Passwords of a name that may wait for others that are being looked at, in each lane.
 const IN_LINE: usize = 256;
-/// Passwords of a name that may wait when it has nothing left.
+/// Passwords of a name that may wait when it has nothing left, one of each address.
 const LATE: usize = 8;
-/// Passwords of all names that may wait.
+/// Passwords of all names that may wait: strangers' and as many of known addresses.
 const ALL_WAITING: usize = 1024;
-/// Addresses of a name that are told apart.
-const SOURCES: usize = 64;
-/// Addresses from which a name was right, and that come first.
-const KNOWN: usize = 8;
-/// How long after the last wrong password of a name it is forgotten who guessed.
-const REMEMBERED: Duration = Duration::from_secs(600);
 /// The shortest wait that is asked of somebody.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// Whoever comes back when he was told to is there so long before the next turn.
+const AHEAD: Duration = Duration::from_secs(4);
 /// How soon it is looked again whether an address that is busy has something left.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What somebody who waits has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is his turn.
-    Go,
+    /// It is his turn, and this is what he draws on.
+    Go(Lane),
     /// It may be his turn at this time, unless something changes.
     At(Instant),
     /// Others come before him.
@@ -51,126 +49,52 @@ pub(super) enum Verdict {
     Neither,
 }
 
-/// Wrong passwords that somebody has left, and passwords of his that are being looked at.
-#[derive(Debug)]
-struct Left {
-    /// None if there is no limit.
-    tokens: Option<TokenBucket>,
-    pending: u32,
-}
-
-impl Left {
-    /// As many in any minute: some at once, and the others one by one.
-    fn new(per_minute: u32, now: Instant) -> Self {
-        let burst = (per_minute.saturating_mul(2) / 5).max(1);
-        let rate = f64::from(per_minute.saturating_sub(burst).max(1)) / 60.0;
-        let tokens = (per_minute > 0).then(|| TokenBucket::new(rate, burst, now.into_std()));
-        Self { tokens, pending: 0 }
-    }
-
-    fn available(&mut self, now: Instant) -> u32 {
-        self.tokens.as_mut().map_or(u32::MAX, |tokens| tokens.available(now.into_std()))
-    }
-
-    /// Whether one more may be looked at; all that are might be wrong.
-    fn has_room(&mut self, now: Instant) -> bool {
-        self.available(now) > self.pending
-    }
-
-    /// When there is something left again.
-    fn wait(&mut self, now: Instant) -> Duration {
-        let wait = self.tokens.as_mut().and_then(|tokens| tokens.wait_for(1, now.into_std()));
-        wait.unwrap_or_default()
-    }
-
-    fn end(&mut self, verdict: Verdict, now: Instant) {
-        self.pending = self.pending.saturating_sub(1);
-        if let Some(tokens) = self.tokens.as_mut().filter(|_| verdict == Verdict::Wrong) {
-            tokens.try_take(1, now.into_std());
-        }
-    }
-
-    fn is_like_new(&mut self, now: Instant) -> bool {
-        let is_full = self.tokens.as_mut().is_none_or(|tokens| tokens.is_full(now.into_std()));
-        self.pending == 0 && is_full
-    }
-}
-
-/// A place in the line of a name. The lowest comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    is_stranger: bool,
-    wrong: u32,
-    ticket: u64,
-}
-
-#[derive(Debug)]
-struct Name {
-    left: Left,
-    waiting: Vec<(Rank, Option<Source>)>,
-    wrong: HashMap<Source, u32>,
-    last_wrong: Instant,
-    known: Vec<Source>,
-    changed: Arc<Notify>,
-}
-
-impl Name {
-    fn new(limit: u32, now: Instant) -> Self {
-        Self {
-            left: Left::new(limit, now),
-            waiting: Vec::new(),
-            wrong: HashMap::new(),
-            last_wrong: now,
-            known: Vec::new(),
-            changed: Arc::default(),
-        }
-    }
-
-    fn rank(&self, source: Option<Source>, ticket: u64) -> Rank {
-        let is_known = source.is_some_and(|source| self.known.contains(&source));
-        let wrong = source.and_then(|source| self.wrong.get(&source)).copied();
-        Rank { is_stranger: !is_known, wrong: wrong.unwrap_or_default(), ticket }
-    }
-
-    fn count(&mut self, source: Source, now: Instant) {
-        if now >= self.last_wrong + REMEMBERED {
-            self.wrong.clear();
-        }
-        self.last_wrong = now;
-        if self.wrong.len() >= SOURCES && !self.wrong.contains_key(&source) {
-            let least = self.wrong.iter().min_by_key(|(_, count)| **count).map(|(it, _)| *it);
-            least.and_then(|least| self.wrong.remove(&least));
-        }
-        let count = self.wrong.entry(source).or_default();
-        *count = count.saturating_add(1);
-    }
-
-    fn know(&mut self, source: Source) {
-        self.wrong.remove(&source);
-        self.known.retain(|known| *known != source);
-        if self.known.len() >= KNOWN {
-            self.known.remove(0);
-        }
-        self.known.push(source);
-    }
-
-    fn is_used(&self) -> bool {
-        self.left.pending > 0 || !self.waiting.is_empty()
-    }
+/// Why somebody has to come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// There was no turn while he waited, or there will be none.
+    Later,
+    /// Others have drawn better for the next turn.
+    Lost,
 }
 
 #[derive(Debug)]
 pub(super) struct Table {
     limits: GuessLimits,
-    names: HashMap<Arc<str>, Name>,
+    names: HashMap<Arc<str>, Line>,
     sources: HashMap<Source, Left>,
-    waiting: usize,
+    waiting: Waiting,
     tickets: u64,
+    /// Nobody knows what an address draws.
+    seed: RandomState,
+}
+
+/// How many wait.
+#[derive(Debug, Default)]
+struct Waiting {
+    known: usize,
+    strangers: usize,
+}
+
+impl Waiting {
+    fn of(&mut self, lane: Lane) -> &mut usize {
+        match lane {
+            Lane::Known => &mut self.known,
+            Lane::Strangers => &mut self.strangers,
+        }
+    }
 }
 
 impl Table {
     pub(super) fn new(limits: GuessLimits) -> Self {
-        Self { limits, names: HashMap::new(), sources: HashMap::new(), waiting: 0, tickets: 0 }
+        Self {
+            limits,
+            names: HashMap::new(),
+            sources: HashMap::new(),
+            waiting: Waiting::default(),
+            tickets: 0,
+            seed: RandomState::new(),
+        }
     }
 
     /// Takes a place in the line of a name: its number, and what is told when something changes;
@@ -182,25 +106,49 @@ impl Table {
         now: Instant,
     ) -> Result<(u64, Arc<Notify>), Duration> {
         self.make_room(now);
-        let is_late = source.is_some_and(|source| self.source(source, now).available(now) == 0);
-        let limit = self.limits.per_name;
-        let line = self.names.entry(name.into()).or_insert_with(|| Name::new(limit, now));
-        let is_late = is_late || line.left.available(now) == 0;
-        let places = if is_late { LATE } else { IN_LINE };
-        let rank = line.rank(source, self.tickets);
-        let last = line.waiting.iter().map(|(rank, _)| *rank).max();
-        if line.waiting.len() >= places || self.waiting >= ALL_WAITING {
-            let Some(last) = last.filter(|last| *last > rank) else {
-                return Err(self.wait(name, source, now));
-            };
-            line.waiting.retain(|(rank, _)| *rank != last);
-            self.waiting -= 1;
-        }
-        line.waiting.push((rank, source));
-        line.changed.notify_waiters();
-        self.waiting += 1;
         self.tickets += 1;
-        Ok((rank.ticket, Arc::clone(&line.changed)))
+        let ticket = self.tickets;
+        let of_source = source.map_or(Duration::ZERO, |source| self.source(source, now).wait(now));
+        let limit = self.limits.per_name;
+        let line = self.names.entry(name.into());
+        let line = line.or_insert_with(|| Line::new(ticket, limit, now));
+        let lane = line.lane(source);
+        let wait = line.wait(lane, now).max(of_source);
+        if wait > PATIENCE {
+            return Err(self.again(name, source, Again::Later, now));
+        }
+        let mut place = line.place(&self.seed, ticket, source);
+        let queue = line.queue(lane);
+        let is_late = !wait.is_zero();
+        let of_source = |it: &&mut super::line::Place| source.is_some() && it.source == source;
+        let rival = queue.places.iter_mut().find(of_source).filter(|_| is_late);
+        let goes = match rival {
+            // Of those that one address sends each has the same chance.
+            Some(rival) => {
+                rival.rivals = rival.rivals.saturating_add(1);
+                place.rivals = rival.rivals;
+                let chance = u64::from(rival.rivals) + 1;
+                (self.seed.hash_one((ticket, "rivals")) % chance == 0).then_some(rival.ticket)
+            }
+            None => {
+                let places = if is_late { LATE } else { IN_LINE };
+                let is_full = queue.places.len() >= places || *self.waiting.of(lane) >= ALL_WAITING;
+                let last = queue.last().filter(|last| place.is_before(last));
+                match (is_full, last.map(|last| last.ticket)) {
+                    (true, Some(last)) => Some(last),
+                    (true, None) => None,
+                    (false, _) => Some(ticket),
+                }
+            }
+        };
+        let Some(goes) = goes else { return Err(self.again(name, source, Again::Lost, now)) };
+        *self.waiting.of(lane) += 1;
+        if queue.remove(goes).is_some() {
+            *self.waiting.of(lane) -= 1;
+        }
+        queue.places.push(place);
+        line.changed.notify_waiters();
+        Ok((ticket, Arc::clone(&line.changed)))
     }
 
     fn source(&mut self, source: Source, now: Instant) -> &mut Left {
@@ -211,43 +159,50 @@ impl Table {
     /// What the holder of a place has to do now.
     pub(super) fn step(&mut self, name: &str, ticket: u64, now: Instant) -> Step {
         let Some(line) = self.names.get_mut(name) else { return Step::Displaced };
-        let own = line.waiting.iter().find(|(rank, _)| rank.ticket == ticket).copied();
-        let Some((own, source)) = own else { return Step::Displaced };
-        if !line.left.has_room(now) {
-            return match line.left.available(now) {
-                0 => Step::At(now + line.left.wait(now).max(LOOK_AGAIN)),
-                _ => Step::Behind,
-            };
-        }
+        let Some(lane) = line.lane_of(ticket) else { return Step::Displaced };
+        let Some(from) = line.room(lane, now) else {
+            let next = line.next(lane, now);
+            return next.map_or(Step::Behind, |next| Step::At(now + next.max(LOOK_AGAIN)));
+        };
         let sources = &mut self.sources;
         let mut has_room = |source: Option<Source>| {
             source.and_then(|it| sources.get_mut(&it)).is_none_or(|left| left.has_room(now))
         };
-        let mut before = line.waiting.iter().filter(|(rank, _)| *rank < own);
-        if before.any(|(_, source)| has_room(*source)) {
+        let mut known = line.queue(Lane::Known).places.iter();
+        if lane == Lane::Strangers && known.any(|it| has_room(it.source)) {
             return Step::Behind;
         }
+        let queue = line.queue(lane);
+        let Some(own) = queue.places.iter().find(|place| place.ticket == ticket) else {
+            return Step::Displaced;
+        };
+        let mut before = queue.places.iter().filter(|place| place.is_before(own));
+        if before.any(|place| has_room(place.source)) {
+            return Step::Behind;
+        }
+        let source = own.source;
         if !has_room(source) {
             let left = source.and_then(|source| self.sources.get_mut(&source));
             let wait = left.map_or(LOOK_AGAIN, |left| left.wait(now).max(LOOK_AGAIN));
             return Step::At(now + wait);
         }
-        line.waiting.retain(|(rank, _)| *rank != own);
-        self.waiting -= 1;
-        line.left.pending += 1;
+        queue.remove(ticket);
+        *self.waiting.of(lane) -= 1;
+        line.draw_again(&self.seed, lane);
+        line.queue(from).left.pending += 1;
         line.changed.notify_waiters();
         if let Some(source) = source {
             self.source(source, now).pending += 1;
         }
-        Step::Go
+        Step::Go(from)
     }
 
     /// Gives up a place.
     pub(super) fn leave(&mut self, name: &str, ticket: u64) {
         let Some(line) = self.names.get_mut(name) else { return };
-        let places = line.waiting.len();
-        line.waiting.retain(|(rank, _)| rank.ticket != ticket);
-        self.waiting -= places - line.waiting.len();
+        let Some(lane) = line.lane_of(ticket) else { return };
+        line.queue(lane).remove(ticket);
+        *self.waiting.of(lane) -= 1;
         line.changed.notify_waiters();
     }
 
@@ -255,12 +210,12 @@ impl Table {
     pub(super) fn end(
         &mut self,
         name: &str,
-        source: Option<Source>,
+        (source, from): (Option<Source>, Lane),
         verdict: Verdict,
         now: Instant,
     ) {
         if let Some(line) = self.names.get_mut(name) {
-            line.left.end(verdict, now);
+            line.queue(from).left.end(verdict, now);
             line.changed.notify_waiters();
             match (verdict, source) {
                 (Verdict::Right, Some(source)) => line.know(source),
@@ -273,19 +228,37 @@ impl Table {
         }
     }
 
-    /// When to try again.
-    pub(super) fn wait(&mut self, name: &str, source: Option<Source>, now: Instant) -> Duration {
-        let of_name = self.names.get_mut(name).map_or(Duration::ZERO, |line| line.left.wait(now));
+    /// When to try again: so that whoever does waits when there is a turn the next time, which is
+    /// after this one for who has lost it.
+    pub(super) fn again(
+        &mut self,
+        name: &str,
+        source: Option<Source>,
+        why: Again,
+        now: Instant,
+    ) -> Duration {
         let of_source = source.and_then(|source| self.sources.get_mut(&source));
         let of_source = of_source.map_or(Duration::ZERO, |left| left.wait(now));
-        of_name.max(of_source).max(LEAST_WAIT)
+        let of_name = self.names.get_mut(name).map_or((Duration::ZERO, Duration::ZERO), |line| {
+            let lane = line.lane(source);
+            (line.wait(lane, now), line.interval())
+        });
+        let next = of_name.0.max(of_source);
+        let wait = match why {
+            Again::Later => next.saturating_sub(AHEAD),
+            Again::Lost => next + of_name.1.saturating_sub(AHEAD),
+        };
+        wait.max(LEAST_WAIT)
     }
 
     /// Forgets those of whom there is nothing to remember, and if that is not enough those whom
-    /// nobody waits for.
+    /// nobody waits for: first those that were never right.
     fn make_room(&mut self, now: Instant) {
         if self.names.len() >= KEPT {
-            self.names.retain(|_, it| it.is_used() || !it.left.is_like_new(now));
+            self.names.retain(|_, it| it.is_used() || !it.is_like_new(now));
+        }
+        if self.names.len() >= KEPT {
+            self.names.retain(|_, it| it.is_used() || it.is_somebodys());
         }
         if self.names.len() >= KEPT {
             self.names.retain(|_, it| it.is_used());

@@ -1,5 +1,7 @@
 //! Third-party certificate authorities (protocol: auth 14; management-api 7.7). One counts only
-//! once it is verified: a certificate that it issued carries the verification token.
+//! once it is verified: a certificate that it issued carries the verification token. What has the key
+//! of an authority of the network never counts: whoever asks for a certificate gets one that it
+//! issued, and controllers and routers have some.
 
 use std::sync::Arc;
 
@@ -33,6 +35,10 @@ pub(crate) struct Cas;
 
 /// Place of the fingerprint among the unique values of a CA.
 const FINGERPRINT: usize = 0;
+
+/// Why an authority of the network is refused.
+const OF_THE_NETWORK: &str = "has the key of an authority of this network, which issues to \
+    controllers, routers and identities: give the certificate of another CA";
 
 static SYMBOLS: Table<Context, Ca> = symbols!("cas", Ca {
     Column::one("name", Type::String, |_, it| Value::text(&it.name)).public(),
@@ -119,7 +125,15 @@ impl Resource for Cas {
     ) -> BoxFuture<'a, Result<Prepared, Failure>> {
         async move {
             let certificate = match verb {
-                Verb::Create => Some(ca_certificate(body.cert_pem.as_deref().unwrap_or_default())?),
+                Verb::Create => {
+                    let text = body.cert_pem.as_deref().unwrap_or_default();
+                    let certificate = ca_certificate(text)?;
+                    if controller.keyring().is_of_authority(&certificate) {
+                        let print = certificate.fingerprint();
+                        return Err(Failure::field("certPem", OF_THE_NETWORK, print));
+                    }
+                    Some(certificate)
+                }
                 _ => None,
             };
             Ok(Prepared { certificate, token: controller.ids().entity().to_string() })
@@ -318,9 +332,12 @@ fn check_issuer(
     controller: &Controller,
 ) -> Result<(), Failure> {
     let issuer = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
+    let refused = |reason: String| Failure::because(ErrorCode::CertificateFailedValidation, reason);
+    if issuer.first().is_some_and(|issuer| controller.keyring().is_of_authority(issuer)) {
+        return Err(refused(format!("the CA {OF_THE_NETWORK}")));
+    }
     let trusted = TrustBundle::new(issuer.into_iter().take(1));
     let how = Verify { usage: Usage::Any, ..Verify::default() };
-    let refused = |reason: String| Failure::because(ErrorCode::CertificateFailedValidation, reason);
     // Whoever shows the CA's own certificate proves nothing.
     if certificate.fingerprint() == &*ca.fingerprint {
         return Err(refused("the certificate is that of the CA itself".into()));

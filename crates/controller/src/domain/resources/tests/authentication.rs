@@ -298,7 +298,10 @@ async fn revocations_are_named_by_what_they_revoke() {
 
 #[tokio::test]
 async fn wrong_current_passwords_lock_out_as_those_of_logins_do() {
-    let bed = Bed::new().await;
+    let bed = Bed::with(|settings| {
+        settings.guess_limits = crate::GuessLimits { per_name: 0, per_address: 0 };
+    })
+    .await;
     let admin = bed.admin().await;
     let auth_policy = bed.create(&admin, "createAuthPolicy", policy("strict")).await;
     let body = json!({"primary": {"updb": {"minPasswordLength": 5, "requireMixedCase": false,

@@ -287,3 +287,84 @@ async fn a_ca_takes_the_logins_that_rest_on_it_with_it() {
     let own = admin.login().unwrap();
     assert!(bed.with_token(&own.session.token).login().is_some());
 }
+
+/// An authority that issues in the place of the present signer.
+fn other_signer(bed: &Bed) -> crate::Keys {
+    let keys = (*bed.controller.keys()).clone();
+    let root = authority(bed, "new root");
+    let bundle = keys.bundle.certificates().iter().chain([root.certificate()]).cloned();
+    crate::Keys {
+        bundle: weft_identity::TrustBundle::new(bundle.collect::<Vec<_>>()),
+        authority: root,
+        ..keys
+    }
+}
+
+#[tokio::test]
+async fn no_authority_of_the_network_becomes_a_third_party_ca() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    bed.controller.exchange_keys(other_signer(&bed)).unwrap();
+    let keys = bed.controller.keys();
+    // Roots, the signer of before and the one in use.
+    assert!(keys.bundle.certificates().len() >= 3);
+    for (number, certificate) in keys.bundle.certificates().iter().enumerate() {
+        let ours = authority(&bed, "ours");
+        let body = with(&body(&format!("ca{number}"), &ours), "identityRoles", json!([]));
+        let body = with(&body, "certPem", json!(certificate.to_pem()));
+        let failure = refusal(&bed, &admin, "createCa", "", body).await;
+        assert_eq!(failure.status(), 400);
+        let told = serde_json::to_string(&failure.to_string()).unwrap();
+        assert!(told.contains("network"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_stored_ca_that_is_the_networks_own_signer_enrolls_nobody() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    // Somebody whose certificate is still in validity, and who is deleted.
+    let (id, chain) = bed.enroll(&admin, "gone").await;
+    bed.manage(&admin, "deleteIdentity", &[&id], NONE).await.unwrap();
+    let ours = authority(&bed, "ours");
+    let plain = |name: &str| with(&body(name, &ours), "identityRoles", json!([]));
+    let ca = bed.create(&admin, "createCa", plain("ca")).await;
+    let signer = bed.controller.keys().authority.certificate().clone();
+    let own = Caller::system();
+    let set = |is_verified: bool| {
+        let (id, signer) = (weft_model::Id::new(&ca), signer.clone());
+        bed.controller.decide(&own, move |decision| {
+            let mut stored = (**decision.tip().get::<weft_model::entity::Ca>(&id).unwrap()).clone();
+            stored.cert_pem = signer.to_pem();
+            stored.fingerprint = signer.fingerprint().into();
+            stored.is_verified = is_verified;
+            decision.put(stored);
+            Ok(())
+        })
+    };
+    set(false).await.unwrap();
+    let read = bed.manage(&admin, "detailCa", &[&ca], NONE).await.unwrap();
+    let request = csr(read["verificationToken"].as_str().unwrap());
+    let request = CertificateRequest::from_pem(&request).unwrap();
+    let spiffe = SpiffeId::identity("weft.test", "x");
+    let proof = Leaf::for_identity(&request, &spiffe, system_time(bed.controller.now()));
+    let proof = bed.controller.keys().authority.issue(&proof).unwrap();
+    let failure = verify(&bed, &admin, &ca, &proof.to_pem()).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::CertificateFailedValidation);
+
+    set(true).await.unwrap();
+    let showing = |chain: &[Certificate]| {
+        Caller::nobody(crate::Origin { certificates: chain.to_vec(), ..crate::Origin::default() })
+    };
+    let call = to(Api::Client, "enrollCa", &[]);
+    let failure = bed.controller.call(showing(&chain), call).await.map(drop).unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::CertFailedValidation);
+    let body = json!({"name": "i", "type": "Default", "isAdmin": false,
+        "enrollment": {"ottca": ca}});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    let read = bed.manage(&admin, "detailIdentity", &[&id], NONE).await.unwrap();
+    let ticket = read["enrollment"]["ottca"]["token"].as_str().unwrap();
+    let call = to(Api::Client, "enrollOttCa", &[]).with_json(&json!({"token": ticket}));
+    let failure = bed.controller.call(showing(&chain), call).await.map(drop).unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::CertificateFailedValidation);
+}

@@ -10,7 +10,10 @@ use crate::{Caller, GuessLimits};
 
 #[tokio::test]
 async fn too_many_wrong_passwords_lock_the_password_and_end_no_session() {
-    let bed = Bed::new().await;
+    let bed = Bed::with(|settings| {
+        settings.guess_limits = GuessLimits { per_name: 0, per_address: 0 };
+    })
+    .await;
     let admin = bed.admin().await;
     bed.controller
         .decide(&Caller::system(), |decision| {
@@ -95,4 +98,60 @@ async fn guessing_gets_slow_for_a_name_and_not_for_others() {
     // Of a name that nobody has nothing else is told.
     let failure = bed.login("nobody", "falsch").await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::InvalidAuth);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_learns_a_password_that_is_refused_by_what_it_costs() {
+    // Of a password that is locked, of a disabled identity, and where no password is allowed.
+    for reason in ["locked", "disabled", "policy"] {
+        let bed = Bed::new().await;
+        let admin = bed.admin().await;
+        let body = json!({"name": "u", "type": "User", "isAdmin": false});
+        let id = bed.create(&admin, "createIdentity", body).await;
+        let body = json!({"identityId": id, "method": "updb", "username": "user",
+            "password": "richtig"});
+        bed.create(&admin, "createAuthenticator", body).await;
+        match reason {
+            "locked" => {
+                let locks = json!({"primary": {"updb": {"maxAttempts": 1}}});
+                bed.manage(&admin, "patchAuthPolicy", &["default"], locks).await.unwrap();
+                assert!(bed.login("user", "falsch").await.is_err());
+            }
+            "disabled" => {
+                let forever = json!({"durationMinutes": 0});
+                bed.manage(&admin, "disableIdentity", &[&id], forever).await.unwrap();
+            }
+            _ => {
+                let none = json!({"primary": {"updb": {"allowed": false}}});
+                bed.manage(&admin, "patchAuthPolicy", &["default"], none).await.unwrap();
+            }
+        }
+        let mut codes = Vec::new();
+        for _ in 0..6 {
+            codes.push(bed.login("user", "richtig").await.unwrap_err().code());
+        }
+        assert!(codes.contains(&ErrorCode::ServerTooManyRequests), "{reason}: {codes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_learns_a_locked_password_by_changing_it() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "u", "type": "User", "isAdmin": false});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    let body =
+        json!({"identityId": id, "method": "updb", "username": "user", "password": "richtig"});
+    let own = bed.create(&admin, "createAuthenticator", body).await;
+    let user = bed.login("user", "richtig").await.unwrap();
+    let locks = json!({"primary": {"updb": {"maxAttempts": 1}}});
+    bed.manage(&admin, "patchAuthPolicy", &["default"], locks).await.unwrap();
+    assert!(bed.login("user", "falsch").await.is_err());
+    let mut codes = Vec::new();
+    for _ in 0..6 {
+        let change = json!({"currentPassword": "richtig", "password": "neues wort"});
+        let done = bed.manage(&user, "patchCurrentIdentityAuthenticator", &[&own], change).await;
+        codes.push(done.unwrap_err().code());
+    }
+    assert!(codes.contains(&ErrorCode::ServerTooManyRequests), "{codes:?}");
 }

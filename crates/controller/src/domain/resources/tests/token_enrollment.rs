@@ -88,6 +88,24 @@ async fn a_token_without_an_end_makes_nobody() {
 }
 
 #[tokio::test]
+async fn a_token_whose_end_never_comes_makes_nobody() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let idp = Provider::new(&bed);
+    bed.create(&admin, "createExternalJwtSigner", idp.body("idp")).await;
+    let day = 24 * 3600;
+    let later = |days: i64| NOW.0 as i64 / 1000 + days * day;
+    let years = 10 * 365;
+    for end in [json!(1e300), json!(1e18), json!(u64::MAX), json!(later(years + 10)), json!(-1)] {
+        let endless = super::with(&claims("anna"), "exp", end);
+        let failure = refused(&bed, call(&[&idp.sign(&endless)])).await;
+        assert_eq!(failure.code(), ErrorCode::InvalidEnrollmentToken);
+    }
+    let long = super::with(&claims("anna"), "exp", json!(later(years - 1)));
+    run(&bed, call(&[&idp.sign(&long)])).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_token_makes_an_identity() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
