@@ -10,7 +10,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, LazyLock,
+        Arc, LazyLock, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Instant,
@@ -34,6 +34,9 @@ pub trait Flow: Source<Frame = Message> + Send + 'static {
 
 /// What the connections to one neighbour serve.
 pub struct Outlet<F> {
+    /// The first one; all that counts as long as there was no other.
+    first: OnceLock<Arc<Port<F>>>,
+    has_several: AtomicBool,
     ports: ArcSwap<Vec<Arc<Port<F>>>>,
     numbers: AtomicU64,
     budget: Budget,
@@ -85,6 +88,8 @@ impl<F: Flow> Outlet<F> {
     #[must_use]
     pub fn new(budget: Budget) -> Arc<Self> {
         Arc::new(Self {
+            first: OnceLock::new(),
+            has_several: AtomicBool::new(false),
             ports: ArcSwap::default(),
             numbers: AtomicU64::new(1),
             budget,
@@ -113,6 +118,9 @@ impl<F: Flow> Outlet<F> {
             ports.push(Arc::clone(&port));
             ports
         });
+        if self.first.set(Arc::clone(&port)).is_err() {
+            self.has_several.store(true, Ordering::Release);
+        }
         DataOutbox {
             outlet: Arc::clone(self),
             port,
@@ -126,6 +134,9 @@ impl<F: Flow> Outlet<F> {
     pub fn list(&self, class: Class, seat: &Seat, flow: F) -> bool {
         if self.is_closed() {
             return false;
+        }
+        if !self.has_several.load(Ordering::Acquire) {
+            return self.first.get().is_some_and(|only| only.list(class, flow));
         }
         let ports = self.ports.load();
         let port = match ports.as_slice() {
