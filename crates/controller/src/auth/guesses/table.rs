@@ -128,10 +128,8 @@ impl Table {
                 rival.rivals = rival.rivals.saturating_add(1);
                 place.rivals = rival.rivals;
                 let chance = u64::from(rival.rivals) + 1;
-                self.seed
-                    .hash_one((ticket, "rivals"))
-                    .is_multiple_of(chance)
-                    .then_some(rival.ticket)
+                let hash = self.seed.hash_one((ticket, "rivals"));
+                hash.is_multiple_of(chance).then_some(rival.ticket)
             }
             None => {
                 let places = if is_late { LATE } else { IN_LINE };

@@ -19,9 +19,10 @@ use crate::{
     wait::{PATIENCE, until, within},
 };
 
-/// Most half-open connections from one address.
-const API_CAP: usize = 256;
-const EDGE_CAP: usize = 64;
+/// Most half-open connections from one address: so many places, and as many wait for one.
+const API_CAP: usize = 2 * 256;
+const EDGE_CAP: usize = 2 * EDGE_PLACES;
+const EDGE_PLACES: usize = 64;
 /// How many more try.
 const EXCESS: usize = 80;
 /// Between two attempts of one of them.
@@ -71,7 +72,7 @@ async fn a_crowd_at_the_doors_keeps_nobody_out() {
     // From so many addresses that the edge has no room left: whoever comes waits for the next
     // deadline of those who say nothing, and those inside notice nothing.
     let crowds: Vec<Crowd> = EVERYWHERE
-        .map(|last| Crowd::gather(&doors.edge, Ipv4Addr::new(127, 0, 0, last), EDGE_CAP))
+        .map(|last| Crowd::gather(&doors.edge, Ipv4Addr::new(127, 0, 0, last), EDGE_PLACES))
         .collect();
     let full = async || match crowds.iter().map(Crowd::inside).sum::<usize>() {
         count if count >= 512 => Ok(()),

@@ -94,7 +94,7 @@ async fn a_token_whose_end_never_comes_makes_nobody() {
     let idp = Provider::new(&bed);
     bed.create(&admin, "createExternalJwtSigner", idp.body("idp")).await;
     let day = 24 * 3600;
-    let later = |days: i64| NOW.0 as i64 / 1000 + days * day;
+    let later = |days: i64| NOW.0 / 1000 + days * day;
     let years = 10 * 365;
     for end in [json!(1e300), json!(1e18), json!(u64::MAX), json!(later(years + 10)), json!(-1)] {
         let endless = super::with(&claims("anna"), "exp", end);
