@@ -28,7 +28,7 @@
 //! *Window*: rate x smallest round-trip time, times the gain of the phase, and a slack of 1 payload
 //! to 128 KiB for clocks and batches, which grows slowly without and shrinks quickly with a queue. On
 //! a path below 1 ms there is no pacing, for clocks are coarser than that: the window is 1.5 x rate x
-//! round-trip time or the slack, 64 KiB at least, whichever is larger, as a small working set stays in the
+//! round-trip time or 128 KiB, whichever is larger, as a small working set stays in the
 //! cache.
 //!
 //! *Losses* say little (they may come from a bad line): only more than 12 % in a round trip, or more
@@ -53,7 +53,7 @@ const MOST_SLACK: u64 = 128 * 1024;
 
 /// The window on a path without pacing, at least: so much keeps both ends and the routers between
 /// them at work while each waits for a processor.
-const LEAST_SHORT: u64 = 64 * 1024;
+const LEAST_SHORT: u64 = 128 * 1024;
 
 /// On a path without pacing, a reader that has stopped makes its end hold no more: such a path is
 /// filled again at once, and often both ends are in one process.
@@ -486,7 +486,7 @@ impl Adaptive {
             }
             Phase::Look => (path / 2).max(PAYLOAD),
             // Phases are shorter there than clocks and processors are exact.
-            _ if min_rtt < PACED_FROM => (path + path / 2).max(self.slack.max(LEAST_SHORT)),
+            _ if min_rtt < PACED_FROM => (path + path / 2).max(LEAST_SHORT),
             _ => gained(gain) + self.slack,
         };
         self.window = (self.size * self.share / UNIT).clamp(self.min, self.max);
