@@ -15,9 +15,9 @@ use weft_wire::link::{LinkHello, SplitPart};
 use weft_wire::payload::{Flags, Payload};
 use weft_wire::{Address, Scheme};
 
-use crate::mesh::{at, links, network};
+use crate::mesh::{links, network, talk};
 use crate::network::{Network, Peer, free_port, soon, until_some};
-use crate::sdk::{dial as dial_service, echo, round_trip};
+use crate::sdk::round_trip;
 
 /// A router that is enrolled and never started: its keys in the hands of somebody else.
 async fn liar(network: &Network) -> Peer {
@@ -104,20 +104,14 @@ async fn a_link_of_another_router_is_not_taken_over_by_its_id() {
     let port = free_port();
     let victim = network.router_behind("victim", port, port).await;
     let other = network.another_router("other").await;
-    links(&victim, 1).await;
-    links(&other, 1).await;
-    network.service("secret", true).await;
-    let (host, dialer) =
-        (at(&network, &victim, "host").await, at(&network, &other, "dialer").await);
-    echo(soon(host.bind("secret")).await.unwrap());
-    let connection = dial_service(&dialer, "secret").await;
+    let talk = talk(&network, &victim, &other, true).await;
     let id = network.circuits().links().all()[0].id.clone();
     let liar = liar(&network).await;
     let (channel, _inbox) =
         start(soon(open(&liar, port, &hello(&liar, &victim, &id))).await.unwrap());
     soon(channel.closed()).await;
     assert_eq!(victim.router().data().link_count(), 1);
-    round_trip(connection, 1_000_000).await;
+    round_trip(talk.connection, 1_000_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,13 +120,7 @@ async fn payloads_of_circuits_that_do_not_come_over_a_link_go_nowhere() {
     let port = free_port();
     let victim = network.router_behind("victim", port, port).await;
     let other = network.another_router("other").await;
-    links(&victim, 1).await;
-    links(&other, 1).await;
-    network.service("plain", false).await;
-    let (host, dialer) =
-        (at(&network, &victim, "host").await, at(&network, &other, "dialer").await);
-    echo(soon(host.bind("plain")).await.unwrap());
-    let connection = dial_service(&dialer, "plain").await;
+    let talk = talk(&network, &victim, &other, false).await;
     let circuit = network.circuits().circuits().all()[0].id.clone();
     let liar = liar(&network).await;
     let (channel, _inbox) =
@@ -155,7 +143,7 @@ async fn payloads_of_circuits_that_do_not_come_over_a_link_go_nowhere() {
     })
     .await;
     // The circuit is as it was: not a byte of it is another's, and it was not moved.
-    round_trip(connection, 1_000_000).await;
+    round_trip(talk.connection, 1_000_000).await;
     assert!(network.circuits().links().all().iter().all(|link| link.id != "l1"));
 }
 

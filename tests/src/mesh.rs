@@ -34,6 +34,34 @@ pub(crate) async fn network() -> Network {
     network
 }
 
+/// A service that is hosted at one router and dialed at another, with a connection.
+pub(crate) struct Talk {
+    pub(crate) dialer: Context,
+    pub(crate) connection: Connection,
+    _host: Context,
+}
+
+/// Hosts an echo at one router and dials it at another, once the two are linked.
+pub(crate) async fn talk(network: &Network, hosts: &Peer, dials: &Peer, encrypted: bool) -> Talk {
+    links(hosts, 1).await;
+    links(dials, 1).await;
+    network.service("echo", encrypted).await;
+    let (host, dialer) = (at(network, hosts, "host").await, at(network, dials, "dialer").await);
+    echo(soon(host.bind("echo")).await.unwrap());
+    let connection = dial(&dialer, "echo").await;
+    Talk { dialer, connection, _host: host }
+}
+
+/// Two routers whose only link goes over wires.
+async fn wired(network: &Network) -> (Peer, Peer, Wires) {
+    let (behind, link) = (free_port(), free_port());
+    let wires = Wires::to(behind).await;
+    let one = network.router_behind("r1", behind, wires.port).await;
+    // The second listens where nobody finds it.
+    let two = network.router_behind("r2", link, free_port()).await;
+    (one, two, wires)
+}
+
 /// Waits until so many links stand on a router.
 pub(crate) async fn links(router: &Peer, count: usize) {
     until_some(async || (router.router().data().link_count() == count).then_some(())).await;
@@ -127,49 +155,32 @@ async fn a_circuit_takes_another_way_when_a_router_on_it_stops() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn links_re_form_and_circuits_go_on_while_no_controller_is_there() {
     let mut network = network().await;
-    let (behind, link) = (free_port(), free_port());
-    let wires = Wires::to(behind).await;
-    let one = network.router_behind("r1", behind, wires.port).await;
-    // The second listens where nobody finds it, so that the link goes over the wires.
-    let two = network.router_behind("r2", link, free_port()).await;
-    links(&one, 1).await;
-    links(&two, 1).await;
-    network.service("secret", true).await;
-    let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
-    echo(soon(host.bind("secret")).await.unwrap());
-    let mut connection = dial(&dialer, "secret").await;
+    let (one, two, wires) = wired(&network).await;
+    let Talk { dialer, mut connection, _host } = talk(&network, &one, &two, true).await;
     let mut said = [0; 5];
-    let talk = async |connection: &mut Connection, said: &mut [u8]| {
+    let say = async |connection: &mut Connection, said: &mut [u8]| {
         connection.write_all(b"hello").await.unwrap();
         soon(connection.read_exact(said)).await.unwrap();
     };
-    talk(&mut connection, &mut said).await;
+    say(&mut connection, &mut said).await;
     network.stop_controller().await;
     for _ in 0..3 {
         wires.cut();
-        talk(&mut connection, &mut said).await;
+        say(&mut connection, &mut said).await;
     }
     network.start_controller().await;
     // It learns of the link and of the circuit, and lets both be.
     until_some(async || (paths(&network) == [vec![link_id(&network)?]]).then_some(())).await;
-    talk(&mut connection, &mut said).await;
+    say(&mut connection, &mut said).await;
     round_trip(connection, 1_000_000).await;
-    round_trip(dial(&dialer, "secret").await, 1_000_000).await;
+    round_trip(dial(&dialer, "echo").await, 1_000_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn circuits_over_a_link_that_is_back_at_once_go_on() {
     let network = network().await;
-    let (behind, link) = (free_port(), free_port());
-    let wires = Wires::to(behind).await;
-    let one = network.router_behind("r1", behind, wires.port).await;
-    let two = network.router_behind("r2", link, free_port()).await;
-    links(&one, 1).await;
-    links(&two, 1).await;
-    network.service("secret", true).await;
-    let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
-    echo(soon(host.bind("secret")).await.unwrap());
-    let connection = dial(&dialer, "secret").await;
+    let (one, two, wires) = wired(&network).await;
+    let Talk { connection, _host, .. } = talk(&network, &one, &two, true).await;
     let id = link_id(&network);
     let cutting = tokio::spawn(async move {
         for _ in 0..10 {

@@ -21,7 +21,7 @@ use weft_wire::{
     payload::content_type::{ACK, CONTROL, PAYLOAD},
 };
 
-use super::Links;
+use super::{Links, Opened};
 use crate::{
     forwarder::{Arrivals, BackToHops, Link},
     seam::{LinkConnection, LinkLatency, LinkReport},
@@ -58,28 +58,22 @@ struct Latency {
     max: u64,
 }
 
-/// What makes a link, once it stands.
-pub(super) struct Standing {
-    pub(super) number: u64,
-    pub(super) key: String,
-    pub(super) link: Arc<Link>,
-    pub(super) iteration: u32,
-    pub(super) dialed: bool,
-    pub(super) protocol: String,
-    pub(super) address: String,
-}
-
 impl LiveLink {
-    pub(super) fn new(links: &Arc<Links>, standing: Standing) -> Arc<Self> {
-        let Standing { number, key, link, iteration, dialed, protocol, address } = standing;
+    /// The link of what was opened, without its channels.
+    pub(super) fn new(
+        links: &Arc<Links>,
+        number: u64,
+        link: Arc<Link>,
+        opened: &Opened,
+    ) -> Arc<Self> {
         Arc::new(Self {
             number,
-            key,
+            key: opened.key.clone(),
             link,
-            iteration,
-            dialed,
-            protocol,
-            address,
+            iteration: opened.iteration,
+            dialed: opened.dialed.is_some(),
+            protocol: opened.protocol.clone(),
+            address: opened.dialed.clone().unwrap_or_default(),
             channels: Mutex::default(),
             state: AtomicU32::new(0),
             latency: Mutex::default(),

@@ -39,7 +39,7 @@ use weft_identity::LiveIdentity;
 use weft_wire::{Message, content_type, hello::alpn, link::SplitPart};
 
 use accept::{Confirmed, LinkGate, Refused};
-use live::{LiveLink, Standing};
+use live::LiveLink;
 use registry::{Candidate, Dial, Dialer, Registry, Verdict};
 
 use crate::{
@@ -304,18 +304,7 @@ impl Links {
             peer: opened.peer.as_str().into(),
             outlet: Outlet::new(budget),
         });
-        let live = LiveLink::new(
-            self,
-            Standing {
-                number,
-                key: opened.key,
-                link: Arc::clone(&link),
-                iteration: opened.iteration,
-                dialed: opened.dialed.is_some(),
-                protocol: opened.protocol,
-                address: opened.dialed.unwrap_or_default(),
-            },
-        );
+        let live = LiveLink::new(self, number, Arc::clone(&link), &opened);
         self.live.lock().insert(number, Arc::clone(&live));
         for (part, channel) in opened.channels {
             live.add(part, channel.handle());

@@ -1,4 +1,4 @@
-//! What must hold. Figures of more paths: `table`.
+//! What must hold. Figures of more paths: `cargo run --release -p weft-xgress --example paths`.
 
 use std::time::Duration;
 

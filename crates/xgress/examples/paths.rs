@@ -1,10 +1,15 @@
-//! The figures of many paths, to read: `cargo test --workspace --test paths -- --ignored --nocapture`.
+//! The figures of many paths, as a table: `cargo run --release -p weft-xgress --example paths`, some minutes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+
+#[path = "../tests/paths/net.rs"]
+mod net;
 
 use std::time::Duration;
 
 use weft_xgress::PAYLOAD_SIZE;
 
-use crate::net::{Bulk, Change, Hop, Net, ms};
+use net::{Bulk, Change, Hop, Net, ms};
 
 const MBIT_100: u64 = 12_500_000;
 
@@ -22,9 +27,7 @@ fn line(what: &str, net: &Net, rate: u64, from: Duration, to: Duration) {
     );
 }
 
-#[test]
-#[ignore = "a table to read, of some minutes"]
-fn table() {
+fn main() {
     println!(
         "{:44} {:>6} {:>6} {:>8} {:>8} {:>7} {:>7} {:>6}",
         "path", "rate", "jain", "queue ms", "p95 ms", "twice%", "dropped", "w KiB"

@@ -1,0 +1,130 @@
+//! Networks as documents, and single calls of the API.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::Output;
+use crate::{entity::complete, output::Format, session::Session};
+
+/// Which part of the network to write where.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft export -o network.yaml\n  \
+                  weft export --kinds services,configs,service-policies\n\n\
+                  Passwords, certificates, enrollments and terminators are not in it.")]
+pub(crate) struct ExportArgs {
+    /// Only these kinds [default: all that files can hold]
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    pub(crate) kinds: Vec<String>,
+    /// Write to this file [default: standard output]
+    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) out: Option<PathBuf>,
+    /// How to write it
+    #[arg(
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "yaml",
+        help_heading = "Settings"
+    )]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// What to compare.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weft diff network.yaml\n  weft diff network/ --prune --exit-code\n\n\
+                  Access is compared by the service policies; posture checks are not looked at."
+)]
+pub(crate) struct DiffArgs {
+    /// Files, folders of them, or `-` for standard input; all of them are one document
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<String>,
+    /// As if what is in the sections of the files and not named there were deleted
+    #[arg(long)]
+    pub(crate) prune: bool,
+    /// End with status 8 if there are differences
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// What to apply, and how.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft apply network.yaml\n  \
+                  weft apply network.yaml --yes --tokens ./tokens\n  \
+                  weft apply network.yaml --yes --expect \"$(weft diff network.yaml --output json | jq -r .plan)\"\n\n\
+                  What an entity does not say gets its default. Entities that are not named stay, unless \
+                  --prune is given.")]
+pub(crate) struct ApplyArgs {
+    /// Files, folders of them, or `-` for standard input; all of them are one document
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<String>,
+    /// Delete what is in the sections of the files and not named there
+    #[arg(long)]
+    pub(crate) prune: bool,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    /// Only say what would change, as `weft diff` does
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Only if this is still the plan that `weft diff` printed, or this the network's revision
+    #[arg(long, value_name = "PLAN|REVISION")]
+    pub(crate) expect: Option<String>,
+    /// Write the enrollment tokens of new identities and routers to this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) tokens: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// Which operation, with what.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft call listSummary\n  \
+                  weft call listServices --query 'filter=name contains \"web\"'\n  \
+                  weft call detailSpecBody edge-management")]
+pub(crate) struct CallArgs {
+    /// Id of the operation, as the API descriptions have it
+    #[arg(value_name = "OPERATION", add = complete::operations())]
+    pub(crate) operation: String,
+    /// The ids in its path, in order
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Which API, where several have an operation of this id
+    #[arg(long, value_name = "API", value_parser = ["management", "client", "fabric", "weft"])]
+    pub(crate) api: Option<String>,
+    /// A query parameter
+    #[arg(long, short = 'q', value_name = "NAME=VALUE", value_parser = parameter)]
+    pub(crate) query: Vec<(String, String)>,
+    /// The body, or the file after an `@`
+    #[arg(long, short = 'd', value_name = "BODY|@FILE", value_parser = bytes)]
+    pub(crate) data: Option<Bytes>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// The body of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("NAME=VALUE is wanted")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    match text.strip_prefix('@') {
+        Some(path) => std::fs::read(path).map(Bytes).map_err(|error| format!("{path}: {error}")),
+        None => Ok(Bytes(text.as_bytes().to_vec())),
+    }
+}

@@ -1,0 +1,106 @@
+//! Logins at controllers.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::Output;
+use crate::{
+    entity::complete,
+    session::{LoginFolder, Session},
+};
+
+/// Who logs in where.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft login ctrl.example:1280 --username admin\n  \
+                  weft login --identity laptop.json\n  \
+                  weft login prod.example:1280 --name prod\n\n\
+                  A login by certificate is renewed by itself when it has ended.")]
+pub(crate) struct LoginArgs {
+    /// The controller: https://host:port, or host:port [default: the one the identity file names,
+    /// or https://localhost:1280]
+    #[arg(value_name = "URL", env = "WEFT_CTRL_URL", hide_env = true)]
+    pub(crate) url: Option<String>,
+    /// User name
+    #[arg(long, short = 'u', value_name = "NAME", default_value = "admin", env = "WEFT_USERNAME")]
+    pub(crate) username: String,
+    /// Password; asked for when absent
+    #[arg(
+        long,
+        short = 'p',
+        value_name = "PASSWORD",
+        env = "WEFT_PASSWORD",
+        hide_env_values = true
+    )]
+    pub(crate) password: Option<String>,
+    /// Log in with the certificate of this identity file, as `weft enroll` writes it
+    #[arg(
+        long,
+        short = 'i',
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["cert", "token"]
+    )]
+    pub(crate) identity: Option<PathBuf>,
+    /// Log in with this certificate (PEM, its chain behind it)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Use a session that was made elsewhere
+    #[arg(long, value_name = "TOKEN", env = "WEFT_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// What to call this login [default: the controller's host and port]
+    #[arg(long, short = 'n', value_name = "LOGIN")]
+    pub(crate) name: Option<String>,
+    /// Certificates to trust; without them they are fetched from the controller and shown
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Trust the fetched certificates without asking
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) folder: LoginFolder,
+}
+
+/// Which login to end.
+#[derive(Debug, Args)]
+pub(crate) struct LogoutArgs {
+    /// The login [default: the current one]
+    #[arg(value_name = "LOGIN", add = complete::logins())]
+    pub(crate) name: Option<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) folder: LoginFolder,
+}
+
+/// How to list the logins.
+#[derive(Debug, Args)]
+pub(crate) struct LoginsArgs {
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) folder: LoginFolder,
+}
+
+/// Which login to make the current one.
+#[derive(Debug, Args)]
+pub(crate) struct UseArgs {
+    /// The login
+    #[arg(value_name = "LOGIN", add = complete::logins())]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) folder: LoginFolder,
+}
+
+/// How to say who is logged in.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}

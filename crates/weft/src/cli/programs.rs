@@ -1,0 +1,149 @@
+//! What runs: a network, a controller, a router, and what is done with a controller's database.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Output;
+use crate::session::Session;
+
+/// Where `quickstart` keeps the network, who administers it and where it listens.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft quickstart --home ./w1\n  \
+                  weft quickstart --home ./w3 --routers 3      then: weft topology --watch")]
+pub(crate) struct QuickstartArgs {
+    /// Folder for everything: keys, files, database [default: the user's data folder]
+    #[arg(long, value_name = "DIR", env = "WEFT_HOME")]
+    pub(crate) home: Option<PathBuf>,
+    /// How many routers, 1 to 9; a network gets more of them, but not fewer
+    /// [default: as many as there are, 1 in a new network]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub(crate) routers: Option<u8>,
+    /// Name of the administrator [default: admin]
+    #[arg(long, value_name = "NAME", help_heading = "Only at creation")]
+    pub(crate) username: Option<String>,
+    /// Password of the administrator; without it one is made up and printed once
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        env = "WEFT_PASSWORD",
+        hide_env_values = true,
+        help_heading = "Only at creation"
+    )]
+    pub(crate) password: Option<String>,
+    /// Port of the controller (APIs and control plane); 0 picks a free one [default: 1280]
+    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    pub(crate) ctrl_port: Option<u16>,
+    /// Port of the edge router, further ones have those behind it; 0 picks free ones
+    /// [default: 3022]
+    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    pub(crate) router_port: Option<u16>,
+    /// Port for links of the first router, further ones have those behind it; 0 picks free ones
+    /// [default: 10080]
+    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    pub(crate) link_port: Option<u16>,
+    /// Host name or address under which clients and routers reach the controller
+    /// [default: localhost]
+    #[arg(long, value_name = "HOST", help_heading = "Only at creation")]
+    pub(crate) ctrl_address: Option<String>,
+    /// Host name or address under which clients reach the router [default: localhost]
+    #[arg(long, value_name = "HOST", help_heading = "Only at creation")]
+    pub(crate) router_address: Option<String>,
+}
+
+/// What can be done with a controller of one's own.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ControllerCommand {
+    /// Create the database and the administrator named on the command line
+    Init {
+        /// The controller's configuration file
+        file: PathBuf,
+        /// Name of the administrator
+        #[arg(long, short = 'u', value_name = "NAME", default_value = "admin")]
+        username: String,
+        /// Password of the administrator; asked for when absent
+        #[arg(
+            long,
+            short = 'p',
+            value_name = "PASSWORD",
+            env = "WEFT_PASSWORD",
+            hide_env_values = true
+        )]
+        password: Option<String>,
+        /// Name of the administrator's identity
+        #[arg(long, short = 'n', value_name = "TEXT", default_value = "Default Admin")]
+        name: String,
+    },
+    /// Run the controller until it is told to stop
+    Run {
+        /// The controller's configuration file
+        file: PathBuf,
+    },
+    /// Put a snapshot of the database in the place of the database
+    ///
+    /// The controller must not run. The snapshot is checked as a whole first; the database that was
+    /// there is kept beside it. Everybody logs in anew, and routers take the whole data model.
+    #[command(
+        after_help = "Example:\n  weft controller restore controller.yaml ctrl.db-20260102-030405"
+    )]
+    Restore {
+        /// The controller's configuration file
+        file: PathBuf,
+        /// The snapshot
+        #[arg(value_name = "SNAPSHOT")]
+        snapshot: PathBuf,
+    },
+}
+
+/// What can be done with a router of one's own.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RouterCommand {
+    /// Turn an enrollment token into the keys and certificates that the file names
+    Enroll {
+        /// The router's configuration file
+        file: PathBuf,
+        /// File with the enrollment token
+        #[arg(long, short = 'j', value_name = "TOKENFILE")]
+        jwt: PathBuf,
+    },
+    /// Run the router until it is told to stop
+    Run {
+        /// The router's configuration file
+        file: PathBuf,
+        /// Stop when standard input ends, which is when the process ends that holds its other end
+        #[arg(long, hide = true)]
+        exit_with_parent: bool,
+    },
+}
+
+/// The controller's database.
+#[derive(Debug, Args)]
+pub(crate) struct DatabaseArgs {
+    #[command(subcommand)]
+    pub(crate) command: DatabaseCommand,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// What to do with the database.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DatabaseCommand {
+    /// Write a snapshot, on the controller's machine
+    Snapshot {
+        /// Where to [default: beside the database]
+        path: Option<String>,
+    },
+    /// Look for faults and tell how it goes; status 5 if some are left
+    Check {
+        /// Repair what is found
+        #[arg(long)]
+        fix: bool,
+        /// Do not wait for the end
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// What the running, or the last, check found
+    Status,
+}

@@ -1,0 +1,70 @@
+//! What can be verified.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::{entity::complete, session::Session};
+
+/// What can be verified.
+#[derive(Debug, Subcommand)]
+pub(crate) enum VerifyCommand {
+    /// Move data both ways through a throw-away service and measure
+    ///
+    /// Makes a service, a hosting and a dialing identity, moves data through the overlay with
+    /// checksums, prints throughput and round-trip time and removes what it made, also after
+    /// Ctrl-C.
+    Traffic(TrafficArgs),
+    /// Prove to the controller that one has the key of a certificate authority
+    Ca(VerifyCaArgs),
+}
+
+/// Which authority, and the proof.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weft verify ca partner --ca-cert partner.pem --ca-key partner.key\n  \
+                  weft verify ca partner --cert proof.pem\n\n\
+                  The proof is a certificate of the authority whose common name is the verification \
+                  token that\n`weft show ca NAME` shows. With the key at hand it is made here; the \
+                  key is not sent."
+)]
+pub(crate) struct VerifyCaArgs {
+    /// Name or id of the authority
+    #[arg(value_name = "NAME", add = complete::names("cas", ""))]
+    pub(crate) which: String,
+    /// The certificate that proves it (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "ca_cert",
+        required_unless_present = "ca_cert"
+    )]
+    pub(crate) cert: Option<PathBuf>,
+    /// Certificate of the authority (PEM), to make the proof here
+    #[arg(long, value_name = "FILE", requires = "ca_key")]
+    pub(crate) ca_cert: Option<PathBuf>,
+    /// Key of the authority (PEM)
+    #[arg(long, value_name = "FILE", requires = "ca_cert")]
+    pub(crate) ca_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
+
+/// How much traffic to make.
+#[derive(Debug, Args)]
+pub(crate) struct TrafficArgs {
+    /// Data to move in each direction, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(crate) size: u32,
+    /// Round trips to time
+    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) pings: u32,
+    /// Seconds to wait for anything before giving up
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) timeout: u32,
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) session: Session,
+}
