@@ -311,6 +311,7 @@ impl Seed {
         let identity = Identity::new(Some(chain.clone()), vec![chain.clone()], bundle.clone());
         let keys = Keys {
             session: chain.clone(),
+            tokens: None,
             enrollment: chain,
             authority: signer,
             bundle,

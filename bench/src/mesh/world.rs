@@ -79,6 +79,7 @@ fn keys() -> weft_identity::Result<Keys> {
     let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
     Ok(Keys {
         session: chain.clone(),
+        tokens: None,
         enrollment: chain,
         authority: signer,
         bundle,

@@ -102,7 +102,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         // The whole session, where the original leaves half of it null (protocol: auth 20.6).
         let (kept, keys) = (Arc::clone(&session), controller.keys());
         let sign = move |controller: &Controller| controller.service_token(&kept);
-        let key = keys.session.key().algorithm();
+        let key = keys.of_tokens().key().algorithm();
         let token = controller.sign_in_turn(&caller, key, sign).await?;
         Reply::created_with(&shown_with(&context, &session, token, edge_routers))
     }
@@ -172,7 +172,7 @@ fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
             true => sessions.all_services(),
             false => sessions.services_of_identity(&login.identity_id),
         };
-        let key = controller.keys().session.key().algorithm();
+        let key = controller.keys().of_tokens().key().algorithm();
         let effort = if is_slow(key) { usize::MAX } else { found.len() };
         let turns = controller.scans().asked_by(&caller);
         list::run(turns, effort, move || page_of(&context, &call, &found)).await
@@ -211,7 +211,7 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Session
 fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let session = own(&controller, &caller, call.id(0))?;
-        let key = controller.keys().session.key().algorithm();
+        let key = controller.keys().of_tokens().key().algorithm();
         let context = controller.context(&caller);
         let sign = move |_: &Controller| detail_of(&context, &session);
         Reply::detail(&controller.sign_in_turn(&caller, key, sign).await?)

@@ -7,6 +7,7 @@ mod keys;
 pub(crate) mod router;
 mod session_key;
 mod shown;
+mod token_key;
 
 use std::path::Path;
 
