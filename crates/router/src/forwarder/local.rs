@@ -368,9 +368,9 @@ impl LocalEnd {
         listing: u32,
         now: Instant,
     ) -> Option<(Message, u64)> {
-        let target = match self.next() {
-            Some(Next::Sdk(target)) => Some(target),
-            Some(Next::Link(_)) => None,
+        let (target, hop) = match self.next() {
+            Some(Next::Sdk(target)) => (Some(target), None),
+            Some(Next::Link(hop)) => (None, Some(hop)),
             Some(Next::Local(_)) | None => return self.unlist(class, listing),
         };
         let (pulled, follows) = {
@@ -393,6 +393,12 @@ impl LocalEnd {
             (pulled, follows)
         };
         self.carry_out(follows, false);
+        if pulled.is_none()
+            && class == Class::Payload
+            && let Some(hop) = hop
+        {
+            hop.outlet().emptied(&self.seat);
+        }
         let (mut message, cost) = pulled?;
         if let Some(target) = target {
             target.address_to_sdk(&mut message);

@@ -32,7 +32,10 @@ use super::{
 use crate::seam;
 
 /// Headers that an SDK's message brings and that stay here.
-const STRIP: [i32; 4] = [header::CONN_ID, NOT_FORWARDED[0], NOT_FORWARDED[1], NOT_FORWARDED[2]];
+const STRIP: [i32; 5] = {
+    let [reply_for, heartbeat, answered, raw] = NOT_FORWARDED;
+    [header::CONN_ID, reply_for, heartbeat, answered, raw]
+};
 
 /// A circuit's end at an SDK with flow control of its own.
 pub(crate) struct SdkCircuit {
@@ -205,6 +208,9 @@ impl SdkCircuit {
             }
             if frame.is_none() {
                 *queue.listed(class) = false;
+                if class == Class::Payload {
+                    self.outlet.emptied(&self.seat);
+                }
             }
             (frame, last)
         };

@@ -42,7 +42,7 @@ pub(super) struct LiveLink {
     pub(super) address: String,
     /// One, or two of a split link.
     channels: Mutex<Vec<(Option<SplitPart>, ChannelHandle)>>,
-    /// Connections that came and went.
+    /// How often its connections were another set, from 1.
     state: AtomicU32,
     latency: Mutex<Latency>,
     closed: AtomicBool,
@@ -75,7 +75,7 @@ impl LiveLink {
             protocol: opened.protocol.clone(),
             address: opened.dialed.clone().unwrap_or_default(),
             channels: Mutex::default(),
-            state: AtomicU32::new(0),
+            state: AtomicU32::new(1),
             latency: Mutex::default(),
             closed: AtomicBool::new(false),
             links: Arc::downgrade(links),
@@ -171,12 +171,12 @@ impl LiveLink {
             protocol: self.protocol.clone(),
             address: self.address.clone(),
             iteration: self.iteration,
-            state: self.state.load(Ordering::Acquire).max(1),
+            state: self.state.load(Ordering::Acquire),
             connections: self.connections(),
         }
     }
 
-    /// A connection came or went.
+    /// Its connections are another set than those that were told last.
     pub(super) fn connections_changed(&self) {
         self.state.fetch_add(1, Ordering::AcqRel);
     }
@@ -201,7 +201,6 @@ impl Behaviour for Traffic {
         let outbox = live.link.outlet.open(carries, waker.clone()).giving_back_to(Arc::new(back));
         let arrivals = Arrivals::new(Arc::clone(&links.forwarder), Arc::clone(&live.link.id));
         let handler = FromPeer { live: Arc::clone(live), arrivals };
-        live.connections_changed();
         Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
     }
 

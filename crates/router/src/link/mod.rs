@@ -44,7 +44,7 @@ use registry::{Candidate, Dial, Dialer, Registry, Verdict};
 
 use crate::{
     forwarder::{Forwarder, Link, Outlet},
-    seam::{Control, LinkControl, LinkListener, LinkReport, Peer},
+    seam::{Control, LinkConnection, LinkControl, LinkListener, LinkReport, Peer, PeerState},
 };
 
 /// Bytes that may wait for one link.
@@ -55,6 +55,8 @@ const FIRST_PROBES: usize = 3;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most links that one router may open.
 const MAX_PER_PEER: usize = 64;
+/// How long a link goes on in whose place another one stands, for what is on its way.
+const REPLACED: Duration = Duration::from_secs(75);
 /// How often targets without a link are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -174,7 +176,7 @@ impl Links {
             protocol: protocol.clone(),
             binding: binding.clone(),
             write_timeout: config.options.write_timeout,
-            halves: Mutex::default(),
+            halves: Arc::default(),
         };
         // A controller is asked meanwhile.
         let hello_timeout = config.options.connect_timeout.max(Duration::from_secs(10));
@@ -227,6 +229,10 @@ impl Links {
             let mut registry = self.registry.lock();
             news.iter().flat_map(|peer| registry.peer(peer, now, new_id)).collect()
         };
+        // Who was removed is not let in on the word of a controller of earlier.
+        for peer in news.iter().filter(|peer| peer.state == PeerState::Removed) {
+            self.confirmed.forget(&peer.id);
+        }
         for number in closing {
             self.close(number, "the peer is gone, or elsewhere");
         }
@@ -291,6 +297,7 @@ impl Links {
             id: opened.id.clone(),
             iteration: opened.iteration,
             dialed: opened.dialed.is_some(),
+            since: Instant::now(),
         };
         let verdict = self.registry.lock().register(candidate);
         if let Verdict::Refused { close_after } = verdict {
@@ -324,15 +331,32 @@ impl Links {
             self.replaced(number, id, iteration, close_after, &live);
         }
         tracing::info!(link = %link.id, peer = %link.peer, dialed = live.dialed, iteration = live.iteration, "link established");
+        let told = live.connections();
         if live.dialed {
-            self.control.link_up(live.report());
+            self.control.link_up(LinkReport { connections: told.clone(), ..live.report() });
+            if live.is_closed() {
+                // Its end may have been told before it was told itself.
+                self.faults.link_fault(&live.link.id, live.iteration);
+            }
             if !self.registry.lock().is_live(&live.key, live.number) && !live.is_closed() {
                 // Another one took its place meanwhile, and that was told before it was told itself.
                 self.control.link_duplicate(&live.link.id, live.iteration);
             }
         }
-        self.spawn(Arc::clone(self).follow(live));
+        if !self.registry.lock().is_live(&live.key, live.number) {
+            // One that took its place found it in the registry, and not yet here.
+            self.close_after(REPLACED, Arc::clone(&live));
+        }
+        self.spawn(Arc::clone(self).follow(live, told));
         true
+    }
+
+    /// Closes a link in whose place another one stands by now.
+    fn close_after(&self, time: Duration, live: Arc<LiveLink>) {
+        self.spawn(async move {
+            tokio::time::sleep(time).await;
+            live.close("another link took its place");
+        });
     }
 
     fn links_with(&self, peer: &str) -> usize {
@@ -365,10 +389,7 @@ impl Links {
             return former.close("the link was dialed anew");
         }
         self.control.link_duplicate(&id, iteration);
-        self.spawn(async move {
-            tokio::time::sleep(close_after).await;
-            former.close("another link took its place");
-        });
+        self.close_after(close_after, former);
     }
 
     /// A link is gone.
@@ -384,19 +405,20 @@ impl Links {
         }
     }
 
-    /// Measures a new link, then tells of its connections as they change.
-    async fn follow(self: Arc<Self>, live: Arc<LiveLink>) {
+    /// Measures a new link, then tells of its connections as they change; `told` are those that were
+    /// told with the link.
+    async fn follow(self: Arc<Self>, live: Arc<LiveLink>, mut told: Vec<LinkConnection>) {
         for _ in 0..FIRST_PROBES {
             self.measure(&live).await;
         }
         self.control.link_latencies(live.take_latency().into_iter().collect());
         let Some(channel) = live.channel().filter(|_| live.dialed) else { return };
         let mut changes = channel.underlay_changes();
-        let mut told = 1;
         while !live.is_closed() {
-            let report = live.report();
-            if report.state != told && report.connections.len() > 1 {
-                told = report.state;
+            if live.connections() != told {
+                live.connections_changed();
+                let report = live.report();
+                told.clone_from(&report.connections);
                 self.control.link_connections(report);
             }
             if changes.changed().await.is_err() {

@@ -457,7 +457,9 @@ impl Adaptive {
             return self.enter_probe();
         }
         let was_ours = seen < look.before - look.before / 8;
-        if was_ours && look.best < self.rates.get() {
+        // An application that had little to send meanwhile has shown no rate.
+        let is_shown = look.best > Rate::default();
+        if was_ours && is_shown && look.best < self.rates.get() {
             self.rates.set(look.best);
         }
         // Others may not look at the same time: what is seen is believed little by little only.
