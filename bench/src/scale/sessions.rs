@@ -306,16 +306,24 @@ async fn service_sessions(bed: &Bed, running: &Running, place: &Place) -> io::Re
     let policy = r##"{"name":"bench sessions","type":"Dial","semantic":"AnyOf",
         "identityRoles":["#all"],"serviceRoles":["#all"]}"##;
     client.send("POST", &format!("{API}/service-policies"), Some(policy.to_owned())).await?;
-    let until = Instant::now() + Duration::from_secs_f64(bed.options.seconds).min(PATIENCE);
+    let logins = (0..CLIENTS).map(async |_| {
+        let place = Arc::new(log_in_at(place, CLIENT_API).await?);
+        Client::connect(&place).await
+    });
+    let clients = try_join_all(logins).await?;
+    let seconds = Duration::from_secs_f64(bed.options.seconds.max(2.0));
+    let until = Instant::now() + seconds.min(PATIENCE);
     let used = running.cpu();
     let begun = Instant::now();
-    let workers = (0..CLIENTS).map(|number| {
-        let (place, network) = (place.clone(), bed.network.clone());
-        tokio::spawn(async move { ask(&place, &network, number as u32, until).await })
+    let workers = clients.into_iter().zip(0..).map(|(client, number)| {
+        let network = bed.network.clone();
+        tokio::spawn(async move { ask(client, &network, number, until).await })
     });
-    let mut times = Vec::new();
+    let (mut times, mut bytes) = (Vec::new(), 0);
     for worker in try_join_all(workers).await.map_err(io::Error::other)? {
-        times.extend(worker?);
+        let (of_one, answer) = worker?;
+        times.extend(of_one);
+        bytes = bytes.max(answer);
     }
     let (took, used) = (begun.elapsed(), running.cpu().saturating_sub(used));
     times.sort_unstable();
@@ -325,20 +333,24 @@ async fn service_sessions(bed: &Bed, running: &Running, place: &Place) -> io::Re
         unit: "/s",
         aim: Some(Aim::AtLeast(5_000.0)),
         cpu: Some(used.as_secs_f64() * 1e6 / times.len().max(1) as f64),
-        note: format!("p50 {:.1} ms, p99 {:.1} ms", millis(&times, 50), millis(&times, 99)),
+        note: format!(
+            "p50 {:.1} ms, p99 {:.1} ms; answers of {:.1} KiB",
+            millis(&times, 50),
+            millis(&times, 99),
+            bytes as f64 / 1024.0
+        ),
         ..Figure::default()
     })
 }
 
+/// Asks for one service after the other; how long each took, and the bytes of the longest answer.
 async fn ask(
-    place: &Place,
+    mut client: Client,
     network: &Network,
     number: u32,
     until: Instant,
-) -> io::Result<Vec<Duration>> {
-    let place = Arc::new(log_in_at(place, CLIENT_API).await?);
-    let mut client = Client::connect(&place).await?;
-    let mut times = Vec::new();
+) -> io::Result<(Vec<Duration>, usize)> {
+    let (mut times, mut bytes) = (Vec::new(), 0);
     let path = format!("{CLIENT_API}/sessions");
     for turn in 0.. {
         if Instant::now() >= until {
@@ -347,8 +359,9 @@ async fn ask(
         let service = network.id(Kind::Service, (number + turn) % network.services);
         let body = format!(r#"{{"serviceId":"{service}","type":"Dial"}}"#);
         let sent = Instant::now();
-        client.send("POST", &path, Some(body)).await?.accept()?;
+        let answer = client.send("POST", &path, Some(body)).await?.accept()?;
         times.push(sent.elapsed());
+        bytes = bytes.max(answer.len());
     }
-    Ok(times)
+    Ok((times, bytes))
 }

@@ -40,6 +40,7 @@ pub use settings::{Addresses, Build, Durations, GuessLimits, Keys, Settings};
 pub use start::StartError;
 
 use auth::password::Hasher;
+use auth::router_texts::RouterTexts;
 use auth::sessions::Sessions;
 use auth::tickets::Tickets;
 use domain::decision::Decision;
@@ -73,6 +74,7 @@ pub(crate) struct Core {
     postures: auth::posture::Postures,
     traces: traces::Traces,
     tickets: Tickets,
+    router_texts: RouterTexts,
     keyring: auth::keyring::Keyring,
     service_changes: auth::service_changes::ServiceChanges,
     network: arc_swap::ArcSwapOption<network::WeakNetwork>,
