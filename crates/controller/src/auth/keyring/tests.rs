@@ -208,9 +208,9 @@ async fn a_key_for_tokens_alone_signs_them_and_vouches_for_no_client() {
     let bed = bed.restarted().await;
     assert!(is_good(&bed, &after));
     bed.controller.exchange_keys(Keys { tokens: None, ..keys }).unwrap();
+    bed.clock.advance(Duration::from_secs(20 * 60));
     let last = token(&bed, &login, "last");
     assert!(is_good(&bed, &after) && is_good(&bed, &last));
-    bed.clock.advance(Duration::from_secs(20 * 60));
     bed.controller.sessions().remove_services(&[Id::new("before"), Id::new("after")]);
     bed.controller.sweep_keys();
     assert!(!is_good(&bed, &after) && is_good(&bed, &last));
