@@ -11,10 +11,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use prost::Message as _;
 use weft_model::entity::Terminator;
 use weft_model::{Id, Snapshot};
 use weft_wire::StringMap;
@@ -23,6 +24,8 @@ use weft_wire::ctrl::{CarriedCircuits, DestType, Route};
 
 use super::Network;
 use super::circuits::{Circuit, EndAddresses};
+use super::misreports::Misreport;
+use super::moves::Why;
 use super::path::Path;
 use super::routers::LiveRouter;
 use crate::events::CircuitChange;
@@ -31,8 +34,14 @@ use crate::events::CircuitChange;
 const MAX_CIRCUITS: usize = 200_000;
 /// Most circuits known in part that one router was the first to tell of.
 const MAX_BEGUN: usize = 100_000;
-/// Most circuits that one router may name while it tells what it carries.
-const MAX_TOLD: usize = 1_000_000;
+/// Most circuits over one router, above which none is taken up on its word.
+const MAX_AT_ROUTER: usize = 200_000;
+/// What the pieces of one router may take, in bytes: those of as many circuits as it may begin.
+const MAX_BYTES: usize = 32 * 1024 * 1024;
+/// Longest route that is taken up, in bytes: real ones have some hundred.
+const MAX_ROUTE: usize = 2 * 1024;
+/// Longest id of a circuit, in bytes: real ones have 22.
+const MAX_ID: usize = 128;
 /// Most routers one circuit goes over.
 const MAX_NODES: usize = 64;
 /// Tag with the service, possibly `instance@service`.
@@ -57,7 +66,9 @@ struct State {
     first: HashMap<String, Id>,
     /// Of how many of these each router was the first to tell.
     begun: HashMap<Id, usize>,
-    /// What connected routers named so far, while they are still telling.
+    /// What the pieces of each router take, in bytes.
+    bytes: HashMap<Id, usize>,
+    /// Circuits of before over connected routers that these have not named so far, while they tell.
     telling: HashMap<Id, HashSet<String>>,
     /// Connected routers that have told everything.
     told: HashSet<Id>,
@@ -78,8 +89,32 @@ impl State {
         true
     }
 
+    /// Puts a piece in the place of what the router told before; false if it told too much.
+    fn put(&mut self, router: &Id, route: Route) -> bool {
+        let pieces = self.circuits.entry(route.circuit_id.clone()).or_default();
+        if pieces.len() >= MAX_NODES && !pieces.contains_key(router) {
+            return true;
+        }
+        let size = route.encoded_len();
+        let before = pieces.get(router).map_or(0, Route::encoded_len);
+        let bytes = self.bytes.entry(router.clone()).or_default();
+        let now = *bytes + size - before;
+        let has_room = size <= MAX_ROUTE && now <= MAX_BYTES;
+        if has_room {
+            *bytes = now;
+            pieces.insert(router.clone(), route);
+        }
+        has_room
+    }
+
     fn done(&mut self, circuit: &str) {
-        self.circuits.remove(circuit);
+        for (router, route) in self.circuits.remove(circuit).into_iter().flatten() {
+            let Some(bytes) = self.bytes.get_mut(&router) else { continue };
+            *bytes = bytes.saturating_sub(route.encoded_len());
+            if *bytes == 0 {
+                self.bytes.remove(&router);
+            }
+        }
         let Some(router) = self.first.remove(circuit) else { return };
         if let Some(begun) = self.begun.get_mut(&router) {
             *begun -= 1;
@@ -104,11 +139,51 @@ impl Pieces {
         if !state.begin(router, &route.circuit_id) {
             return None;
         }
-        let pieces = state.circuits.entry(route.circuit_id.clone()).or_default();
-        if pieces.len() < MAX_NODES || pieces.contains_key(router) {
-            pieces.insert(router.clone(), route);
+        let id = route.circuit_id.clone();
+        if !state.put(router, route) {
+            if state.circuits.get(&id).is_some_and(BTreeMap::is_empty) {
+                state.done(&id);
+            }
+            return None;
         }
-        Some(pieces.clone())
+        state.circuits.get(&id).cloned()
+    }
+
+    /// Whether a router may tell what it carries; `of_before` says which circuits it is to name.
+    fn begin_to_tell(&self, router: &Id, of_before: impl FnOnce() -> HashSet<String>) -> bool {
+        let has_told = {
+            let state = self.state.lock();
+            if state.telling.contains_key(router) {
+                return true;
+            }
+            state.told.contains(router)
+        };
+        if !has_told {
+            let missing = of_before();
+            self.state.lock().telling.insert(router.clone(), missing);
+        }
+        !has_told
+    }
+
+    /// A router has named these. With the last of them: what it has not named.
+    fn named(&self, router: &Id, named: &[String], is_last: bool) -> HashSet<String> {
+        let mut state = self.state.lock();
+        let Some(missing) = state.telling.get_mut(router) else { return HashSet::new() };
+        for id in named {
+            missing.remove(id);
+        }
+        if !is_last {
+            return HashSet::new();
+        }
+        state.told.insert(router.clone());
+        state.telling.remove(router).unwrap_or_default()
+    }
+
+    /// A connection of a router begins or is over: what it tells, or has told, is void.
+    pub(super) fn forget_report(&self, router: &Id) {
+        let mut state = self.state.lock();
+        state.telling.remove(router);
+        state.told.remove(router);
     }
 
     /// Whether a router tells, or has told, which circuits it carries.
@@ -135,47 +210,47 @@ struct Told {
 }
 
 impl Network {
-    /// A router begins to be connected: what an earlier connection told is void.
-    pub(super) fn begin_report(&self, router: &Id) {
-        let mut state = self.0.pieces.state.lock();
-        state.telling.remove(router);
-        state.told.remove(router);
-    }
-
-    /// A router tells which circuits of this controller it carries.
+    /// A router tells which circuits of this controller it carries, once for each connection.
     pub(crate) fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
         if !self.0.routers.is_current(router) {
+            return;
+        }
+        let of_before = || self.of_before(router).iter().map(|it| it.id.clone()).collect();
+        if !self.0.pieces.begin_to_tell(&router.id, of_before) {
+            tracing::debug!(router = %router.id, "circuits told once more, ignored");
             return;
         }
         let snapshot = self.0.controller.snapshot();
         let mut named = Vec::with_capacity(part.routes.len());
         for route in part.routes {
             let id = route.circuit_id.clone();
+            if !is_id(&id) {
+                self.refuse(router, Misreport::MalformedCircuit, &id);
+                continue;
+            }
             if !self.take_up(&snapshot, router, route) {
                 self.unroute_at(&router.id, &id);
             }
             named.push(id);
         }
-        let named = {
-            let mut state = self.0.pieces.state.lock();
-            let so_far = state.telling.entry(router.id.clone()).or_default();
-            so_far.extend(named);
-            if so_far.len() > MAX_TOLD {
-                state.telling.remove(&router.id);
-                router.channel.close(format!("it names more than {MAX_TOLD} circuits"));
-                return;
+        for id in self.0.pieces.named(&router.id, &named, part.last) {
+            if let Some(circuit) = self.0.circuits.get(&id)
+                && is_of_before(&circuit, router)
+            {
+                self.not_carried(&circuit, &router.id);
             }
-            if !part.last {
-                return;
-            }
-            state.told.insert(router.id.clone());
-            state.telling.remove(&router.id).unwrap_or_default()
-        };
-        self.remove_circuits_where(|circuit| {
-            circuit.path.has_node(router.id.as_str())
-                && circuit.created_at < router.connected_at
-                && !named.contains(&circuit.id)
-        });
+        }
+    }
+
+    /// A router does not carry a circuit any more that goes over it. If it is none of the ends, the
+    /// others can do without it, or tell it again. True if the circuit has ended.
+    pub(super) fn not_carried(&self, circuit: &Circuit, router: &Id) -> bool {
+        let ends = [circuit.path.first(), circuit.path.last()];
+        if circuit.is_whole && !ends.contains(&Some(router)) {
+            self.move_or_end(circuit, Why::Lost);
+            return false;
+        }
+        self.remove_circuit(&circuit.id, true)
     }
 
     /// Takes a carried route up; false if its circuit is over.
@@ -189,6 +264,10 @@ impl Network {
             Some(_) => {}
             None if self.0.circuits.is_known(&id) => return true,
             None if self.is_over(&id) => return false,
+            None if self.0.circuits.count_at(&router.id) >= MAX_AT_ROUTER => {
+                tracing::warn!(circuit = %id, router = %router.id, "circuit not taken up: there are too many over its router");
+                return true;
+            }
             None => {}
         }
         let Some(pieces) = self.0.pieces.add(&router.id, route) else {
@@ -232,19 +311,22 @@ impl Network {
             egress: told.egress,
             addresses: EndAddresses::default(),
             created_at: self.0.controller.now(),
+            routed_at: Instant::now(),
             tags: told.tags,
             is_whole: told.is_whole,
             moving: Arc::default(),
         });
         let before = self.0.circuits.get(id);
         let is_counted = before.as_ref().is_some_and(|before| !before.terminator.is_empty());
+        let event = match circuit.is_whole {
+            true => self.circuit_event(CircuitChange::Adopted, &circuit, Duration::ZERO),
+            false => None,
+        };
         let with = || {
             if !is_counted && !circuit.terminator.is_empty() {
                 self.0.costs.created(&circuit.terminator);
             }
-            if circuit.is_whole {
-                self.tell_circuit(CircuitChange::Adopted, &circuit, Duration::ZERO);
-            }
+            self.tell_event(event);
         };
         let is_kept = match before {
             Some(_) => self.0.circuits.put_with(Arc::clone(&circuit), with),
@@ -258,7 +340,7 @@ impl Network {
     /// An idle circuit that nobody here knows is confirmed by a router that does not tell what it
     /// carries: it is kept in part, unless the router has confirmed too many. False if it is over.
     pub(super) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
-        if self.is_over(id) || self.0.pieces.state.lock().told.contains(&router.id) {
+        if !is_id(id) || self.is_over(id) || self.0.pieces.state.lock().told.contains(&router.id) {
             return false;
         }
         let _one_by_one = self.0.pieces.taking_up.lock();
@@ -293,6 +375,15 @@ impl Network {
         let unroute = weft_wire::ctrl::Unroute { circuit_id: circuit.to_owned(), now: true };
         self.tell(router.as_str(), weft_channel::Lane::High, unroute.to_message());
     }
+}
+
+fn is_id(circuit: &str) -> bool {
+    (1..=MAX_ID).contains(&circuit.len())
+}
+
+/// Whether a circuit went over a router before that was connected: later ones it need not know.
+pub(super) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
+    circuit.path.nodes.contains(&router.id) && circuit.routed_at < router.since
 }
 
 /// The terminator that an end was dialed for, if it still exists.
@@ -397,6 +488,51 @@ mod tests {
         assert!(pieces.begin(&r1, "c7") && !pieces.begin(&r1, "c8888888"));
         pieces.done("more");
         assert!(!pieces.state.lock().begun.contains_key(&r2));
+    }
+
+    #[test]
+    fn the_pieces_of_one_router_have_a_limit_in_bytes() {
+        let pieces = Pieces::default();
+        let (r1, r2) = (Id::new("r1"), Id::new("r2"));
+        let route = |number: usize, bytes: usize| Route {
+            circuit_id: format!("c{number:06}"),
+            tags: [("tag".to_owned(), "x".repeat(bytes))].into(),
+            ..Route::default()
+        };
+        assert!(pieces.add(&r1, route(0, MAX_ROUTE)).is_none(), "it is too long");
+        assert!(pieces.state.lock().circuits.is_empty());
+        let added = (0..MAX_BEGUN).take_while(|at| pieces.add(&r1, route(*at, 1_900)).is_some());
+        let added = added.count();
+        assert!(added * 1_900 < MAX_BYTES && (added + 2) * 2_000 > MAX_BYTES, "{added}");
+        assert!(pieces.add(&r2, route(0, 1_900)).is_some(), "another has its own share");
+        assert!(pieces.add(&r1, route(1, 1_900)).is_some(), "it takes the place of another");
+        (0..MAX_BEGUN).for_each(|number| pieces.done(&route(number, 0).circuit_id));
+        let state = pieces.state.lock();
+        assert!(state.bytes.is_empty() && state.begun.is_empty() && state.circuits.is_empty());
+    }
+
+    #[test]
+    fn a_router_tells_once_and_its_end_leaves_nothing() {
+        let (pieces, r1) = (Pieces::default(), Id::new("r1"));
+        let names = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let begin = |of_before: &[&str]| {
+            let of_before = names(of_before);
+            pieces.begin_to_tell(&r1, || of_before.into_iter().collect())
+        };
+        assert!(begin(&["a", "b", "c"]));
+        assert!(pieces.named(&r1, &names(&["a", "x"]), false).is_empty());
+        assert!(begin(&["late"]), "it goes on telling");
+        let missing = pieces.named(&r1, &names(&["c"]), true);
+        assert_eq!(missing, ["b".to_owned()].into());
+        assert!(!begin(&["a"]) && pieces.has_begun(&r1));
+        assert!(pieces.named(&r1, &[], true).is_empty());
+        pieces.forget_report(&r1);
+        assert!(!pieces.has_begun(&r1) && begin(&[]));
+        pieces.forget_report(&r1);
+        let state = pieces.state.lock();
+        assert!(state.telling.is_empty() && state.told.is_empty());
     }
 
     #[test]

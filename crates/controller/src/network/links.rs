@@ -5,24 +5,36 @@
 //! Every link is found by its id and by both of its routers, so that what concerns one router costs
 //! as much as that router has links.
 
+mod overrides;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use weft_model::{Id, Timestamp};
-use weft_wire::ctrl::{LinkConnState, RouterLink};
+use weft_wire::ctrl::{LinkConn, LinkConnState, RouterLink};
 
 use super::path::Path;
 use super::topology::Pending;
+use overrides::Overrides;
 
-/// Most links one router may report.
+/// Most links one router may report, and most between the same two routers.
 const MAX_PER_ROUTER: usize = 10_000;
+const MAX_PARALLEL: usize = 16;
 /// Longest texts of a report, in bytes: real ids have 22, addresses are host and port.
 const MAX_ID: usize = 128;
-const MAX_TEXT: usize = 1_024;
+const MAX_TEXT: usize = 300;
 /// Most connections of one link.
 const MAX_CONNECTIONS: usize = 64;
+/// What the connections of one link, and of all that a router dialed, may take, in bytes. Those of
+/// a real link take some 600.
+const MAX_CONNECTION_BYTES: usize = 8 * 1024;
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// What a connection takes beside its texts.
+const CONNECTION: usize = 96;
+/// The part of a link's cost that does not depend on measurements, unless an operator changes it.
+const STATIC_COST: i32 = 1;
 /// A change of a link's cost that never counts for paths, in milliseconds: both ends cut what they
 /// measured to whole milliseconds, so that as much can be nothing but rounding.
 const ROUNDING: u64 = 2;
@@ -100,6 +112,8 @@ pub enum Report {
     Foreign,
     /// The router has as many as it may.
     TooMany,
+    /// There are as many between these two routers as there may be.
+    TooManyParallel,
     /// It is no link: an end leads nowhere, or a text is too long.
     Malformed,
 }
@@ -125,6 +139,8 @@ struct Entry {
 struct Ends {
     /// How many of them it dialed.
     dialed: usize,
+    /// What the connections of these take, in bytes.
+    bytes: usize,
     /// The router at the other end, and the link: in this order.
     links: Vec<(Id, Arc<str>)>,
 }
@@ -133,6 +149,7 @@ struct Ends {
 struct Table {
     links: HashMap<Arc<str>, Entry>,
     by_router: HashMap<Id, Ends>,
+    overrides: Overrides,
     last_number: u64,
 }
 
@@ -154,6 +171,7 @@ impl Table {
             ends.links.insert(place, (other.clone(), Arc::clone(&id)));
             ends.dialed += usize::from(*at == link.source);
         }
+        self.count_bytes(&link.source, 0, bytes_of(&link.connections));
         let entry = Entry { link: Arc::clone(&link), number: self.last_number };
         self.links.insert(id, entry);
         link
@@ -161,6 +179,7 @@ impl Table {
 
     fn remove(&mut self, id: &str) -> Option<Arc<Link>> {
         let (id, Entry { link, .. }) = self.links.remove_entry(id)?;
+        self.count_bytes(&link.source, bytes_of(&link.connections), 0);
         for (at, other) in [(&link.source, &link.destination), (&link.destination, &link.source)] {
             let Some(ends) = self.by_router.get_mut(at) else { continue };
             let place =
@@ -174,6 +193,27 @@ impl Table {
             }
         }
         Some(link)
+    }
+
+    fn count_bytes(&mut self, source: &Id, before: usize, now: usize) {
+        if let Some(ends) = self.by_router.get_mut(source) {
+            ends.bytes = (ends.bytes + now).saturating_sub(before);
+        }
+    }
+
+    /// Whether the connections of a link may be these.
+    fn has_room(&self, source: &Id, known: Option<&Link>, state: &LinkConnState) -> bool {
+        let used = self.by_router.get(source).map_or(0, |ends| ends.bytes);
+        let before = known.map_or(0, |link| bytes_of(&link.connections));
+        (used + bytes_of(state)).saturating_sub(before) <= MAX_BYTES
+    }
+
+    /// The links between two routers.
+    fn between(&self, one: &Id, other: &Id) -> &[(Id, Arc<str>)] {
+        let links = self.at(one);
+        let first = links.partition_point(|(peer, _)| peer < other);
+        let links = &links[first..];
+        &links[..links.partition_point(|(peer, _)| peer == other)]
     }
 
     fn at(&self, router: &Id) -> &[(Id, Arc<str>)] {
@@ -198,14 +238,20 @@ impl Links {
         self.table.read().links.values().map(|entry| Arc::clone(&entry.link)).collect()
     }
 
+    /// Every link, the last reported last: of equal ones it is the one that counts.
+    pub(super) fn in_order(&self) -> Vec<Arc<Link>> {
+        let links: Vec<(u64, Arc<Link>)> = {
+            let table = self.table.read();
+            table.links.values().map(|entry| (entry.number, Arc::clone(&entry.link))).collect()
+        };
+        let mut links = links;
+        links.sort_unstable_by_key(|(number, _)| *number);
+        links.into_iter().map(|(_, link)| link).collect()
+    }
+
     /// A link by id.
     pub fn get(&self, id: &str) -> Option<Arc<Link>> {
         Some(Arc::clone(&self.table.read().links.get(id)?.link))
-    }
-
-    /// Looks at every link without copying it.
-    pub fn each(&self, mut look: impl FnMut(&Link)) {
-        self.table.read().links.values().for_each(|entry| look(&entry.link));
     }
 
     /// The links that end at a router.
@@ -237,9 +283,7 @@ impl Links {
     /// equal ones that which was reported last.
     pub(super) fn best(&self, one: &Id, other: &Id) -> Option<(u64, Arc<str>)> {
         let table = self.table.read();
-        let links = table.at(one);
-        let first = links.partition_point(|(peer, _)| peer < other);
-        let between = links[first..].iter().take_while(|(peer, _)| peer == other);
+        let between = table.between(one, other).iter();
         let usable = between.filter_map(|(_, id)| Some((id, table.links.get(id)?)));
         let usable = usable.filter(|(_, entry)| !entry.link.down);
         let best = usable.min_by_key(|(_, it)| (it.link.counted, std::cmp::Reverse(it.number)))?;
@@ -271,7 +315,7 @@ impl Links {
         initial_latency: Duration,
         now: Timestamp,
     ) -> Report {
-        let connections = reported.conn_state.clone().unwrap_or_default();
+        let mut connections = reported.conn_state.clone().unwrap_or_default();
         let is_sound = !reported.id.is_empty()
             && reported.id.len() <= MAX_ID
             && reported.link_protocol.len() <= MAX_TEXT
@@ -293,7 +337,14 @@ impl Links {
                 if own >= MAX_PER_ROUTER {
                     return Report::TooMany;
                 }
+                if table.between(source, &destination).len() >= MAX_PARALLEL {
+                    return Report::TooManyParallel;
+                }
             }
+        }
+        let known = table.links.get(reported.id.as_str()).map(|entry| &*entry.link);
+        if !table.has_room(source, known, &connections) {
+            connections.conns = Vec::new();
         }
         let latency = u64::try_from(initial_latency.as_nanos()).unwrap_or(u64::MAX);
         let mut link = Link {
@@ -303,7 +354,7 @@ impl Links {
             protocol: reported.link_protocol.clone(),
             address: reported.dial_address.clone(),
             iteration: reported.iteration,
-            static_cost: 1,
+            static_cost: STATIC_COST,
             source_latency: latency,
             destination_latency: latency,
             counted: 0,
@@ -311,6 +362,7 @@ impl Links {
             connections,
             since: now,
         };
+        table.overrides.apply(&mut link);
         link.counted = link.cost();
         let link = table.insert(link);
         self.pending.link(&link.source, &link.destination);
@@ -340,12 +392,20 @@ impl Links {
     /// The connections of a link changed; false if that is old news.
     pub fn connections_changed(&self, id: &str, iteration: u32, state: LinkConnState) -> bool {
         let mut table = self.table.write();
-        let Some(Entry { link, .. }) = table.links.get_mut(id) else { return false };
+        let Some(Entry { link, .. }) = table.links.get(id) else { return false };
         let newer = state.state_iteration > link.connections.state_iteration;
         if link.iteration != iteration || !newer || !is_bounded(&state) {
             return false;
         }
-        Arc::make_mut(link).connections = state;
+        let source = link.source.clone();
+        if !table.has_room(&source, Some(link), &state) {
+            return false;
+        }
+        let (before, now) = (bytes_of(&link.connections), bytes_of(&state));
+        table.count_bytes(&source, before, now);
+        if let Some(Entry { link, .. }) = table.links.get_mut(id) {
+            Arc::make_mut(link).connections = state;
+        }
         true
     }
 
@@ -399,27 +459,38 @@ impl Links {
         changed.static_cost = static_cost.unwrap_or(changed.static_cost);
         changed.down = down.unwrap_or(changed.down);
         changed.counted = changed.cost();
-        self.pending.link(&changed.source, &changed.destination);
-        Some(Arc::clone(link))
+        let link = Arc::clone(link);
+        table.overrides.note(&link);
+        self.pending.link(&link.source, &link.destination);
+        Some(link)
+    }
+
+    /// A router was deleted.
+    pub(super) fn forget(&self, router: &Id) {
+        self.table.write().overrides.forget(router);
     }
 }
 
 /// Whether what a router says of the connections of a link may be kept.
 fn is_bounded(state: &LinkConnState) -> bool {
-    state.conns.len() <= MAX_CONNECTIONS
-        && state.conns.iter().all(|it| {
-            [&it.r#type, &it.local_addr, &it.remote_addr].iter().all(|text| text.len() <= MAX_TEXT)
-        })
+    state.conns.len() <= MAX_CONNECTIONS && bytes_of(state) <= MAX_CONNECTION_BYTES
 }
+
+/// What the connections of a link take, in bytes.
+fn bytes_of(state: &LinkConnState) -> usize {
+    let texts = |it: &LinkConn| it.r#type.len() + it.local_addr.len() + it.remote_addr.len();
+    state.conns.iter().map(|it| CONNECTION + texts(it)).sum()
+}
+
+#[cfg(test)]
+const INITIAL: Duration = Duration::from_secs(65);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const INITIAL: Duration = Duration::from_secs(65);
-
-    fn reported(id: &str, to: &str, iteration: u32) -> RouterLink {
+    pub(super) fn reported(id: &str, to: &str, iteration: u32) -> RouterLink {
         RouterLink { id: id.into(), dest_router_id: to.into(), iteration, ..RouterLink::default() }
     }
 
@@ -464,7 +535,8 @@ mod tests {
             assert_eq!(links.report(&r1, &bad, INITIAL, Timestamp(1)), Report::Malformed);
         }
         for number in 0..MAX_PER_ROUTER {
-            let link = reported(&format!("m{number}"), "r2", 1);
+            let to = format!("x{}", number / MAX_PARALLEL);
+            let link = reported(&format!("m{number}"), &to, 1);
             assert!(is_new(links.report(&r1, &link, INITIAL, Timestamp(1))));
         }
         assert_eq!(links.report(&r1, &whole, INITIAL, Timestamp(1)), Report::TooMany);
@@ -474,6 +546,58 @@ mod tests {
             INITIAL,
             Timestamp(1)
         )));
+    }
+
+    #[test]
+    fn two_routers_have_a_limit_of_links_between_them() {
+        let (links, r1, r2) = (Links::default(), Id::new("r1"), Id::new("r2"));
+        let report = |from: &Id, id: usize, to: &str| {
+            links.report(from, &reported(&format!("l{id}"), to, 1), INITIAL, Timestamp(1))
+        };
+        for id in 0..MAX_PARALLEL {
+            // Whoever dials them.
+            let (from, to) = if id % 2 == 0 { (&r1, "r2") } else { (&r2, "r1") };
+            assert!(is_new(report(from, id, to)));
+        }
+        assert_eq!(report(&r1, 99, "r2"), Report::TooManyParallel);
+        assert_eq!(report(&r2, 99, "r1"), Report::TooManyParallel);
+        assert!(is_new(report(&r1, 99, "r3")), "another router has its own");
+        assert!(is_new(links.report(&r1, &reported("l0", "r2", 2), INITIAL, Timestamp(1))));
+        links.fault("l1", 0).unwrap();
+        assert!(is_new(report(&r1, 100, "r2")));
+    }
+
+    #[test]
+    fn what_is_said_of_connections_has_a_limit_for_each_router() {
+        let (links, r1) = (Links::default(), Id::new("r1"));
+        let conn = |bytes: usize| LinkConn { local_addr: "x".repeat(bytes), ..LinkConn::default() };
+        let state = |iteration, conns| LinkConnState { state_iteration: iteration, conns };
+        let used = || {
+            let table = links.table.read();
+            table.by_router.get(&r1).map_or(0, |ends| ends.bytes)
+        };
+        let mut kept = 0;
+        for number in 0..MAX_PER_ROUTER {
+            let to = format!("x{}", number / MAX_PARALLEL);
+            let mut link = reported(&format!("m{number}"), &to, 1);
+            link.conn_state = Some(state(1, vec![conn(2_000), conn(2_000)]));
+            let Report::New(link) = links.report(&r1, &link, INITIAL, Timestamp(1)) else {
+                panic!("{number}")
+            };
+            kept += link.connections.conns.len();
+            assert!(used() <= MAX_BYTES);
+        }
+        assert!(kept > 2_000 && kept * 2_000 <= MAX_BYTES, "{kept}");
+        let mut link = reported("m0", "x0", 2);
+        link.conn_state = Some(state(1, vec![conn(MAX_CONNECTION_BYTES)]));
+        assert_eq!(links.report(&r1, &link, INITIAL, Timestamp(1)), Report::Malformed);
+        assert!(!links.connections_changed("m9999", 1, state(2, vec![conn(5_000)])));
+        assert!(links.connections_changed("m0", 1, state(2, Vec::new())));
+        let before = used();
+        assert!(links.connections_changed("m0", 1, state(3, vec![conn(100)])));
+        assert_eq!(used(), before + CONNECTION + 100);
+        links.take_of(&r1);
+        assert_eq!(used(), 0);
     }
 
     #[test]

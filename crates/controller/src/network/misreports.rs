@@ -24,24 +24,30 @@ pub(crate) enum Misreport {
     LinkToNobody,
     /// A link beyond those that one router may have.
     TooManyLinks,
+    /// A link beyond those that two routers may have between them.
+    TooManyParallel,
     /// A link with an id or a text that no link has.
     MalformedLink,
     /// A fault or a state of a link that does not end at the router.
     LinkFault,
     /// The end of a circuit that does not go over the router.
     CircuitFault,
+    /// A circuit with an id that no circuit has.
+    MalformedCircuit,
     /// The latency of a link that does not end at the router.
     Latency,
 }
 
 impl Misreport {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::ForeignLink,
         Self::LinkToNobody,
         Self::TooManyLinks,
+        Self::TooManyParallel,
         Self::MalformedLink,
         Self::LinkFault,
         Self::CircuitFault,
+        Self::MalformedCircuit,
         Self::Latency,
     ];
 
@@ -51,9 +57,11 @@ impl Misreport {
             Self::ForeignLink => "linkOfAnotherRouter",
             Self::LinkToNobody => "linkToUnknownRouter",
             Self::TooManyLinks => "tooManyLinks",
+            Self::TooManyParallel => "tooManyParallelLinks",
             Self::MalformedLink => "malformedLink",
             Self::LinkFault => "faultOfForeignLink",
             Self::CircuitFault => "faultOfForeignCircuit",
+            Self::MalformedCircuit => "malformedCircuit",
             Self::Latency => "latencyOfForeignLink",
         }
     }
