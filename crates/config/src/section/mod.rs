@@ -1,38 +1,36 @@
 //! Reading a section key by key.
 //!
-//! Every getter names a key, its default and its bounds, notes what is wrong with its line, and
-//! goes on with the default, so that one start shows all problems of a file. When a section has
-//! been read, the keys nobody asked for are the unknown ones.
+//! Every getter names a key, its default and its bounds, notes what is wrong with its place, and
+//! goes on with the default, so that one reading shows all problems of a file. What a getter knows
+//! of its key is kept as a [`KeyFact`](crate::KeyFact): what is in effect, where it came from, what
+//! is allowed. When a section has been read, the keys nobody asked for are the unknown ones.
 
-use std::{
-    cell::{Cell, RefCell},
-    ops::RangeInclusive,
-    time::Duration,
-};
+mod item;
+mod values;
+
+use std::cell::{Cell, RefCell};
 
 use crate::{
-    address::{Address, HostPort},
-    duration::parse_duration,
     error::KeyAt,
-    suggest,
-    yaml::{Entry, Node, Value},
+    facts::{Facts, KeyFact, Origin},
+    secret, suggest,
+    yaml::{Entry, Node, Place, Value},
 };
 
-/// Problems and warnings of one file, while it is read.
+/// Problems, warnings and facts of one file, while it is read.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     pub(crate) problems: RefCell<Vec<KeyAt>>,
     pub(crate) warnings: RefCell<Vec<KeyAt>>,
+    pub(crate) facts: RefCell<Facts>,
 }
 
 impl Context {
-    pub(crate) fn problem(&self, key: impl Into<String>, line: usize, message: impl Into<String>) {
-        let problem = KeyAt { key: key.into(), line, message: message.into() };
+    fn problem(&self, problem: KeyAt) {
         self.problems.borrow_mut().push(problem);
     }
 
-    pub(crate) fn warn(&self, key: impl Into<String>, line: usize, message: impl Into<String>) {
-        let warning = KeyAt { key: key.into(), line, message: message.into() };
+    pub(crate) fn warn(&self, warning: KeyAt) {
         self.warnings.borrow_mut().push(warning);
     }
 }
@@ -42,7 +40,7 @@ impl Context {
 pub(crate) struct Section<'t> {
     cx: &'t Context,
     path: String,
-    line: usize,
+    place: Place,
     entries: Option<&'t [Entry]>,
     asked: RefCell<Vec<&'static str>>,
     /// Whether upper and lower case are the same in keys.
@@ -60,28 +58,28 @@ pub(crate) struct Item<'t> {
 }
 
 impl<'t> Section<'t> {
+    /// The kind of a key that changes nothing.
+    const IGNORED: &'static str = "ignored";
+
     /// The file itself.
     pub(crate) fn root(cx: &'t Context, node: &'t Node) -> Self {
         let entries = match &node.value {
             Value::Map(entries) => Some(entries.as_slice()),
             Value::Null => None,
             other => {
-                cx.problem(
-                    "",
-                    node.line,
-                    format!("the file must be a map, it is {}", other.kind()),
-                );
+                let text = format!("the file must be a map, it is {}", other.kind());
+                cx.problem(KeyAt::new("", text).at(node.place));
                 None
             }
         };
-        Self::new(cx, String::new(), node.line, entries)
+        Self::new(cx, String::new(), node.place, entries)
     }
 
-    fn new(cx: &'t Context, path: String, line: usize, entries: Option<&'t [Entry]>) -> Self {
+    fn new(cx: &'t Context, path: String, place: Place, entries: Option<&'t [Entry]>) -> Self {
         Self {
             cx,
             path,
-            line,
+            place,
             entries,
             asked: RefCell::new(Vec::new()),
             any_case: Cell::new(false),
@@ -133,17 +131,81 @@ impl<'t> Section<'t> {
 
     /// Notes a problem with a key; with one that is absent it is placed at the section.
     pub(crate) fn problem(&self, key: &'static str, message: impl Into<String>) {
-        self.cx.problem(self.path_of(key), self.line_of(key), message);
+        self.cx.problem(self.about(key, message));
+    }
+
+    /// Notes a value that is none of a few words.
+    pub(crate) fn unknown_word(&self, key: &'static str, message: String, words: &[&str]) {
+        let word = self.entry(key).and_then(|entry| entry.node.value.rendered());
+        let near = word.and_then(|word| suggest::nearest(&word, words.iter().copied()));
+        let problem = KeyAt { allowed: Some(words.join(", ")), ..self.about(key, message) };
+        self.cx.problem(KeyAt { suggestion: near.map(str::to_owned), ..problem });
     }
 
     /// Warns about a key.
     pub(crate) fn warn(&self, key: &'static str, message: impl Into<String>) {
-        self.cx.warn(self.path_of(key), self.line_of(key), message);
+        self.cx.warn(self.about(key, message));
     }
 
-    fn line_of(&self, key: &'static str) -> usize {
-        let absent = if self.entries.is_some() && !self.path.is_empty() { self.line } else { 0 };
-        self.entry(key).map_or(absent, |entry| entry.line)
+    fn about(&self, key: &'static str, message: impl Into<String>) -> KeyAt {
+        let path = self.path_of(key);
+        let found = self.entry(key).and_then(|entry| shown(&path, &entry.node));
+        KeyAt { found, ..KeyAt::new(path, message).at(self.place_of(key)) }
+    }
+
+    /// Where the value of a key is; of a list or map where its key is. What is absent is missed
+    /// where the section begins.
+    fn place_of(&self, key: &'static str) -> Place {
+        match self.entry(key) {
+            Some(entry) => place_of(entry),
+            None if self.entries.is_some() && !self.path.is_empty() => self.place,
+            None => Place::default(),
+        }
+    }
+
+    /// Keeps what is known of a key: what it may be and what it is. Without a value of its own it
+    /// is the default.
+    fn note(
+        &self,
+        key: &'static str,
+        kind: &'static str,
+        default: impl Into<String>,
+        allowed: impl Into<String>,
+        value: Option<String>,
+    ) {
+        let path = self.path_of(key);
+        let default = default.into();
+        let origin = match self.entry(key) {
+            Some(entry) => Origin::of(place_of(entry), &entry.node),
+            None => Origin::Default,
+        };
+        let value = value.unwrap_or_else(|| default.clone());
+        let value =
+            if secret::is_secret(&path, &value) { secret::HIDDEN.to_owned() } else { value };
+        let allowed = allowed.into();
+        let fact = KeyFact { key: path, kind, default, allowed, value, origin };
+        self.cx.facts.borrow_mut().note(fact);
+    }
+
+    /// Says better than the getter could what a key may be, and what it is where it is absent.
+    pub(crate) fn describe(
+        &self,
+        key: &'static str,
+        kind: &'static str,
+        default: impl Into<String>,
+        allowed: impl Into<String>,
+    ) {
+        let default = default.into();
+        let path = self.path_of(key);
+        let given = self.cx.facts.borrow().get(&path).map(|fact| fact.value.clone());
+        let given = given.or_else(|| self.entry(key).and_then(|entry| shown(&path, &entry.node)));
+        let value = given.filter(|_| self.has(key));
+        self.note(key, kind, default, allowed, value);
+    }
+
+    /// What is in effect is not what the file says.
+    pub(crate) fn in_effect(&self, key: &'static str, value: impl Into<String>) {
+        self.cx.facts.borrow_mut().in_effect(&self.path_of(key), value.into());
     }
 
     /// A map below this one.
@@ -157,31 +219,10 @@ impl<'t> Section<'t> {
             }
             None => None,
         };
-        let line = entry.map_or(0, |entry| entry.line);
-        Section::new(self.cx, self.path_of(key), line, entries)
-    }
-
-    /// A list; absent is empty.
-    pub(crate) fn list(&self, key: &'static str) -> Vec<Item<'t>> {
-        self.list_or(key, "must be a list")
-    }
-
-    /// A list, with the words for something else in its place.
-    pub(crate) fn list_or(&self, key: &'static str, message: &str) -> Vec<Item<'t>> {
-        let Some(entry) = self.entry(key) else { return Vec::new() };
-        match &entry.node.value {
-            Value::List(nodes) => self.items(key, nodes),
-            other => {
-                self.problem(key, format!("{message}, it is {}", other.kind()));
-                Vec::new()
-            }
-        }
-    }
-
-    fn items(&self, key: &'static str, nodes: &'t [Node]) -> Vec<Item<'t>> {
+        let place = entry.map_or_else(Place::default, |entry| entry.place);
         let path = self.path_of(key);
-        let item = |(index, node)| Item { cx: self.cx, path: format!("{path}[{index}]"), node };
-        nodes.iter().enumerate().map(item).collect()
+        self.cx.facts.borrow_mut().section(&path, place);
+        Section::new(self.cx, path, place, entries)
     }
 
     /// Every key of the section as an item, for maps with free keys.
@@ -194,268 +235,46 @@ impl<'t> Section<'t> {
         self.entries.unwrap_or_default().iter().map(item).collect()
     }
 
-    /// A string.
-    pub(crate) fn text(&self, key: &'static str) -> Option<String> {
-        self.text_or(key, "must be a string")
-    }
-
-    /// A string, with the words for something else in its place.
-    pub(crate) fn text_or(&self, key: &'static str, message: &str) -> Option<String> {
-        match &self.entry(key)?.node.value {
-            Value::Text { text, .. } => Some(text.clone()),
-            other => {
-                let hint = if other.rendered().is_some() { "; put it in quotes" } else { "" };
-                self.problem(key, format!("{message}, it is {}{hint}", other.kind()));
-                None
-            }
-        }
-    }
-
-    /// A string that must be there and not be blank.
-    pub(crate) fn required_text(&self, key: &'static str, missing: &str) -> String {
-        let text = if self.has(key) { self.text(key) } else { Some(String::new()) };
-        match text {
-            Some(text) if text.trim().is_empty() => {
-                self.problem(key, missing);
-                String::new()
-            }
-            Some(text) => text,
-            None => String::new(),
-        }
-    }
-
-    /// A string or a list of strings.
-    pub(crate) fn texts(&self, key: &'static str) -> Vec<String> {
-        match self.entry(key).map(|entry| &entry.node.value) {
-            Some(Value::Text { text, .. }) => vec![text.clone()],
-            Some(_) => {
-                let items = self.list_or(key, "must be a string or a list of strings");
-                items.iter().filter_map(Item::text).collect()
-            }
-            None => Vec::new(),
-        }
-    }
-
-    /// A truth value: any scalar whose text is `true`.
-    pub(crate) fn flag(&self, key: &'static str, default: bool) -> bool {
-        let Some(entry) = self.entry(key) else { return default };
-        let Some(text) = entry.node.value.rendered() else {
-            self.problem(key, format!("must be true or false, it is {}", entry.node.value.kind()));
-            return default;
-        };
-        let truth = text.eq_ignore_ascii_case("true");
-        if !truth && !text.eq_ignore_ascii_case("false") {
-            self.warn(key, format!("`{text}` counts as false; write true or false"));
-        }
-        truth
-    }
-
-    /// An integer within bounds.
-    pub(crate) fn int<T>(&self, key: &'static str, default: T, bounds: RangeInclusive<i64>) -> T
-    where
-        T: TryFrom<i64>,
-    {
-        let Some(number) = self.any_int(key) else { return default };
-        if number < *bounds.start() {
-            self.problem(key, format!("{key} must be at least {}, got {number}", bounds.start()));
-            return default;
-        }
-        match T::try_from(number) {
-            Ok(number_in_type) if number <= *bounds.end() => number_in_type,
-            _ => {
-                self.problem(key, format!("{key} must be at most {}, got {number}", bounds.end()));
-                default
-            }
-        }
-    }
-
-    /// Whether the value is written as an integer.
-    pub(crate) fn is_int(&self, key: &'static str) -> bool {
-        self.entry(key).is_some_and(|entry| matches!(entry.node.value, Value::Int(_)))
-    }
-
-    /// Any integer. A string counts only if a variable was put into it.
-    pub(crate) fn any_int(&self, key: &'static str) -> Option<i64> {
-        let value = &self.entry(key)?.node.value;
-        match value {
-            Value::Int(number) => Some(*number),
-            Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
-                Some(*number as i64)
-            }
-            Value::Text { text, substituted: true } => match text.trim().parse() {
-                Ok(number) => Some(number),
-                Err(_) => {
-                    self.problem(key, format!("must be an integer, the variable gives `{text}`"));
-                    None
-                }
-            },
-            other => {
-                self.problem(key, format!("must be an integer, it is {}", other.kind()));
-                None
-            }
-        }
-    }
-
-    /// A number within bounds; integers are numbers too.
-    pub(crate) fn number(
-        &self,
-        key: &'static str,
-        default: f64,
-        bounds: RangeInclusive<f64>,
-    ) -> f64 {
-        let Some(entry) = self.entry(key) else { return default };
-        let number = match &entry.node.value {
-            Value::Int(number) => Some(*number as f64),
-            Value::Float(number) => Some(*number),
-            Value::Text { text, substituted: true } => text.trim().parse().ok(),
-            _ => None,
-        };
-        let Some(number) = number else {
-            self.problem(key, format!("must be a number, it is {}", entry.node.value.kind()));
-            return default;
-        };
-        if bounds.contains(&number) {
-            return number;
-        }
-        let (low, high) = (bounds.start(), bounds.end());
-        if number < *low {
-            self.problem(key, format!("{key} of {number} is lower than minimum value of {low}"));
-        } else {
-            self.problem(key, format!("{key} of {number} is larger than maximum value of {high}"));
-        }
-        default
-    }
-
-    /// A duration, not below zero.
-    pub(crate) fn duration(&self, key: &'static str, default: Duration) -> Duration {
-        self.opt_duration(key).unwrap_or(default)
-    }
-
-    /// A duration that may be absent, not below zero.
-    pub(crate) fn opt_duration(&self, key: &'static str) -> Option<Duration> {
-        let duration = self.signed_duration(key)?;
-        if duration.negative {
-            self.problem(key, "must not be negative");
-            return None;
-        }
-        Some(duration.length)
-    }
-
-    /// A duration where zero and below mean never.
-    pub(crate) fn duration_or_never(
-        &self,
-        key: &'static str,
-        default: Duration,
-    ) -> Option<Duration> {
-        match self.signed_duration(key) {
-            Some(duration) => {
-                (!duration.negative && !duration.length.is_zero()).then_some(duration.length)
-            }
-            None => Some(default),
-        }
-    }
-
-    /// A duration within bounds.
-    pub(crate) fn duration_in(
-        &self,
-        key: &'static str,
-        default: Duration,
-        bounds: RangeInclusive<Duration>,
-    ) -> Duration {
-        let Some(duration) = self.opt_duration(key) else { return default };
-        let show = crate::duration::show_duration;
-        if duration < *bounds.start() {
-            let (got, low) = (show(duration), show(*bounds.start()));
-            self.problem(key, format!("{key} of {got} is lower than minimum value of {low}"));
-            return default;
-        }
-        if duration > *bounds.end() {
-            let (got, high) = (show(duration), show(*bounds.end()));
-            self.problem(key, format!("{key} of {got} is larger than maximum value of {high}"));
-            return default;
-        }
-        duration
-    }
-
-    /// A duration that is moved into its bounds with a warning.
-    pub(crate) fn duration_clamped(
-        &self,
-        key: &'static str,
-        default: Duration,
-        bounds: RangeInclusive<Duration>,
-    ) -> Duration {
-        let duration = self.duration(key, default);
-        let clamped = duration.clamp(*bounds.start(), *bounds.end());
-        if clamped != duration {
-            let show = crate::duration::show_duration;
-            self.warn(
-                key,
-                format!("{} is out of bounds, {} is used", show(duration), show(clamped)),
-            );
-        }
-        clamped
-    }
-
-    fn signed_duration(&self, key: &'static str) -> Option<crate::duration::SignedDuration> {
-        let entry = self.entry(key)?;
-        let parsed = match &entry.node.value {
-            Value::Text { text, .. } => parse_duration(text),
-            Value::Int(0) => parse_duration("0"),
-            other => Err(format!("it is {}", other.kind())),
-        };
-        match parsed {
-            Ok(duration) => Some(duration),
-            Err(reason) => {
-                self.problem(key, format!("must be a duration such as 5s or 1m30s: {reason}"));
-                None
-            }
-        }
-    }
-
-    /// An address with type.
-    pub(crate) fn address(&self, key: &'static str) -> Option<Address> {
-        let text = self.text(key)?;
-        match text.parse() {
-            Ok(address) => Some(address),
-            Err(reason) => {
-                self.problem(key, reason);
-                None
-            }
-        }
-    }
-
-    /// Host and port.
-    pub(crate) fn host_port(&self, key: &'static str) -> Option<HostPort> {
-        let text = self.text(key)?;
-        match text.parse() {
-            Ok(address) => Some(address),
-            Err(reason) => {
-                self.problem(key, format!("invalid value {text}: {reason}"));
-                None
-            }
-        }
-    }
-
-    /// One word of a few.
-    pub(crate) fn choice<T: Copy>(
-        &self,
-        key: &'static str,
-        choices: &[(&'static str, T)],
-        default: T,
-    ) -> T {
-        let Some(entry) = self.entry(key) else { return default };
-        let text = entry.node.value.rendered().unwrap_or_default();
-        if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == text) {
-            return *choice;
-        }
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        self.problem(key, format!("invalid value '{text}', must be one of {}", names.join(", ")));
-        default
-    }
-
     /// Keys that are accepted and change nothing, without a word.
     pub(crate) fn ignore(&self, keys: &[&'static str]) {
-        self.asked.borrow_mut().extend_from_slice(keys);
+        for &key in keys {
+            let value = self.entry(key).map(|entry| match shown(key, &entry.node) {
+                Some(text) => text,
+                None => entry.node.value.kind().to_owned(),
+            });
+            self.note(key, Self::IGNORED, "", "", value);
+        }
+    }
+
+    /// A key that nobody asked for. One that is a misspelt other, which the file lacks, is a
+    /// mistake: what it was to say would be lost. Anything else may be somebody else's and is
+    /// passed over, as the original does.
+    fn unknown(&self, entry: &Entry, asked: &[&'static str]) {
+        let absent = |key: &&&'static str| {
+            let given = |entry: &Entry| {
+                entry.key == **key || (self.any_case.get() && entry.key.eq_ignore_ascii_case(key))
+            };
+            !self.entries.unwrap_or_default().iter().any(given)
+        };
+        let candidates = asked.iter().filter(absent).copied();
+        let path = self.path_of(&entry.key);
+        match suggest::nearest(&entry.key, candidates) {
+            Some(near) => {
+                let text = format!("unknown key; did you mean `{near}`?");
+                let problem = KeyAt::new(path, text).at(entry.place);
+                self.cx.problem(KeyAt { suggestion: Some(near.to_owned()), ..problem });
+            }
+            None => {
+                let near = suggest::nearest(&entry.key, asked.iter().copied());
+                let text = match near {
+                    Some(near) => format!("unknown key, it is ignored; did you mean `{near}`?"),
+                    None => "unknown key, it is ignored".to_owned(),
+                };
+                let warning = KeyAt::new(path, text).at(entry.place);
+                let suggestion = near.map(str::to_owned);
+                self.cx.warn(KeyAt { suggestion, ..warning });
+            }
+        }
     }
 }
 
@@ -470,62 +289,22 @@ impl Drop for Section<'_> {
             let known = asked.iter().any(|key| {
                 *key == entry.key || (self.any_case.get() && entry.key.eq_ignore_ascii_case(key))
             });
-            if known || entry.key == "<<" {
-                continue;
+            if !known && entry.key != "<<" {
+                self.unknown(entry, &asked);
             }
-            let message = match suggest::nearest(&entry.key, asked.iter().copied()) {
-                Some(near) => format!("unknown key, it is ignored; did you mean `{near}`?"),
-                None => "unknown key, it is ignored".to_owned(),
-            };
-            self.cx.warn(self.path_of(&entry.key), entry.line, message);
         }
     }
 }
 
-impl<'t> Item<'t> {
-    /// The item as a map.
-    pub(crate) fn section(&self) -> Option<Section<'t>> {
-        self.section_or("must be a map")
-    }
+fn place_of(entry: &Entry) -> Place {
+    // An alias has its value elsewhere.
+    let is_here = entry.node.place.line == entry.place.line;
+    let is_scalar = entry.node.value.rendered().is_some();
+    if is_here && is_scalar { entry.node.place } else { entry.place }
+}
 
-    /// The item as a map, with the words for something else in its place.
-    pub(crate) fn section_or(&self, message: &str) -> Option<Section<'t>> {
-        match &self.node.value {
-            Value::Map(entries) => {
-                Some(Section::new(self.cx, self.path.clone(), self.node.line, Some(entries)))
-            }
-            other => {
-                self.problem(format!("{message}, it is {}", other.kind()));
-                None
-            }
-        }
-    }
-
-    /// The item as a string.
-    pub(crate) fn text(&self) -> Option<String> {
-        match &self.node.value {
-            Value::Text { text, .. } => Some(text.clone()),
-            other => {
-                self.problem(format!("must be a string, it is {}", other.kind()));
-                None
-            }
-        }
-    }
-
-    /// The item as an address.
-    pub(crate) fn address(&self) -> Option<Address> {
-        let text = self.text()?;
-        match text.parse() {
-            Ok(address) => Some(address),
-            Err(reason) => {
-                self.problem(reason);
-                None
-            }
-        }
-    }
-
-    /// Notes a problem with the item.
-    pub(crate) fn problem(&self, message: impl Into<String>) {
-        self.cx.problem(self.path.clone(), self.node.line, message);
-    }
+/// A value as it may be shown; nothing for lists and maps.
+fn shown(path: &str, node: &Node) -> Option<String> {
+    let text = node.value.rendered()?;
+    Some(if secret::is_secret(path, &text) { secret::HIDDEN.to_owned() } else { text })
 }

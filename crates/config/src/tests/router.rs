@@ -129,7 +129,14 @@ forwarder:
     let loaded = router(text).unwrap();
     assert_eq!(warnings(&loaded), "line 8: ha: unknown key, it is ignored\n");
     let keys: Vec<&str> = loaded.not_acted_upon.iter().map(|found| found.key.as_str()).collect();
-    assert_eq!(keys, ["listeners[0].options.getSessionTimeout", "transport.ws"]);
+    assert_eq!(
+        keys,
+        [
+            "link.listeners[0].options.outQueueSize",
+            "listeners[0].options.getSessionTimeout",
+            "transport.ws"
+        ]
+    );
     let loaded =
         router(&text.replace("latencyProbeInterval: 0", "latencyProbeInterval: 10")).unwrap();
     assert_eq!(loaded.config.forwarder.latency_probe_interval, Some(Duration::from_secs(1)));
@@ -217,7 +224,7 @@ fn bounds_and_words_are_those_of_the_documents() {
     let error = router(&ctrl).unwrap_err().to_string();
     assert_eq!(
         error,
-        "dir/r1.yml:3: ctrl.options.connectTimeoutMs: connectTimeoutMs must be at least 30 ms"
+        "dir/r1.yml:3:60: ctrl.options.connectTimeoutMs: connectTimeoutMs must be at least 30 ms"
     );
 }
 
@@ -266,7 +273,7 @@ fn control_section() {
     assert_eq!(loaded.config.ctrl.endpoints[0].host, "x");
     assert!(warnings(&loaded).contains("`endpoint` is used"));
     let error = router(&text.replace("['tls:a:1', 'tls:b:2']", "[1]")).unwrap_err().to_string();
-    assert!(error.contains(":4: ctrl.endpoints[0]: must be a string"), "{error}");
+    assert!(error.contains(":4:15: ctrl.endpoints[0]: must be a string"), "{error}");
 }
 
 fn tcp(name: &str, port: u16) -> ProxiedService {
