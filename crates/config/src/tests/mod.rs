@@ -2,6 +2,7 @@
 
 mod controller;
 mod conventions;
+mod keys;
 mod reports;
 mod router;
 mod templates;
