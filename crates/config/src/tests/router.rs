@@ -380,6 +380,22 @@ fn what_has_no_effect_is_said() {
 }
 
 #[test]
+fn a_link_may_be_silent_as_long_as_the_nearest_key_says() {
+    let silent = |more: &str| {
+        let config = router(&format!("{BARE}{more}")).unwrap().config;
+        config.link.heartbeats.close_unresponsive.map(|time| time.as_secs())
+    };
+    assert_eq!(silent(""), Some(60));
+    let forwarder = "forwarder: {unresponsiveLinkTimeout: 20s}\n";
+    assert_eq!(silent(forwarder), Some(20));
+    assert_eq!(silent("forwarder: {unresponsiveLinkTimeout: 7000}\n"), Some(7));
+    let with = |heartbeats: &str| format!("{forwarder}link: {{heartbeats: {heartbeats}}}\n");
+    assert_eq!(silent(&with("{sendInterval: 5s}")), Some(30));
+    assert_eq!(silent(&with("{closeUnresponsiveTimeout: 9s}")), Some(9));
+    assert_eq!(silent(&with("{closeUnresponsiveTimeout: 0s}")), None);
+}
+
+#[test]
 fn managed_configs() {
     let allow =
         |names: &str| router(&format!("{BARE}managedConfig: {{allow: [{names}]}}")).unwrap().config;

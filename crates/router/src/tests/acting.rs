@@ -30,7 +30,7 @@ use super::{
     support::{Pki, TestController, TestRouter, capable, events, soon},
     whole::{config_with, write_chain},
 };
-use crate::{Router, Runtimes, seam::Control as _};
+use crate::{Router, Runtimes, StartError, seam::Control as _};
 
 async fn start(config: &RouterConfig) -> Router {
     soon(Router::start(config, Runtimes::own().unwrap())).await.unwrap()
@@ -63,6 +63,23 @@ async fn controllers_are_dialed_from_an_address_or_an_interface() {
         assert_eq!(remote.ip().to_string(), expected, "{bind}");
         soon(router.shutdown()).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_router_that_reaches_nobody_says_so_after_a_while() {
+    let pki = Pki::new();
+    let home = tempfile::tempdir().unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let config = with_ctrl(&pki, home.path(), nobody, "startupTimeout: 50ms");
+    let router = start(&config).await;
+    let error = soon(router.reach_controller()).await.unwrap_err();
+    assert!(matches!(error, StartError::NoController(_)), "{error}");
+    soon(router.shutdown()).await;
+    let config = with_ctrl(&pki, home.path(), nobody, "startupTimeout: 0s");
+    let router = start(&config).await;
+    let reached = tokio::time::timeout(Duration::from_millis(300), router.reach_controller()).await;
+    assert!(reached.is_err(), "0 is for ever");
+    soon(router.shutdown()).await;
 }
 
 /// An HTTP proxy that connects to anything and counts.

@@ -34,13 +34,11 @@ fn identities(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
             servers_lead_to_ca: true,
             servers_are_renewed: purpose == Purpose::Start && config.csr.is_some(),
         };
-        let found = identity::look(own, rules);
-        let absent = found.iter().any(|one| one.key == "identity.cert");
-        out.extend(found);
-        if absent && config.csr.is_some() {
-            let text = "a router gets its certificates by enrolling (`weft router enroll`)";
-            out.push(Finding::warning("identity", text));
+        let mut found = identity::look(own, rules);
+        if let Some(cert) = found.iter_mut().find(|one| one.key == "identity.cert") {
+            cert.message += "; a router gets its certificates by enrolling (`weft router enroll`)";
         }
+        out.extend(found);
         if own.ca.is_empty() {
             out.push(Finding::warning("identity.ca", "without it no controller is believed"));
         }
