@@ -6,6 +6,7 @@ use crate::handle::{Established, Group, GroupState, Shared};
 use crate::handshake::{self, ReadError};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
+use crate::proxy::{self, HttpProxy};
 use crate::pump::TlsPump;
 use crate::redial;
 use crate::socket;
@@ -39,6 +40,8 @@ pub struct DialOptions {
     pub timeout: Duration,
     /// Local address to connect from.
     pub bind: Option<IpAddr>,
+    /// A proxy through which the listener is reached.
+    pub proxy: Option<HttpProxy>,
     /// Settings of the channel.
     pub channel: ChannelOptions,
     /// The connections the channel wants; `None` for a single one without grouping.
@@ -67,6 +70,7 @@ impl DialOptions {
             hello,
             timeout: TIMEOUT,
             bind: None,
+            proxy: None,
             channel,
             group: None,
             connection_id: None,
@@ -179,9 +183,15 @@ async fn say_hello(
     Err(DialError::Refused { address: address(), text: result.text, class })
 }
 
-/// Connects to the first address of the host that answers.
+/// Connects to the first address of the host that answers. A proxy looks for the host itself.
 async fn tcp(options: &DialOptions) -> io::Result<TcpStream> {
-    let host = (options.address.host.as_str(), options.address.port);
-    let addresses = tokio::net::lookup_host(host).await?.collect();
-    socket::connect(addresses, options.bind).await
+    let (host, port) = (options.address.host.as_str(), options.address.port);
+    let proxy = options.proxy.as_ref();
+    let first = proxy.map_or((host, port), |proxy| (proxy.host.as_str(), proxy.port));
+    let addresses = tokio::net::lookup_host(first).await?.collect();
+    let mut stream = socket::connect(addresses, options.bind).await?;
+    if let Some(proxy) = proxy {
+        proxy::tunnel(&mut stream, proxy, host, port).await?;
+    }
+    Ok(stream)
 }

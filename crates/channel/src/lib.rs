@@ -35,6 +35,7 @@ mod line;
 mod listener;
 mod options;
 mod peer;
+mod proxy;
 mod pump;
 mod redial;
 mod registry;
@@ -61,6 +62,7 @@ pub use listener::{
 };
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
+pub use proxy::HttpProxy;
 pub use socket::{PEER_TIMEOUT, connect, prepare};
 pub use wake::UnderlayWaker;
 

@@ -204,6 +204,7 @@ fn server(item: &Item<'_>, side: Side) -> Option<WebServer> {
     let section = item.section()?;
     let name = if section.has("name") {
         let name = section.text_or("name", "name is required to be a string").unwrap_or_default();
+        section.describe("name", "string", "", "required");
         if name.is_empty() {
             section.problem("name", "name must not be empty");
         }
@@ -251,7 +252,10 @@ fn bind_point(item: &Item<'_>) -> Option<BindPoint> {
 
 /// Host and port, both there, with the words operators know.
 fn checked(section: &Section<'_>, key: &'static str, what: &str) -> Option<HostPort> {
-    let text = if section.has(key) { section.text(key)? } else { String::new() };
+    let text = if section.has(key) { section.text(key) } else { Some(String::new()) };
+    let required = if key == "newAddress" { "" } else { "required" };
+    section.describe(key, "host:port", "", required);
+    let text = text?;
     let reason = match text.parse::<HostPort>() {
         _ if text.trim().is_empty() => "must not be an empty string or unspecified".to_owned(),
         Ok(address) if address.host.is_empty() => "host must be specified".to_owned(),

@@ -13,7 +13,10 @@ use weft_channel::{
     AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, RegisterError, Registration,
     TlsSource,
 };
-use weft_config::{XgressOptions, router::ForwarderConfig};
+use weft_config::{
+    XgressOptions,
+    router::{DialerBinding, ForwarderConfig},
+};
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
 use weft_wire::{VersionInfo, ctrl::REROUTE_ATTEMPT, hello::alpn};
@@ -70,6 +73,8 @@ pub struct DataOptions {
     pub forwarder: ForwarderConfig,
     /// How long an end of direction for an old native SDK waits for the close that may follow it.
     pub fin_hold: Duration,
+    /// How applications may be dialed.
+    pub dialers: Vec<DialerBinding>,
     /// Whether the router hosts services itself.
     pub tunnel: bool,
     /// SDK connections are read and written here.
@@ -282,6 +287,21 @@ impl DataHalf {
         Ok(peer_data)
     }
 
+    /// Without a dialer in its file a router terminates nothing for applications without an SDK
+    /// (specification of the router file, rule 3). One for `transport` is for datagrams, too.
+    fn may_dial(&self, binding: &str) -> Result<(), RouteFailure> {
+        let allows = |dialer: &DialerBinding| match dialer {
+            DialerBinding::Transport => true,
+            DialerBinding::TransportUdp => binding != "transport",
+            _ => false,
+        };
+        if self.options.dialers.iter().any(allows) {
+            return Ok(());
+        }
+        let text = format!("the file of this router has no dialer for binding {binding}");
+        Err(transport::misconfigured(text))
+    }
+
     /// Dials the terminating end of a circuit.
     async fn dial(
         &self,
@@ -300,6 +320,7 @@ impl DataHalf {
             "edge" => self.edge.dial(circuit, egress, timeout).await,
             "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
             "transport" | "transport_udp" | "udp" => {
+                self.may_dial(&egress.binding)?;
                 let peer_timeout = self.options.forwarder.xgress_user_timeout;
                 let forwarder = &self.forwarder;
                 transport::dial(forwarder, circuit, egress, timeout, &self.end, peer_timeout).await

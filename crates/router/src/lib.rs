@@ -5,6 +5,7 @@
 //! [`enroll`](enroll::enroll) gets the certificates it needs first.
 
 mod access;
+mod api_proxy;
 mod bindings;
 mod control;
 mod controllers;

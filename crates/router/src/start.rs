@@ -3,6 +3,7 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{runtime, sync::watch};
+use tokio_util::sync::CancellationToken;
 use weft_channel::{AcceptOptions, ListenerLimits, Listeners, RegisterError, TlsSource};
 use weft_config::{
     AddressKind, RouterConfig, XgressOptions,
@@ -16,7 +17,8 @@ use weft_wire::{Address, Scheme, VersionInfo};
 
 use crate::{
     access::{AccessHalf, AccessOptions},
-    control::{ControlHalf, ControlOptions, EdgeAddresses, Parts},
+    api_proxy,
+    control::{self, ControlHalf, ControlOptions, EdgeAddresses, Parts},
     controllers::Controllers,
     data::{DataHalf, DataOptions, EdgeLimits},
     enroll,
@@ -136,6 +138,9 @@ pub enum StartError {
     /// A link listener.
     #[error("error listening [link.listeners]: {0}")]
     Link(RegisterError),
+    /// The proxy to the API.
+    #[error("error listening [edge.apiProxy.listener]: {0}")]
+    ApiProxy(std::io::Error),
     /// No controller in time.
     #[error("unable to connect to any controllers before timeout ({0:?}, ctrl.startupTimeout)")]
     NoController(Duration),
@@ -150,6 +155,9 @@ pub struct Router {
     controllers: Arc<Controllers>,
     edge: Vec<SocketAddr>,
     links: Vec<SocketAddr>,
+    api_proxy: Option<SocketAddr>,
+    /// Ends what no half of the router ends.
+    stop: CancellationToken,
     startup_timeout: Option<Duration>,
     _runtimes: Runtimes,
 }
@@ -200,15 +208,38 @@ impl Router {
             controllers,
             edge: Vec::new(),
             links: Vec::new(),
+            api_proxy: None,
+            stop: CancellationToken::new(),
             startup_timeout: config.ctrl.startup_timeout,
             _runtimes: runtimes,
         };
-        let sockets = Listeners::new();
-        let listeners = router.listen(config, &identity, &sockets).await?;
-        let links = router.link(config, &identity, &sockets).await?;
+        let (listeners, links) = match router.open(config, &identity).await {
+            Ok(open) => open,
+            Err(error) => {
+                // What was begun does not stay half done.
+                router.shutdown().await;
+                return Err(error);
+            }
+        };
         router.control.begin(router.data.clone(), listeners, links);
         tracing::info!(router = %router.id, edge = ?router.edge, links = ?router.links, "router started");
         Ok(router)
+    }
+
+    /// Opens every socket; answers what controllers are told of them.
+    async fn open(
+        &mut self,
+        config: &RouterConfig,
+        identity: &Arc<LiveIdentity>,
+    ) -> Result<(Vec<EdgeAddresses>, Vec<LinkListener>), StartError> {
+        let sockets = Listeners::new();
+        let edge = self.listen(config, identity, &sockets).await?;
+        let links = self.link(config, identity, &sockets).await?;
+        if let Some(proxy) = config.edge.as_ref().and_then(|edge| edge.api_proxy.as_ref()) {
+            let started = api_proxy::start(proxy, identity, self.stop.clone()).await;
+            self.api_proxy = Some(started.map_err(StartError::ApiProxy)?);
+        }
+        Ok((edge, links))
     }
 
     /// Listens for SDKs; answers what controllers are told.
@@ -257,7 +288,10 @@ impl Router {
         let options = LinkOptions {
             router_id: self.id.clone(),
             config: config.link.clone(),
+            proxy: control::proxy(config),
             dial_workers: config.forwarder.link_dial_workers as usize,
+            dial_queue: config.forwarder.link_dial_queue as usize,
+            handshake_timeout: config.tls_handshake_timeout.min(MAX_HANDSHAKE),
             report_interval: config.metrics.report_interval,
             probe_interval: config.forwarder.latency_probe_interval,
             data_runtime: self._runtimes.data.clone(),
@@ -284,6 +318,12 @@ impl Router {
             }
         }
         Ok(told)
+    }
+
+    /// Where the way to the controller's API is, if there is one.
+    #[must_use]
+    pub fn api_proxy_address(&self) -> Option<SocketAddr> {
+        self.api_proxy
     }
 
     /// Where other routers connect.
@@ -347,6 +387,7 @@ impl Router {
 
     /// Stops cleanly: no new connections, then none at all; the data model is written.
     pub async fn shutdown(self) {
+        self.stop.cancel();
         self.data.shutdown();
         self.control.shutdown().await;
     }
@@ -414,6 +455,7 @@ fn data_options(
         xgress: xgress.unwrap_or_default(),
         forwarder: config.forwarder.clone(),
         fin_hold: FIN_HOLD,
+        dialers: config.dialers.iter().map(|dialer| dialer.binding).collect(),
         tunnel: config.listeners.iter().any(|one| matches!(one, Listener::Tunnel(_))),
         data_runtime: runtimes.data.clone(),
         control_runtime: runtimes.control.clone(),
@@ -449,18 +491,12 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
     let listeners = config.link.listeners.iter().any(|one| other(one.bind.kind));
     warn(listeners, "link.listeners.bind", "routers link over tls only");
     warn(!config.web.is_empty(), "web", "health checks of routers are not served yet");
-    warn(config.proxy.is_some(), "proxy", "controllers are dialed directly");
     warn(!config.ctrl.listeners.is_empty(), "ctrl.listeners", "routers dial, controllers do not");
     warn(
         !config.managed_config.is_empty(),
         "managedConfig",
         "configs of controllers are not taken",
     );
-    let named =
-        config.ctrl.bind.as_ref().is_some_and(|bind| bind.parse::<std::net::IpAddr>().is_err());
-    warn(named, "ctrl.bind", "give an IP address, names of interfaces are not looked up");
-    let api_proxy = config.edge.as_ref().is_some_and(|edge| edge.api_proxy.is_some());
-    warn(api_proxy, "edge.apiProxy", "the API is not proxied");
     let own = |options: &XgressOptions| *options != XgressOptions::default();
     warn(
         config.dialers.iter().any(|dialer| own(&dialer.options)),
@@ -468,16 +504,6 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
         "circuits that end here take the flow control of the edge listener",
     );
     for listener in &config.listeners {
-        if let Listener::Edge(edge) = listener {
-            let (used, default) = (&edge.options, XgressOptions::default());
-            let cut = "payloads are not cut, an mtu is not kept";
-            warn(used.mtu != 0, "listeners[edge].options.mtu", cut);
-            let random = "payloads are not dropped for tests";
-            warn(used.random_drops, "listeners[edge].options.randomDrops", random);
-            let queue = "nothing waits in a queue of its own to be handed over";
-            let own_queue = used.tx_queue_size != default.tx_queue_size;
-            warn(own_queue, "listeners[edge].options.txQueueSize", queue);
-        }
         let (key, why) = match listener {
             Listener::Edge(edge) if edge.address.kind != AddressKind::Tls => {
                 ("listeners[edge].address", "SDKs are served over tls only")

@@ -21,6 +21,7 @@ pub(crate) use insight::{InspectArgs, TopologyArgs, WhyArgs, WhyPathArgs};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use programs::{
     ControllerCommand, DatabaseArgs, DatabaseCommand, QuickstartArgs, RouterCommand,
+    RouterConfigArgs, RouterSort,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 
@@ -40,7 +41,7 @@ use crate::{
                   A controller decides who may reach what; routers carry the data.\n\n\
                   New here? `weft quickstart` brings up a whole network on this machine and says \
                   what to try next.",
-    after_help = "Exit status: 0 done, 1 failed, 2 the command line was wrong, 3 not logged in or \
+    after_help = "Exit status: 0 done, 1 failed, 2 the command line or a configuration file was wrong, 3 not logged in or \
                   not allowed,\n  4 no such entity, 5 refused, 6 the controller is not there or \
                   busy, 8 there are differences\n  (`weft diff --exit-code`), 130 interrupted.\n\
                   Settings (--output, --login, --config-dir) may stand anywhere. A value may begin \
@@ -132,6 +133,7 @@ pub(crate) struct Output {
     /// How to print; names in JSON and YAML do not change
     #[arg(
         long,
+        alias = "format",
         short = 'o',
         value_name = "FORMAT",
         value_enum,

@@ -194,9 +194,19 @@ impl From<weft_identity::Error> for Failure {
     }
 }
 
+/// A file that is not acceptable is a mistake of whoever wrote it (status 2), told of with all
+/// its reasons.
 impl From<weft_config::Error> for Failure {
     fn from(error: weft_config::Error) -> Self {
-        Self::new(chain(&error))
+        match &error {
+            weft_config::Error::Invalid(invalid) => {
+                let count = invalid.problems.len();
+                let mistakes = if count == 1 { "1 mistake" } else { &format!("{count} mistakes") };
+                let text = format!("{}: {mistakes}", invalid.path.display());
+                Self::usage(text).and(invalid.report())
+            }
+            other => Self::usage(chain(other)),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod arguments;
 mod ask;
 mod build;
 mod change;
+mod check;
 mod cli;
 mod compose;
 mod controller;

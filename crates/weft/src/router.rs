@@ -1,15 +1,21 @@
 //! `weft router`: a router of one's own.
 
+mod explain;
+mod new_file;
+
 use std::path::Path;
 
+use weft_config::RouterConfig;
 use weft_router::enroll::enroll as enroll_router;
 
 use crate::{
+    check::{self, Purpose},
     cli::RouterCommand,
     compose,
     enroll::read_token,
     failure::{Failure, chain},
-    output, signals, until_interrupted,
+    output::{self, Format},
+    signals, until_interrupted,
 };
 
 /// Does what was asked for.
@@ -23,7 +29,18 @@ pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
             }
             compose::router::run(&file, &stop).await
         }
+        RouterCommand::Check { file, output } => check_file(&file, output.format()),
+        RouterCommand::Explain { file, output } => explain::explain(&file, output.format()),
+        RouterCommand::Config(args) => new_file::write(&args),
     }
+}
+
+/// Says what is wrong with a file.
+fn check_file(file: &Path, format: Format) -> Result<(), Failure> {
+    let examined = RouterConfig::examine_path(file);
+    let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
+    check::router(&mut examined, Purpose::Advice);
+    check::report(&examined, format)
 }
 
 async fn enroll(file: &Path, jwt: &Path) -> Result<(), Failure> {

@@ -2,6 +2,8 @@
 
 mod controller;
 mod conventions;
+mod keys;
+mod reports;
 mod router;
 mod templates;
 

@@ -95,8 +95,8 @@ impl AccessOptions {
             Listener::Edge(edge) => Some(edge.lookup_api_session_timeout),
             _ => None,
         });
-        let needs =
-            |listener: &Listener| matches!(listener, Listener::Edge(_) | Listener::Tunnel(_));
+        // A listener for SDKs is not served without the section.
+        let needs = |listener: &Listener| matches!(listener, Listener::Tunnel(_));
         let edge = config.edge.as_ref();
         Self {
             router_id: router_id.to_owned(),
@@ -325,7 +325,19 @@ fn load(options: &AccessOptions) -> Model {
         }
         Ok(None) => Model::default(),
         Err(problem) => {
-            tracing::warn!(%problem, path = %path.display(), "data model not loaded, it is taken anew");
+            let aside = file::set_aside(path);
+            let path = path.display();
+            match aside {
+                Ok(aside) => tracing::warn!(
+                    %problem, %path, aside = %aside.display(),
+                    "the file of the data model is damaged: it is set aside, and the model is \
+                     fetched anew"
+                ),
+                Err(not_moved) => tracing::warn!(
+                    %problem, %path, %not_moved,
+                    "the file of the data model cannot be used: the model is fetched anew"
+                ),
+            }
             Model::default()
         }
     }

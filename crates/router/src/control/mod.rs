@@ -21,6 +21,7 @@ mod connect;
 mod dispatch;
 mod faults;
 mod inspect;
+mod interfaces;
 mod links;
 mod options;
 mod presence;
@@ -53,7 +54,7 @@ use weft_wire::{
 };
 
 use cluster::Cluster;
-pub(crate) use options::{ControlOptions, EdgeAddresses};
+pub(crate) use options::{ControlOptions, EdgeAddresses, proxy};
 use presence::Presence;
 use renewal::Renewal;
 use routes::Routes;
@@ -127,8 +128,12 @@ impl ControlHalf {
             cluster: Cluster::default(),
             cluster_messages,
             routes: Routes::new(options.route_workers, options.route_queue),
-            terminators: Terminators::new(options.limiter.clone()),
-            presence: Presence::default(),
+            terminators: Terminators::new(
+                options.limiter.clone(),
+                options.limited_workers,
+                options.limited_queue,
+            ),
+            presence: Presence::new(options.connect_events_queue),
             renewal: Renewal::new(names),
             side_tasks: Arc::new(Semaphore::new(SIDE_TASKS)),
             tasks: TaskTracker::new(),
@@ -161,7 +166,12 @@ impl ControlHalf {
         }
         core.access.begin(&core.runtime, &core.tasks, &core.stop);
         core.spawn(terminators::removal::run(core.clone()));
-        core.spawn(presence::run(core.clone()));
+        if core.options.connect_events {
+            core.spawn(presence::run(core.clone()));
+        }
+        if let Some(reports) = core.options.interfaces {
+            core.spawn(interfaces::run(core.clone(), reports));
+        }
         core.spawn(presence::run_heartbeats(core.clone()));
         core.spawn(renewal::run(core.clone()));
         core.spawn(housekeeping(core.clone()));

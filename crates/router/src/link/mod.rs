@@ -13,7 +13,7 @@
 
 mod accept;
 mod dial;
-mod interfaces;
+pub(crate) mod interfaces;
 mod live;
 mod registry;
 
@@ -32,7 +32,7 @@ use tokio::{runtime, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     AcceptOptions, ChannelAcceptor, ChannelOptions, CloseReason, Established, HeartbeatOptions,
-    ListenerLimits, Listeners, RegisterError, Registration, TlsSource,
+    HttpProxy, ListenerLimits, Listeners, RegisterError, Registration, TlsSource,
 };
 use weft_config::router::{LinkConfig, LinkDialer, LinkListener as ListenerConfig};
 use weft_identity::LiveIdentity;
@@ -67,8 +67,14 @@ pub(crate) struct LinkOptions {
     pub(crate) router_id: String,
     /// Listeners, dialers, heartbeats.
     pub(crate) config: LinkConfig,
+    /// A proxy through which other routers are dialed.
+    pub(crate) proxy: Option<HttpProxy>,
     /// Dials at once.
     pub(crate) dial_workers: usize,
+    /// Dials that may wait for their turn.
+    pub(crate) dial_queue: usize,
+    /// What is asked of those who connect.
+    pub(crate) handshake_timeout: Duration,
     /// How often latencies are told.
     pub(crate) report_interval: Duration,
     /// How often latency is measured beside heartbeats.
@@ -183,7 +189,14 @@ impl Links {
         let hello = AcceptOptions { hello_timeout, vouches: true, ..AcceptOptions::default() };
         let acceptor = Arc::new(ChannelAcceptor::new(gate, hello));
         let bind = config.bind.host_port().to_string();
-        let limits = ListenerLimits::default();
+        let (channel, usual) = (&config.options, ListenerLimits::default());
+        let at_once = channel.max_outstanding_connects.saturating_add(channel.max_queued_connects);
+        // As with SDKs, the file can only raise how many strangers may be there at once.
+        let limits = ListenerLimits {
+            pending: usual.pending.max(at_once),
+            handshake_timeout: self.options.handshake_timeout,
+            ..usual
+        };
         let listen =
             |protocols| listeners.listen(&bind, limits, protocols, tls.clone(), acceptor.clone());
         // On a port that it shares, who offers no protocol may belong to another listener.
@@ -212,9 +225,10 @@ impl Links {
         let close = heartbeats.close_unresponsive;
         ChannelOptions {
             heartbeat: Some(HeartbeatOptions {
+                send_interval: heartbeats.send_interval,
+                check_interval: heartbeats.check_interval,
                 close_unresponsive: close,
                 grace: close.unwrap_or_default() * 2,
-                ..HeartbeatOptions::LINK
             }),
             runtime: Some(self.options.data_runtime.clone()),
             ..ChannelOptions::link(label)
@@ -465,6 +479,8 @@ impl Links {
             let _ = tokio::time::timeout(wait.min(SWEEP), self.wake.notified()).await;
             self.registry.lock().sweep(Instant::now());
             loop {
+                let most = workers.available_permits() + self.options.dial_queue;
+                self.registry.lock().bound_queue(most, Instant::now(), rand::random);
                 let Ok(worker) = Arc::clone(&workers).acquire_owned().await else { return };
                 let Some(dial) = self.registry.lock().begin_dial(Instant::now()) else { break };
                 let links = Arc::clone(&self);

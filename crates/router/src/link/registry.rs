@@ -352,6 +352,23 @@ impl Registry {
         }
     }
 
+    /// Of the dials that are due, those beyond so many wait as if they had come to nothing. `chance`
+    /// gives numbers between 0 and 1.
+    pub(crate) fn bound_queue(&mut self, most: usize, now: Instant, chance: impl Fn() -> f64) {
+        let due = self.due.keys().take_while(|(at, _)| *at <= now);
+        let beyond: Vec<String> = due.skip(most).map(|(_, key)| key.clone()).collect();
+        for key in beyond {
+            let Some(target) = self.targets.get_mut(&key) else { continue };
+            let healthy = self.peers.get(&target.peer).is_some_and(|known| known.healthy);
+            let Some(dialer) = self.dialers.get(target.dialer) else { continue };
+            let backoff = if healthy { &dialer.healthy } else { &dialer.unhealthy };
+            target.delay = after(target.delay, backoff, chance());
+            let at = now + target.delay;
+            tracing::debug!(link = %target.link, "too many links are to be dialed, this one later");
+            self.dial_at(&key, at);
+        }
+    }
+
     /// A dial came to nothing; it is tried again after a wait. `chance` is between 0 and 1.
     pub(crate) fn failed(&mut self, dial: &Dial, was_duplicate: bool, now: Instant, chance: f64) {
         let healthy = self.peers.get(&dial.peer).is_some_and(|known| known.healthy);
@@ -660,6 +677,23 @@ mod tests {
             (registry.peers().count(), registry.targets().count(), registry.next_due()),
             (0, 0, None)
         );
+    }
+
+    #[test]
+    fn more_dials_than_may_wait_come_later() {
+        let (mut registry, now) = (registry(), Instant::now());
+        for id in ["r2", "r3", "r4", "r5"] {
+            registry.peer(&peer(id, PeerState::Healthy), now, ids());
+        }
+        registry.bound_queue(3, now, || 0.0);
+        let mut begun = 0;
+        while registry.begin_dial(now).is_some() {
+            begun += 1;
+        }
+        assert_eq!(begun, 3);
+        let later = registry.next_due().unwrap();
+        assert!(later > now);
+        assert!(registry.begin_dial(later).is_some());
     }
 
     #[test]

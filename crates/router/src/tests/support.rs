@@ -346,6 +346,11 @@ impl TestRouter {
         Self::start_waiting(LONG, pki, home, controller)
     }
 
+    /// The same with more sections in its file.
+    pub(crate) fn start_with(pki: &Pki, home: &Path, controller: SocketAddr, more: &str) -> Self {
+        Self::start_file(LONG, pki, home, controller, more)
+    }
+
     /// The same, and so long it waits for what it has not heard of.
     fn start_waiting(
         lookup_timeout: Duration,
@@ -353,9 +358,19 @@ impl TestRouter {
         home: &Path,
         controller: SocketAddr,
     ) -> Self {
+        Self::start_file(lookup_timeout, pki, home, controller, "")
+    }
+
+    fn start_file(
+        lookup_timeout: Duration,
+        pki: &Pki,
+        home: &Path,
+        controller: SocketAddr,
+        more: &str,
+    ) -> Self {
         let text = format!(
             "v: 3\nidentity: {{cert: x, key: x}}\nctrl: {{endpoint: 'tls:localhost:{}'}}\nedge: {{}}\n\
-             listeners: [{{binding: edge, address: 'tls:0.0.0.0:0', options: {{advertise: 'localhost:3022'}}}}]\n",
+             listeners: [{{binding: edge, address: 'tls:0.0.0.0:0', options: {{advertise: 'localhost:3022'}}}}]\n{more}",
             controller.port()
         );
         let path = home.join("router.yml");

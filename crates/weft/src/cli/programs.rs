@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use weft_config::HostPort;
 
 use super::Output;
 use crate::session::Session;
@@ -79,6 +80,15 @@ pub(crate) enum ControllerCommand {
         /// The controller's configuration file
         file: PathBuf,
     },
+    /// Say everything that is wrong with a controller's file, and start nothing
+    ///
+    /// Status 2 if there is a mistake. `run` looks with the same eyes.
+    Check {
+        /// The controller's configuration file
+        file: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Put a snapshot of the database in the place of the database
     ///
     /// The controller must not run. The snapshot is checked as a whole first; the database that was
@@ -114,6 +124,74 @@ pub(crate) enum RouterCommand {
         #[arg(long, hide = true)]
         exit_with_parent: bool,
     },
+    /// Say everything that is wrong with a router's file, and start nothing
+    ///
+    /// Keys, values and bounds, and what the file names: keys and certificates, addresses,
+    /// interfaces, folders. Status 2 if there is a mistake. `run` looks with the same eyes.
+    #[command(after_help = "Example:\n  weft router check router.yaml --output json")]
+    Check {
+        /// The router's configuration file
+        file: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Print every value that a router's file has in effect, and where each came from
+    ///
+    /// A value is the file's (with its line), that of a variable of the environment, or a default.
+    Explain {
+        /// The router's configuration file
+        file: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Write a commented file for a new router
+    #[command(
+        after_help = "Examples:\n  weft router config --name paris --controller ctrl.example:1280 \
+                      --address paris.example --out paris.yaml\n  \
+                      weft router config gateway --lan-interface eth1 > gateway.yaml"
+    )]
+    Config(RouterConfigArgs),
+}
+
+/// What a new router is to be.
+#[derive(Debug, Args)]
+pub(crate) struct RouterConfigArgs {
+    /// The sort of router
+    #[arg(value_enum, default_value_t)]
+    pub(crate) sort: RouterSort,
+    /// What the files of its keys and certificates are called
+    #[arg(long, value_name = "NAME", default_value = "router")]
+    pub(crate) name: String,
+    /// Where the controller is
+    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:1280")]
+    pub(crate) controller: HostPort,
+    /// Host name or address under which clients, and other routers, reach it
+    #[arg(long, value_name = "HOST", default_value = "localhost")]
+    pub(crate) address: String,
+    /// Port for clients
+    #[arg(long, value_name = "PORT", default_value_t = 3022)]
+    pub(crate) port: u16,
+    /// Port for links of other routers
+    #[arg(long, value_name = "PORT", default_value_t = 10_080)]
+    pub(crate) link_port: u16,
+    /// Interface of the machines whose traffic a gateway intercepts
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) lan_interface: Option<String>,
+    /// Write to this file, which must not be there yet, and not to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Sorts of routers for which files are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RouterSort {
+    /// Clients and other routers connect to it
+    #[default]
+    Edge,
+    /// Nobody connects to it but clients on its network: it dials the other routers
+    Private,
+    /// As private, and traffic of its machine, or of a network behind it, goes to services (Linux)
+    Gateway,
 }
 
 /// The controller's database.

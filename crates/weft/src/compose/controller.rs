@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     build,
+    check::{self, Purpose},
     failure::{Failure, chain},
 };
 
@@ -56,9 +57,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Opens the store and loads the model.
-    pub(crate) async fn open(file: &Path) -> Result<Self, Failure> {
-        let loaded = ControllerConfig::from_path(file)?;
+    /// Opens the store and loads the model. Nothing is touched while anything is wrong with the
+    /// file.
+    pub(crate) async fn open(file: &Path, purpose: Purpose) -> Result<Self, Failure> {
+        let mut examined = ControllerConfig::examine_path(file)?;
+        check::controller(&mut examined, purpose);
+        let loaded = check::accept(examined)?;
         warn(&loaded);
         let Loaded { config, .. } = loaded;
         let section = identity_section(&config.identity).with_controller_defaults();
@@ -316,7 +320,7 @@ pub(crate) fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'
 
 /// Runs a controller until it is told to stop.
 pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Failure> {
-    let core = Core::open(file).await?;
+    let core = Core::open(file, Purpose::Start).await?;
     if !core.controller().has_default_admin() {
         core.close().await?;
         return Err(Failure::new(format!(

@@ -9,6 +9,7 @@ use weft_router::{Router, Runtimes};
 use super::warn;
 use crate::{
     build,
+    check::{self, Purpose},
     failure::{Failure, chain},
 };
 
@@ -29,9 +30,19 @@ pub(crate) async fn start(config: &RouterConfig) -> Result<Router, Failure> {
         .map_err(|error| Failure::new(chain(&error)).during("the router cannot start"))
 }
 
+/// Reads a router's file and looks at everything it names. Nothing is started while anything is
+/// wrong.
+fn load_to_start(file: &Path) -> Result<RouterConfig, Failure> {
+    let mut examined = RouterConfig::examine_path(file)?;
+    check::router(&mut examined, Purpose::Start);
+    let loaded = check::accept(examined)?;
+    warn(&loaded);
+    Ok(loaded.config)
+}
+
 /// Runs a router until it is told to stop.
 pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Failure> {
-    let router = start(&load(file)?).await?;
+    let router = start(&load_to_start(file)?).await?;
     let reached = tokio::select! {
         reached = router.reach_controller() => reached.map_err(|error| Failure::new(chain(&error))),
         () = stop.cancelled() => Ok(()),

@@ -35,6 +35,7 @@ use weft_model::entity::{Authenticator, Identity};
 use weft_router::Router;
 
 use crate::{
+    check::Purpose,
     cli::QuickstartArgs,
     compose::{
         self,
@@ -138,7 +139,7 @@ impl Network {
         is_new: bool,
         stop: &CancellationToken,
     ) -> Result<Up, Failure> {
-        let core = Core::open(&home.controller_file()).await?;
+        let core = Core::open(&home.controller_file(), Purpose::Advice).await?;
         ensure_admin(&core, args).await?;
         let username = username(&core);
         let controller = self.controller.insert(core.serve().await?);

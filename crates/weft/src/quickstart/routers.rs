@@ -90,7 +90,10 @@ impl RouterPlan {
             edge_bind: self.edge.bind.clone(),
             edge_advertise: self.edge.advertise.clone(),
             link: link.map(|link| (link.bind.clone(), link.advertise.clone())),
+            dials_links: false,
             tunneler: TunnelerMode::Host,
+            lan_interface: None,
+            with_defaults: false,
             dns: &dns,
             ip: &ip,
         }

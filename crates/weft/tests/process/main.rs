@@ -20,6 +20,7 @@ mod wait;
 
 mod bound_by_name;
 mod commands;
+mod config_files;
 mod controller_restart;
 mod durable;
 mod full_disk;

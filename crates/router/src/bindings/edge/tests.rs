@@ -334,6 +334,7 @@ async fn router_with(fin_hold: Duration) -> Router {
         xgress: XgressOptions::default(),
         forwarder: forwarder_config(),
         fin_hold,
+        dialers: vec![weft_config::router::DialerBinding::Transport],
         tunnel: false,
         data_runtime: runtime.clone(),
         control_runtime: runtime,

@@ -98,7 +98,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 
 async fn remove_batch(core: &Core) -> bool {
     let Some(controller) = core.controllers.for_changes() else { return false };
-    let slot = core.terminators.slot().await;
+    let Some(slot) = core.terminators.slot().await else { return false };
     // Only now: one may have been wanted again while there was no room.
     let batch = core.terminators.removals.take();
     if batch.is_empty() {
