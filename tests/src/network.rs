@@ -12,8 +12,11 @@ use tempfile::TempDir;
 use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_client::{Credentials, ManagementClient, Tls};
+use weft_config::router::Listener;
 use weft_config::web::WebOptions;
-use weft_config::{BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer};
+use weft_config::{
+    AddressKind, BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer,
+};
 use weft_contract::{Kind, resource};
 use weft_controller::control::{ControlOptions, ControlPlane};
 use weft_controller::network::{Network as Circuits, NetworkOptions};
@@ -29,6 +32,8 @@ use weft_store::{Memory, Store};
 /// Longer than anything here should take.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "geheimnis";
+/// The router whose own bindings may use every service.
+pub(crate) const UNRESTRICTED: &str = "ingress";
 const TRUST_DOMAIN: &str = "weft.test";
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
@@ -204,6 +209,15 @@ impl Network {
         &self.controller.as_ref().unwrap().circuits
     }
 
+    /// A service at an address that a router dials, which no policy gives to anybody.
+    pub(crate) async fn at_address(&self, name: &str, router: &Peer, binding: &str, address: &str) {
+        let service = json!({"name": name, "encryptionRequired": false});
+        let service = self.create(&resource::service::KIND, &service).await;
+        let terminator = json!({"service": service, "router": router.id, "binding": binding,
+            "address": address});
+        self.create(&resource::terminator::KIND, &terminator).await;
+    }
+
     /// A service that everybody may dial and host.
     pub(crate) async fn service(&self, name: &str, encrypted: bool) {
         let service = json!({"name": name, "encryptionRequired": encrypted});
@@ -265,6 +279,26 @@ impl Peer {
     pub(crate) async fn stop(&mut self) {
         if let Some(router) = self.router.take() {
             soon(router.shutdown()).await;
+        }
+    }
+
+    /// Adds to its listeners and dialers those of a piece of a file.
+    pub(crate) fn configure(&mut self, more: &str) {
+        let home = Path::new("unused");
+        let more = read(&format!("{}{more}", common(home, 1)), home);
+        self.config.listeners.extend(more.listeners);
+        self.config
+            .dialers
+            .retain(|known| more.dialers.iter().all(|one| one.binding != known.binding));
+        self.config.dialers.extend(more.dialers);
+    }
+
+    /// Has SDKs connect over WebSockets only.
+    pub(crate) fn websockets_only(&mut self) {
+        for listener in &mut self.config.listeners {
+            if let Listener::Edge(edge) = listener {
+                edge.address.kind = AddressKind::Wss;
+            }
         }
     }
 
@@ -346,6 +380,7 @@ impl Seed {
         };
         let settings = Settings {
             session_key: Some(Arc::clone(&self.session_key)),
+            unrestricted_bindings: vec![UNRESTRICTED.into()],
             ..Settings::new("ctrl1", Arc::clone(&self.store), self.keys.clone(), addresses)
         };
         let controller = Controller::start(settings).await.unwrap();

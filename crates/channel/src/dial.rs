@@ -1,5 +1,6 @@
-//! Connecting to a listener: TCP, TLS, hello.
+//! Connecting to a listener: TCP, TLS, hello; with a WebSocket between TCP and TLS if the address says so.
 
+use crate::carrier::Carrier;
 use crate::error::DialError;
 use crate::group::GroupPolicy;
 use crate::handle::{Established, Group, GroupState, Shared};
@@ -11,12 +12,14 @@ use crate::pump::TlsPump;
 use crate::redial;
 use crate::socket;
 use crate::underlay::Connection;
+use crate::websocket;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -126,9 +129,11 @@ pub(crate) async fn connect(options: &DialOptions, hello: &Hello) -> Result<Dial
 async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, DialError> {
     let address = || options.error_address();
     let bad = |problem: &str| DialError::Address { address: address(), problem: problem.into() };
-    if options.address.scheme != Scheme::Tls {
-        return Err(bad("channels are dialed over tls only"));
-    }
+    let over_websocket = match options.address.scheme {
+        Scheme::Tls => false,
+        Scheme::Wss => true,
+        _ => return Err(bad("channels are dialed over tls and wss only")),
+    };
     let name = options.server_name.as_ref().unwrap_or(&options.address.host).clone();
     let name = ServerName::try_from(name).map_err(|_| bad("the host is no valid server name"))?;
     let socket =
@@ -136,15 +141,20 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
     let addresses = socket.peer_addr().and_then(|remote| Ok((remote, socket.local_addr()?)));
     let (remote, local) =
         addresses.map_err(|source| DialError::Connect { address: address(), source })?;
-    let alpn = options.alpn.iter().map(|name| name.clone().into_bytes()).collect();
-    let stream =
-        TlsConnector::from(options.tls.clone()).with_alpn(alpn).connect(name, socket).await;
-    let stream = stream.map_err(|source| DialError::Tls { address: address(), source })?;
-    let mut stream = TlsStream::from(stream);
-    let result = say_hello(options, &mut stream, hello).await?;
-    let kind = hello.underlay_type().unwrap_or_default().to_owned();
-    let (socket, tls) = handshake::into_parts(stream);
-    let pump = TlsPump::new(socket, tls);
+    let failed = |source| DialError::Tls { address: address(), source };
+    let tls = TlsConnector::from(options.tls.clone());
+    let ((pump, kind), result) = if over_websocket {
+        let alpn = vec![b"http/1.1".to_vec()];
+        let outer = tls.clone().with_alpn(alpn).connect(name.clone(), socket).await;
+        let outer = TlsStream::from(outer.map_err(failed)?);
+        let line = websocket::dial(outer, &authority(options)).await.map_err(failed)?;
+        let inner = tls.connect(name, line).await.map_err(failed)?;
+        greet(options, TlsStream::from(inner), hello).await?
+    } else {
+        let alpn = options.alpn.iter().map(|name| name.clone().into_bytes()).collect();
+        let stream = tls.with_alpn(alpn).connect(name, socket).await.map_err(failed)?;
+        greet(options, TlsStream::from(stream), hello).await?
+    };
     let peer = PeerInfo {
         certificates: pump.certificates(),
         remote,
@@ -156,9 +166,30 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
     Ok(Dialed { connection: Connection { pump, kind, slot: None }, result, peer })
 }
 
+/// Host and port, as requests name them.
+fn authority(options: &DialOptions) -> String {
+    let Address { host, port, .. } = &options.address;
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Says hello and makes a connection of the stream.
+async fn greet<S>(
+    options: &DialOptions,
+    mut stream: TlsStream<S>,
+    hello: &Hello,
+) -> Result<((TlsPump, String), HelloResult), DialError>
+where
+    S: AsyncRead + AsyncWrite + Into<Carrier> + Unpin,
+{
+    let result = say_hello(options, &mut stream, hello).await?;
+    let kind = hello.underlay_type().unwrap_or_default().to_owned();
+    let (carrier, tls) = handshake::into_parts(stream);
+    Ok(((TlsPump::new(carrier, tls), kind), result))
+}
+
 async fn say_hello(
     options: &DialOptions,
-    stream: &mut TlsStream<TcpStream>,
+    stream: &mut TlsStream<impl AsyncRead + AsyncWrite + Unpin>,
     hello: &Hello,
 ) -> Result<HelloResult, DialError> {
     let address = || options.error_address();

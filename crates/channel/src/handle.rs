@@ -135,11 +135,8 @@ impl Shared {
 
     /// Adds a connection and starts its task.
     pub(crate) fn attach(self: &Arc<Self>, connection: Connection) -> Result<(), CloseReason> {
-        let addresses = connection
-            .pump
-            .stream()
-            .peer_addr()
-            .and_then(|remote| Ok((remote, connection.pump.stream().local_addr()?)));
+        let socket = connection.pump.stream();
+        let addresses = socket.and_then(|one| Ok((one.peer_addr()?, one.local_addr()?)));
         let (remote, local) = addresses.map_err(|error| CloseReason::io(&error))?;
         let waker = UnderlayWaker::default();
         let (info, behaviour) = {

@@ -81,13 +81,14 @@ impl Underlay {
         waker: UnderlayWaker,
     ) -> Self {
         let shared: &Arc<Shared> = channel.shared();
-        if let Some(bytes) = shared.options.unsent_low_water {
-            crate::socket::set_unsent_low_water(connection.pump.stream(), bytes);
+        let socket = connection.pump.stream();
+        if let (Some(bytes), Ok(socket)) = (shared.options.unsent_low_water, &socket) {
+            crate::socket::set_unsent_low_water(socket, bytes);
         }
         // Whoever may take his time for longer may also be silent for longer.
         let peer_timeout = shared.options.write_timeout.map(|limit| limit.max(PEER_TIMEOUT));
         if peer_timeout != Some(PEER_TIMEOUT)
-            && let Err(error) = set_peer_timeout(connection.pump.stream(), peer_timeout)
+            && let Err(error) = socket.and_then(|socket| set_peer_timeout(socket, peer_timeout))
         {
             tracing::debug!(%error, "cannot set the user timeout of a socket");
         }
@@ -310,6 +311,7 @@ impl Underlay {
         if self.pump.give_back(now) {
             self.batch.give_back();
         }
+        self.pump.keep_alive(now)?;
         if let (Some(limit), Some(since)) =
             (self.channel.shared().options.write_timeout, self.blocked_since)
             && now >= since + limit
@@ -337,8 +339,9 @@ impl Underlay {
         let write_limit = self.channel.shared().options.write_timeout;
         let write_deadline =
             self.blocked_since.zip(write_limit).map(|(since, limit)| since + limit);
-        let deadline =
-            [self.next_check, self.pump.idle_at(), write_deadline].into_iter().flatten().min();
+        let times =
+            [self.next_check, self.pump.idle_at(), self.pump.keep_alive_at(), write_deadline];
+        let deadline = times.into_iter().flatten().min();
         if let Some(deadline) = deadline
             && (self.sleep.is_elapsed() || self.sleep.deadline() > deadline)
         {

@@ -81,10 +81,13 @@ const ROUTER: Table = &[
     ("transport.protocol", "protocols are chosen by the listeners"),
     ("listeners.*.options.getSessionTimeout", "removed"),
     ("listeners.*.options.svcPollRate", "services come with the data model, nothing is polled"),
-    ("dialers.*.options.randomDrops", "payloads are not dropped for tests"),
-    ("dialers.*.options.drop1InN", "payloads are not dropped for tests"),
-    ("listeners.*.options.randomDrops", "payloads are not dropped for tests"),
-    ("listeners.*.options.drop1InN", "payloads are not dropped for tests"),
+    ("listeners.*.options.lookupSessionTimeout", "service sessions are judged at once"),
+    ("dialers.*.options.txQueueSize", "payloads are handed over directly"),
+    ("listeners.*.options.txQueueSize", "payloads are handed over directly"),
+    ("dialers.*.options.txPortalDupAckScale", "unused, as in the original"),
+    ("listeners.*.options.txPortalDupAckScale", "unused, as in the original"),
+    ("transport.wss.idleTimeout", "a connection serves one request"),
+    ("transport.wss.enableCompression", "what is encrypted cannot be compressed"),
 ];
 
 /// The keys of a file that are in the table.

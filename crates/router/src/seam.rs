@@ -141,6 +141,20 @@ pub struct TunnelCircuitRequest {
     pub timeout: Duration,
 }
 
+/// A circuit wanted by a listener that is not of the edge: no session stands behind it, so that the
+/// controller judges the router itself.
+#[derive(Clone, Debug)]
+pub struct BindingCircuitRequest {
+    /// What the client calls itself; may be empty.
+    pub client: String,
+    /// Name or id of the service, or `instance@service`.
+    pub service: String,
+    /// What the hosting side is told.
+    pub peer_data: PeerData,
+    /// How long to wait for the controller.
+    pub timeout: Duration,
+}
+
 /// A circuit that a controller made.
 #[derive(Clone, Debug)]
 pub struct Circuit {
@@ -314,6 +328,12 @@ pub trait Control: Send + Sync + 'static {
     fn create_tunnel_circuit(
         &self,
         request: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+
+    /// Has a circuit made for a listener that is not of the edge.
+    fn create_binding_circuit(
+        &self,
+        request: BindingCircuitRequest,
     ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
 
     /// Has a terminator made. Retries while controllers are busy or away; resolves when it is

@@ -4,10 +4,12 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{runtime, sync::watch};
 use tokio_util::sync::CancellationToken;
-use weft_channel::{AcceptOptions, ListenerLimits, Listeners, RegisterError, TlsSource};
+use weft_channel::{
+    AcceptOptions, ListenerLimits, Listeners, RegisterError, TlsSource, WebSocketOptions,
+};
 use weft_config::{
-    AddressKind, RouterConfig, XgressOptions,
-    router::{EdgeListener, Listener, TunnelMode},
+    AddressKind, RouterConfig,
+    router::{EdgeListener, Listener, TunnelMode, WssOptions},
 };
 use weft_identity::{
     AltServerCert, IdentitySection, LiveIdentity,
@@ -135,6 +137,16 @@ pub enum StartError {
     /// An edge listener.
     #[error("error listening [edge]: {0}")]
     Listen(#[from] RegisterError),
+    /// A listener for programs that know nothing of the network.
+    #[error("error listening [{binding}]: cannot listen on {address}: {source}")]
+    Ingress {
+        /// Which binding.
+        binding: &'static str,
+        /// The address of the file.
+        address: String,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// A link listener.
     #[error("error listening [link.listeners]: {0}")]
     Link(RegisterError),
@@ -154,6 +166,7 @@ pub struct Router {
     data: Arc<DataHalf>,
     controllers: Arc<Controllers>,
     edge: Vec<SocketAddr>,
+    ingress: Vec<SocketAddr>,
     links: Vec<SocketAddr>,
     api_proxy: Option<SocketAddr>,
     /// Ends what no half of the router ends.
@@ -184,7 +197,7 @@ impl Router {
         warn_not_acted_upon(config);
         let version = VersionInfo::from(build);
         let identity =
-            LiveIdentity::load(identity_section(config)).map_err(StartError::Identity)?;
+            LiveIdentity::load(identity_section(&config.identity)).map_err(StartError::Identity)?;
         let id = identity.current().name().ok_or(StartError::Nameless)?.to_owned();
         let controllers = Arc::new(Controllers::new(config.ctrl.heartbeats.unresponsive_after));
         let access =
@@ -198,7 +211,9 @@ impl Router {
             runtime: runtimes.control.clone(),
         })
         .map_err(StartError::Tls)?;
-        let options = data_options(config, &id, version, &runtimes);
+        let client = ClientTls::of_identity(&identity, &[]);
+        let client = Arc::new(client_config(&client).map_err(StartError::Tls)?);
+        let options = data_options(config, &id, version, &runtimes, client);
         let data = DataHalf::start(options, Arc::new(control.clone()), Arc::new(access.clone()));
         let mut router = Self {
             id,
@@ -207,6 +222,7 @@ impl Router {
             data,
             controllers,
             edge: Vec::new(),
+            ingress: Vec::new(),
             links: Vec::new(),
             api_proxy: None,
             stop: CancellationToken::new(),
@@ -235,6 +251,7 @@ impl Router {
         let sockets = Listeners::new();
         let edge = self.listen(config, identity, &sockets).await?;
         let links = self.link(config, identity, &sockets).await?;
+        self.listen_ingress(config, identity).await?;
         if let Some(proxy) = config.edge.as_ref().and_then(|edge| edge.api_proxy.as_ref()) {
             let started = api_proxy::start(proxy, identity, self.stop.clone()).await;
             self.api_proxy = Some(started.map_err(StartError::ApiProxy)?);
@@ -250,19 +267,36 @@ impl Router {
         sockets: &Listeners,
     ) -> Result<Vec<EdgeAddresses>, StartError> {
         let tls = edge_tls(identity, &self.access)?;
+        let is_websocket = |one: &EdgeListener| one.address.kind == AddressKind::Wss;
+        let outer = match edge_listeners(config).any(is_websocket) {
+            true => Some(WebSocketTls::new(config, identity)?),
+            false => None,
+        };
+        if let (Some(outer), Some(_)) = (&outer, &config.transport.wss.identity) {
+            self.data.follow(outer.identity.clone());
+        }
         let mut told = Vec::new();
         for listener in edge_listeners(config) {
-            identity
-                .current()
-                .check_host(&listener.advertise.host)
-                .map_err(StartError::Advertise)?;
+            let outer = outer.as_ref().filter(|_| is_websocket(listener));
+            let shown = outer.map_or(identity, |outer| &outer.identity);
+            let valid = shown.current().check_host(&listener.advertise.host);
+            valid.map_err(StartError::Advertise)?;
             let bind = listener.address.host_port().to_string();
             // Connections are accepted on the runtime that reads them.
             let limits = edge_limits(config, listener);
-            let bound = self.data.listen_edge(sockets, &bind, limits, tls.clone()).await?;
+            let (scheme, bound) = if let Some(outer) = outer {
+                let options = websocket_options(&config.transport.wss);
+                let (outer, inner) = (outer.tls.clone(), tls.clone());
+                let data = &self.data;
+                let listening =
+                    data.listen_edge_websockets(sockets, &bind, limits, outer, inner, options);
+                (Scheme::Wss, listening.await?)
+            } else {
+                (Scheme::Tls, self.data.listen_edge(sockets, &bind, limits, tls.clone()).await?)
+            };
             let address = |host: &str, port: u16| {
                 let port = if port == 0 { bound.port() } else { port };
-                Address::new(Scheme::Tls, host, port)
+                Address::new(scheme, host, port)
             };
             told.push(EdgeAddresses {
                 address: address(&listener.address.host, listener.address.port),
@@ -271,6 +305,27 @@ impl Router {
             self.edge.push(bound);
         }
         Ok(told)
+    }
+
+    /// Listens for programs that know nothing of the network.
+    async fn listen_ingress(
+        &mut self,
+        config: &RouterConfig,
+        identity: &Arc<LiveIdentity>,
+    ) -> Result<(), StartError> {
+        let server = ServerTls { alpn: &[], client_auth: ClientAuth::None };
+        let server = Arc::new(server_config(identity, &server).map_err(StartError::Tls)?);
+        for listener in &config.listeners {
+            let Listener::Ingress(listener) = listener else { continue };
+            let bound = self.data.listen_ingress(listener, server.clone()).await;
+            let bound = bound.map_err(|source| StartError::Ingress {
+                binding: listener.binding(),
+                address: listener.address.to_string(),
+                source,
+            })?;
+            self.ingress.push(bound);
+        }
+        Ok(())
     }
 
     /// Links with other routers; answers what controllers are told of its listeners.
@@ -338,6 +393,12 @@ impl Router {
         &self.id
     }
 
+    /// Where programs that know nothing of the network connect, in the order of the file.
+    #[must_use]
+    pub fn ingress_addresses(&self) -> &[SocketAddr] {
+        &self.ingress
+    }
+
     /// Where SDKs connect.
     #[must_use]
     pub fn edge_addresses(&self) -> &[SocketAddr] {
@@ -399,8 +460,8 @@ impl fmt::Debug for Router {
     }
 }
 
-fn identity_section(config: &RouterConfig) -> IdentitySection {
-    let section = config.identity.clone();
+fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
+    let section = section.clone();
     let alternative = |one: weft_config::AltServerCert| AltServerCert {
         server_cert: one.server_cert,
         server_key: one.server_key,
@@ -420,7 +481,7 @@ fn identity_section(config: &RouterConfig) -> IdentitySection {
 fn edge_listeners(config: &RouterConfig) -> impl Iterator<Item = &EdgeListener> {
     let listeners = config.edge.is_some().then_some(config.listeners.as_slice());
     listeners.unwrap_or_default().iter().filter_map(|listener| match listener {
-        Listener::Edge(edge) if edge.address.kind == AddressKind::Tls => Some(edge),
+        Listener::Edge(edge) => Some(edge),
         _ => None,
     })
 }
@@ -439,6 +500,7 @@ fn edge_limits(config: &RouterConfig, listener: &EdgeListener) -> EdgeLimits {
         },
         hello: AcceptOptions { hello_timeout: channel.connect_timeout, ..AcceptOptions::default() },
         write_timeout: channel.write_timeout,
+        circuits: listener.options.clone(),
     }
 }
 
@@ -447,15 +509,20 @@ fn data_options(
     id: &str,
     version: VersionInfo,
     runtimes: &Runtimes,
+    client_tls: Arc<rustls::ClientConfig>,
 ) -> DataOptions {
-    let xgress = edge_listeners(config).next().map(|edge| edge.options.clone());
+    let xgress = config.listeners.iter().find_map(|one| match one {
+        Listener::Tunnel(tunnel) => Some(tunnel.options.clone()),
+        _ => None,
+    });
     DataOptions {
         router_id: id.to_owned(),
         version,
         xgress: xgress.unwrap_or_default(),
         forwarder: config.forwarder.clone(),
+        dialers: config.dialers.clone(),
+        client_tls: Some(client_tls),
         fin_hold: FIN_HOLD,
-        dialers: config.dialers.iter().map(|dialer| dialer.binding).collect(),
         tunnel: config.listeners.iter().any(|one| matches!(one, Listener::Tunnel(_))),
         data_runtime: runtimes.data.clone(),
         control_runtime: runtimes.control.clone(),
@@ -470,6 +537,40 @@ fn edge_tls(identity: &Arc<LiveIdentity>, access: &AccessHalf) -> Result<TlsSour
     let tls = ServerTls { alpn: &[], client_auth: ClientAuth::Judge(Arc::new(judge)) };
     let config = Arc::new(server_config(identity, &tls).map_err(StartError::Tls)?);
     Ok(Arc::new(move || Some(config.clone())))
+}
+
+/// The TLS that browsers bring along: no certificate is asked for, and the server's may be one that
+/// they know (`transport.wss.identity`).
+struct WebSocketTls {
+    identity: Arc<LiveIdentity>,
+    tls: TlsSource,
+}
+
+impl WebSocketTls {
+    fn new(config: &RouterConfig, identity: &Arc<LiveIdentity>) -> Result<Self, StartError> {
+        let identity = match &config.transport.wss.identity {
+            Some(section) => {
+                LiveIdentity::load(identity_section(section)).map_err(StartError::Tls)?
+            }
+            None => identity.clone(),
+        };
+        let tls = ServerTls { alpn: &[], client_auth: ClientAuth::None };
+        let config = Arc::new(server_config(&identity, &tls).map_err(StartError::Tls)?);
+        Ok(Self { identity, tls: Arc::new(move || Some(config.clone())) })
+    }
+}
+
+/// What the file says of WebSockets.
+fn websocket_options(wss: &WssOptions) -> WebSocketOptions {
+    WebSocketOptions {
+        read_timeout: wss.read_timeout,
+        write_timeout: wss.write_timeout,
+        handshake_timeout: wss.handshake_timeout.min(MAX_HANDSHAKE),
+        ping_interval: wss.ping_interval,
+        pong_timeout: wss.pong_timeout,
+        read_buffer: wss.read_buffer as usize,
+        write_buffer: wss.write_buffer as usize,
+    }
 }
 
 /// Names once what the file asks for and this release does not do.
@@ -497,17 +598,8 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
         "managedConfig",
         "configs of controllers are not taken",
     );
-    let own = |options: &XgressOptions| *options != XgressOptions::default();
-    warn(
-        config.dialers.iter().any(|dialer| own(&dialer.options)),
-        "dialers.options",
-        "circuits that end here take the flow control of the edge listener",
-    );
     for listener in &config.listeners {
         let (key, why) = match listener {
-            Listener::Edge(edge) if edge.address.kind != AddressKind::Tls => {
-                ("listeners[edge].address", "SDKs are served over tls only")
-            }
             Listener::Tunnel(tunnel) if tunnel.mode == TunnelMode::Proxy => (
                 "listeners[tunnel].options.mode",
                 "services are hosted, none are offered at ports yet",
@@ -515,10 +607,6 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
             Listener::Tunnel(tunnel) if tunnel.mode != TunnelMode::Host => {
                 ("listeners[tunnel].options.mode", "services are hosted, none are intercepted yet")
             }
-            Listener::Transport { udp: false, .. } => ("listeners[transport]", "not served"),
-            Listener::Transport { udp: true, .. } => ("listeners[transport_udp]", "not served"),
-            Listener::Proxy(proxy) if proxy.udp => ("listeners[proxy_udp]", "not served"),
-            Listener::Proxy(_) => ("listeners[proxy]", "not served"),
             _ => continue,
         };
         warn(true, key, why);
@@ -564,29 +652,15 @@ mod tests {
     #[test]
     fn what_a_file_asks_for_in_vain_is_named_once() {
         let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: 'tls:localhost:1'}\n\
-            dialers: [{binding: udp}, {binding: transport, options: {txPortalMaxSize: 99999}}]\n\
             listeners:\n\
             - {binding: proxy, address: 'tcp:0.0.0.0:1', service: a}\n\
-            - {binding: proxy, address: 'tcp:0.0.0.0:2', service: b}\n\
-            - {binding: proxy_udp, address: 'udp:0.0.0.0:1', service: a}\n\
-            - {binding: transport_udp, address: 'udp:0.0.0.0:3'}\n\
-            - {binding: tunnel, options: {mode: proxy, services: ['a:7', 'b:8:udp']}}\n";
+            - {binding: tunnel, options: {mode: proxy, services: ['a:7', 'b:8:udp']}}\n\
+            - {binding: tunnel, options: {mode: proxy, services: ['a:9']}}\n";
         let none = |_: &str| None;
-        let read = |text: &str| {
-            let path = std::path::Path::new("router.yaml");
-            not_acted_upon(&RouterConfig::from_str(text, path, &none).unwrap().config)
-        };
-        let keys: Vec<&str> = read(text).into_iter().map(|(key, _)| key).collect();
-        let expected = [
-            "dialers.options",
-            "listeners[proxy]",
-            "listeners[proxy_udp]",
-            "listeners[transport_udp]",
-            "listeners[tunnel].options.mode",
-        ];
-        assert_eq!(keys, expected);
-        let text = text.replace(", options: {txPortalMaxSize: 99999}", "");
-        assert_eq!(read(&text).first().unwrap().0, "listeners[proxy]");
+        let path = std::path::Path::new("router.yaml");
+        let config = RouterConfig::from_str(text, path, &none).unwrap().config;
+        let keys: Vec<&str> = not_acted_upon(&config).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["listeners[tunnel].options.mode"]);
     }
 
     #[test]

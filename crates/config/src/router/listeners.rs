@@ -7,7 +7,8 @@ use crate::{
     address::{Address, AddressKind, HostPort},
     channel_options::ChannelOptions,
     controller::Network,
-    section::Section,
+    router::ingress::{self, IngressListener},
+    section::{Item, Section},
     suggest,
     xgress_options::XgressOptions,
 };
@@ -43,17 +44,8 @@ pub enum Listener {
     Edge(EdgeListener),
     /// The tunneler.
     Tunnel(Box<TunnelOptions>),
-    /// Programs that speak the fabric's own dial protocol.
-    Transport {
-        /// Where it listens.
-        address: Address,
-        /// Whether it is for datagrams (`transport_udp`).
-        udp: bool,
-        /// Flow control of its circuits.
-        options: XgressOptions,
-    },
-    /// Anybody, for one service.
-    Proxy(ProxyListener),
+    /// Programs that know nothing of the network.
+    Ingress(IngressListener),
 }
 
 /// A listener for SDKs.
@@ -69,19 +61,6 @@ pub struct EdgeListener {
     pub lookup_api_session_timeout: Duration,
     /// Options of the channels.
     pub channel: ChannelOptions,
-    /// Flow control of its circuits.
-    pub options: XgressOptions,
-}
-
-/// A listener for one service.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ProxyListener {
-    /// Where it listens, as written; also kinds that other addresses do not have.
-    pub address: String,
-    /// Id of the service.
-    pub service: String,
-    /// Whether it is for datagrams (`proxy_udp`).
-    pub udp: bool,
     /// Flow control of its circuits.
     pub options: XgressOptions,
 }
@@ -257,19 +236,8 @@ fn listener(section: &Section<'_>, binding: &str) -> Option<Listener> {
             section.ignore(&["address", "bind", "advertise"]);
             Some(Listener::Tunnel(Box::new(TunnelOptions::read(&options))))
         }
-        "transport" | "transport_udp" => {
-            section.ignore(&["advertise"]);
-            let address = parsed(section, &bound(section)?)?;
-            let udp = binding == "transport_udp";
-            Some(Listener::Transport { address, udp, options: XgressOptions::read(&options) })
-        }
-        "proxy" | "proxy_udp" => {
-            section.ignore(&["advertise"]);
-            let address = bound(section);
-            let service =
-                section.required_text("service", "missing 'service' configuration option");
-            let (udp, options) = (binding == "proxy_udp", XgressOptions::read(&options));
-            Some(Listener::Proxy(ProxyListener { address: address?, service, udp, options }))
+        "transport" | "transport_udp" | "proxy" | "proxy_udp" => {
+            ingress::read(section, &options, binding, bound(section)).map(Listener::Ingress)
         }
         "" => None,
         other => {
@@ -329,7 +297,12 @@ fn edge_listener(section: &Section<'_>, options: &Section<'_>) -> Option<EdgeLis
     if let Some(address) = &address
         && !matches!(address.kind, AddressKind::Tls | AddressKind::Wss)
     {
-        let text = format!("an edge listener speaks tls or wss, not {}", address.kind.name());
+        let hint = match address.kind {
+            AddressKind::Ws => "; browsers need TLS, use wss",
+            _ => "",
+        };
+        let kind = address.kind.name();
+        let text = format!("an edge listener speaks tls or wss, not {kind}{hint}");
         section.problem("address", text);
     }
     let advertise = advertised(section, options);

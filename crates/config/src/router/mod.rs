@@ -5,6 +5,7 @@ mod edge;
 mod endpoints;
 mod forwarder;
 mod health;
+mod ingress;
 mod link;
 mod listeners;
 mod transport;
@@ -19,10 +20,11 @@ pub use edge::{ApiProxy, CsrConfig, CsrSans, RouterEdgeConfig};
 pub use endpoints::{ControllerEndpoints, Endpoint, EndpointsFile};
 pub use forwarder::ForwarderConfig;
 pub use health::{ConnectEvents, HealthChecks, InterfaceDiscovery, MetricsConfig};
+pub use ingress::{IngressAddress, IngressKind, IngressListener};
 pub use link::{Backoff, LinkConfig, LinkDialer, LinkListener};
 pub use listeners::{
     DialerBinding, DnsUnanswerable, DnsUpstreamMode, EdgeListener, Listener, ProxiedService,
-    ProxyListener, ProxyProtocol, TunnelMode, TunnelOptions, XgressDialer,
+    ProxyProtocol, TunnelMode, TunnelOptions, XgressDialer,
 };
 pub use transport::{DtlsOptions, TransportConfig, WssOptions};
 

@@ -1,5 +1,6 @@
 //! Tests of the crate, by subject.
 
+mod bindings;
 mod controller;
 mod conventions;
 mod keys;

@@ -91,7 +91,8 @@ impl AccessOptions {
     /// The settings of a file, for a router of this id.
     pub(crate) fn new(config: &RouterConfig, router_id: &str) -> Self {
         use weft_config::router::Listener;
-        let lookup = config.listeners.iter().find_map(|listener| match listener {
+        // A session is not another one at another listener: the most patient of them counts.
+        let lookup = config.listeners.iter().filter_map(|listener| match listener {
             Listener::Edge(edge) => Some(edge.lookup_api_session_timeout),
             _ => None,
         });
@@ -103,7 +104,7 @@ impl AccessOptions {
             required: edge.is_some() || config.listeners.iter().any(needs),
             db: edge.map(|edge| edge.db.clone()),
             save_interval: edge.map_or(Duration::from_secs(30), |edge| edge.db_save_interval),
-            lookup_timeout: lookup.unwrap_or(Duration::from_secs(5)),
+            lookup_timeout: lookup.max().unwrap_or(Duration::from_secs(5)),
         }
     }
 }

@@ -64,9 +64,9 @@ use crate::{
     access::AccessHalf,
     controllers::{Controller, Controllers},
     seam::{
-        Circuit, CircuitRequest, Control, ControllerId, Data, End, LinkControl, LinkLatency,
-        LinkListener, LinkReport, Refusal, TerminatorRequest, TerminatorUpdate,
-        TunnelCircuitRequest, Unverified,
+        BindingCircuitRequest, Circuit, CircuitRequest, Control, ControllerId, Data, End,
+        LinkControl, LinkLatency, LinkListener, LinkReport, Refusal, TerminatorRequest,
+        TerminatorUpdate, TunnelCircuitRequest, Unverified,
     },
 };
 
@@ -307,6 +307,14 @@ impl Control for ControlHalf {
     ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
         let core = self.0.clone();
         Box::pin(async move { circuits::for_tunnel(&core, request).await })
+    }
+
+    fn create_binding_circuit(
+        &self,
+        request: BindingCircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+        let core = self.0.clone();
+        Box::pin(async move { circuits::for_binding(&core, request).await })
     }
 
     fn create_terminator(

@@ -96,6 +96,8 @@ pub(crate) struct LocalEnd {
     seat: Seat,
     fabric: Tally,
     delivered: Tally,
+    /// Of the payloads that arrive one of so many is lost, for tests; 0 loses none.
+    lost_one_in: u32,
     /// Who exchanges with the other end on this router; that of the initiator counts.
     turn: Turn,
     inner: Mutex<Inner>,
@@ -171,6 +173,7 @@ impl LocalEnd {
             seat: Seat::default(),
             fabric: Tally::default(),
             delivered: Tally::default(),
+            lost_one_in: options.lost_one_in,
             turn: Turn::default(),
             inner: Mutex::new(Inner {
                 end,
@@ -352,7 +355,14 @@ impl LocalEnd {
 
     /// Takes a payload.
     pub(crate) fn on_segment(&self, segment: Segment) {
+        if self.loses() {
+            return;
+        }
         self.change(|inner, now| inner.end.on_segment(segment, now));
+    }
+
+    fn loses(&self) -> bool {
+        self.lost_one_in > 0 && rand::random_range(0..self.lost_one_in) == 0
     }
 
     /// Takes an ack.
@@ -595,7 +605,7 @@ impl LocalEnd {
             if let Some(ack) = &parcel.ack {
                 inner.end.on_ack(ack, now);
             }
-            for segment in parcel.segments {
+            for segment in parcel.segments.into_iter().filter(|_| !self.loses()) {
                 inner.end.on_segment(segment, now);
             }
             self.follows(&mut inner, now)

@@ -60,10 +60,8 @@ pub(crate) struct EdgeOptions {
     pub(crate) router_id: String,
     /// What it says it is.
     pub(crate) version: VersionInfo,
-    /// Ends of circuits.
+    /// Ends of circuits to hosting SDKs.
     pub(crate) end: Options,
-    /// How long a circuit may take to be made.
-    pub(crate) circuit_timeout: Duration,
     /// How long an end of direction for an old native SDK waits for the close that may follow it.
     pub(crate) fin_hold: Duration,
     /// Connections of all SDKs together are read and written here.
@@ -254,11 +252,21 @@ impl EdgeBinding {
     }
 }
 
+/// What a listener says of the circuits that its SDKs dial.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    /// This router's ends of them.
+    pub(crate) end: Options,
+    /// How long a circuit may take to be made.
+    pub(crate) timeout: Duration,
+}
+
 /// Lets SDKs in.
 pub(crate) struct EdgeGate {
     pub(crate) binding: Arc<EdgeBinding>,
     /// How long an SDK may take nothing of what is to be written to it.
     pub(crate) write_timeout: Option<Duration>,
+    pub(crate) dialed: Arc<Dialed>,
 }
 
 impl HelloGate for EdgeGate {
@@ -288,7 +296,8 @@ impl HelloGate for EdgeGate {
     async fn established(&self, established: Established) {
         let token = established.peer().headers.get_bytes(header::SESSION_TOKEN);
         let (binding, channel) = (Arc::clone(&self.binding), established.handle());
-        let make = |number| SdkConnection::new(binding, channel, number);
+        let dialed = Arc::clone(&self.dialed);
+        let make = |number| SdkConnection::new(binding, channel, dialed, number);
         let connection = self.binding.connections.lock().add(make);
         established.start(Arc::clone(&connection) as Arc<dyn Behaviour>);
         connection.authenticate(token.unwrap_or_default());

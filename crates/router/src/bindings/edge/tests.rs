@@ -43,9 +43,9 @@ use crate::{
     data::{DataHalf, DataOptions, EdgeLimits},
     forwarder::FIN_HOLD,
     seam::{
-        Access, AccessEvent, Circuit, CircuitRequest, Control, ControllerId, Data as _, Egress,
-        End, Forward, ForwardKind, Grant, HostedService, Refusal, RouteCommand, Session,
-        TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, Use,
+        Access, AccessEvent, BindingCircuitRequest, Circuit, CircuitRequest, Control, ControllerId,
+        Data as _, Egress, End, Forward, ForwardKind, Grant, HostedService, Refusal, RouteCommand,
+        Session, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, Use,
     },
 };
 
@@ -146,6 +146,13 @@ impl Control for FakeControl {
     fn create_tunnel_circuit(
         &self,
         _: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+        async { Err(refusal("not here")) }.boxed()
+    }
+
+    fn create_binding_circuit(
+        &self,
+        _: BindingCircuitRequest,
     ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
         async { Err(refusal("not here")) }.boxed()
     }
@@ -333,6 +340,8 @@ async fn router_with(fin_hold: Duration) -> Router {
         version: VersionInfo::from_header("v2.1.0|x|2026-01-01|linux|amd64").unwrap(),
         xgress: XgressOptions::default(),
         forwarder: forwarder_config(),
+        dialers: Vec::new(),
+        client_tls: None,
         fin_hold,
         dialers: vec![weft_config::router::DialerBinding::Transport],
         tunnel: false,

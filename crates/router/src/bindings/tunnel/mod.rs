@@ -22,7 +22,6 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use weft_e2e::{KeyPair, PublicKey};
 use weft_wire::edge::header;
 use weft_xgress::Options;
 
@@ -31,6 +30,7 @@ use self::{
     config::HostConfig,
 };
 use super::{
+    keys,
     socket::Crypto,
     transport::{self, Connected},
 };
@@ -167,14 +167,14 @@ impl TunnelBinding {
         let data = egress.peer_data.get(&header::APP_DATA.cast_unsigned());
         let app_data = AppData::parse(data.map_or(&[][..], |data| &data[..]))?;
         let target = terminator.config.target(&app_data)?;
-        let (crypto, key) = self.encryption(&terminator, egress)?;
+        let keys = self.encryption(&terminator, egress)?;
         let timeout = timeout.min(terminator.config.connect_timeout);
         let connected = connect(&target, timeout, self.peer_timeout).await?;
         let mut peer_data = connected.peer_data();
-        if let Some(key) = key {
-            peer_data
-                .insert(header::PUBLIC_KEY.cast_unsigned(), Bytes::copy_from_slice(key.as_bytes()));
-        }
+        let crypto = keys.map(|(crypto, told)| {
+            peer_data.extend(told);
+            crypto
+        });
         transport::attach(&self.forwarder, circuit, egress, connected, &self.options, crypto);
         Ok(peer_data)
     }
@@ -184,19 +184,15 @@ impl TunnelBinding {
         &self,
         terminator: &Hosted,
         egress: &Egress,
-    ) -> Result<(Option<Crypto>, Option<PublicKey>), RouteFailure> {
-        let refused = |message: String| RouteFailure { code: RouteErrorCode::Generic, message };
-        let Some(dialer) = egress.peer_data.get(&header::PUBLIC_KEY.cast_unsigned()) else {
-            if terminator.service.encryption_required {
-                return Err(refused("the service is encrypted, but the dialer sent no key".into()));
-            }
-            return Ok((None, None));
-        };
-        let dialer =
-            PublicKey::try_from(&dialer[..]).map_err(|error| refused(error.to_string()))?;
-        let pair = KeyPair::generate(&mut rand::rng());
-        let session = pair.server_session(&dialer).map_err(|error| refused(error.to_string()))?;
-        Ok((Some(Crypto::new(session)), Some(pair.public_key())))
+    ) -> Result<Option<(Crypto, PeerData)>, RouteFailure> {
+        let keys = keys::answer(&egress.peer_data)?;
+        if keys.is_none() && terminator.service.encryption_required {
+            return Err(RouteFailure {
+                code: RouteErrorCode::Generic,
+                message: "the service is encrypted, but the dialer sent no key".into(),
+            });
+        }
+        Ok(keys)
     }
 }
 
@@ -264,7 +260,7 @@ mod tests {
         let connected = connect(&target, Duration::from_secs(20), None).await;
         match connected.map_err(|refused| refused.to_string())? {
             Connected::Tcp(stream) => Ok(stream.peer_addr().unwrap()),
-            Connected::Udp(_) => panic!("tcp was asked for"),
+            Connected::Udp(_) | Connected::Tls(_) => panic!("tcp was asked for"),
         }
     }
 
