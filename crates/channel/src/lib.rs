@@ -39,6 +39,8 @@ mod pump;
 mod redial;
 mod registry;
 mod socket;
+mod tap;
+mod trace;
 mod underlay;
 mod waiters;
 mod wake;
@@ -62,6 +64,8 @@ pub use listener::{
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
 pub use socket::{PEER_TIMEOUT, connect, prepare};
+pub use tap::Tap;
+pub use trace::{TraceFile, TraceTap};
 pub use wake::UnderlayWaker;
 
 #[cfg(test)]

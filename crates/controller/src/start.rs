@@ -101,6 +101,7 @@ impl Controller {
             spent: crate::auth::spent::Spent::default(),
             postures: crate::auth::posture::Postures::default(),
             traces: crate::traces::Traces::default(),
+            measures: crate::measures::Measures::default(),
             tickets: Tickets::default(),
             keyring,
             service_changes: crate::auth::service_changes::ServiceChanges::default(),

@@ -1,6 +1,6 @@
 //! `weft router`: a router of one's own.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use weft_router::enroll::enroll as enroll_router;
 
@@ -16,12 +16,13 @@ use crate::{
 pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
     match command {
         RouterCommand::Enroll { file, jwt } => until_interrupted(enroll(&file, &jwt)).await,
-        RouterCommand::Run { file, exit_with_parent } => {
+        RouterCommand::Run { file, grace, exit_with_parent, log: _ } => {
             let stop = signals::first()?;
             if exit_with_parent {
                 signals::parent(&stop)?;
             }
-            compose::router::run(&file, &stop).await
+            let grace = Duration::from_secs(grace);
+            compose::router::run(&file, grace, &stop).await
         }
     }
 }

@@ -32,10 +32,14 @@ pub(crate) enum Misreport {
     CircuitFault,
     /// The latency of a link that does not end at the router.
     Latency,
+    /// More metrics than one router may have.
+    TooManyMetrics,
+    /// Bytes of a circuit that does not go over the router.
+    Usage,
 }
 
 impl Misreport {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::ForeignLink,
         Self::LinkToNobody,
         Self::TooManyLinks,
@@ -43,6 +47,8 @@ impl Misreport {
         Self::LinkFault,
         Self::CircuitFault,
         Self::Latency,
+        Self::TooManyMetrics,
+        Self::Usage,
     ];
 
     /// Its name in inspections and logs.
@@ -55,6 +61,8 @@ impl Misreport {
             Self::LinkFault => "faultOfForeignLink",
             Self::CircuitFault => "faultOfForeignCircuit",
             Self::Latency => "latencyOfForeignLink",
+            Self::TooManyMetrics => "tooManyMetrics",
+            Self::Usage => "usageOfForeignCircuit",
         }
     }
 }

@@ -7,6 +7,8 @@ use weft_config::RouterConfig;
 use weft_limits::WindowOptions;
 use weft_wire::{Address, VersionInfo};
 
+use super::metrics::ReportOptions;
+
 /// Settings of the control half.
 #[derive(Debug, Clone)]
 pub(crate) struct ControlOptions {
@@ -45,6 +47,8 @@ pub(crate) struct ControlOptions {
     pub(crate) connect_events_full: Duration,
     /// How often opaque API sessions in use are reported.
     pub(crate) session_heartbeat: Duration,
+    /// Reports of what is measured.
+    pub(crate) reports: ReportOptions,
 }
 
 /// Where an edge listener is, and where SDKs find it.
@@ -100,6 +104,11 @@ impl ControlOptions {
             connect_events_batch: config.connect_events.batch_interval,
             connect_events_full: config.connect_events.full_sync_interval,
             session_heartbeat: session.unwrap_or(Duration::from_secs(60)),
+            reports: ReportOptions {
+                interval: config.metrics.report_interval,
+                queue: config.metrics.message_queue as usize,
+                age: config.metrics.interval_age_threshold,
+            },
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use weft_metrics::usage::Way;
 use weft_wire::{Message, payload::View};
+use weft_xgress::Class;
 
 use super::{
     Forwarder,
@@ -62,6 +64,9 @@ impl Arrivals {
             }
             return;
         };
+        if head.class == Class::Payload {
+            circuit.carried.add(Way::FabricRx, message.body.len());
+        }
         if head.strip {
             message.headers.remove_all(&weft_wire::payload::NOT_FORWARDED);
         }
