@@ -19,6 +19,8 @@ mod floors;
 #[cfg(test)]
 mod liars;
 #[cfg(test)]
+mod measured;
+#[cfg(test)]
 mod mesh;
 #[cfg(test)]
 mod native;

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_client::{Credentials, ManagementClient, Tls};
@@ -264,7 +265,34 @@ pub(crate) struct Peer {
     _home: TempDir,
 }
 
+impl Network {
+    /// What a controller, or a router's server, answers to a GET: status and body.
+    pub(crate) async fn get(&self, port: Option<u16>, path: &str) -> (u16, String) {
+        let trust = weft_identity::tls::Trust::Bundle(self.seed.keys.bundle.clone());
+        let tls = weft_identity::tls::ClientTls { alpn: &[], trust, identity: None };
+        let tls = Arc::new(weft_identity::tls::client_config(&tls).unwrap());
+        let to = ("127.0.0.1", port.unwrap_or(self.seed.port));
+        let socket = tokio::net::TcpStream::connect(to).await.unwrap();
+        let name = "localhost".to_owned().try_into().unwrap();
+        let connector = tokio_rustls::TlsConnector::from(tls);
+        let mut stream = soon(connector.connect(name, socket)).await.unwrap();
+        let asked = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        // Whoever ends TLS without a word has answered all the same.
+        let _ = soon(stream.read_to_end(&mut bytes)).await;
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+}
+
 impl Peer {
+    /// Changes its file, before it is started.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut RouterConfig)) {
+        change(&mut self.config);
+    }
+
     pub(crate) async fn start(&mut self) {
         let handle = tokio::runtime::Handle::current();
         let router = until_some(async || {
@@ -365,7 +393,12 @@ impl Seed {
                 address: HostPort { host: "localhost".into(), port: self.port },
                 new_address: None,
             }],
-            apis: vec![WebApi::EdgeManagement, WebApi::EdgeClient],
+            apis: vec![
+                WebApi::EdgeManagement,
+                WebApi::EdgeClient,
+                WebApi::HealthChecks,
+                WebApi::Metrics { scrape_cert: None, include_timestamps: false },
+            ],
             identity: None,
             options: WebOptions::default(),
         }

@@ -42,6 +42,8 @@ mod pump;
 mod redial;
 mod registry;
 mod socket;
+mod tap;
+mod trace;
 mod underlay;
 mod waiters;
 mod wake;
@@ -67,6 +69,8 @@ pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
 pub use proxy::HttpProxy;
 pub use socket::{PEER_TIMEOUT, connect, prepare};
+pub use tap::Tap;
+pub use trace::{TraceFile, TraceTap};
 pub use wake::UnderlayWaker;
 pub use websocket::{WebSocketAcceptor, WebSocketOptions};
 

@@ -210,6 +210,9 @@ impl Underlay {
     fn dispatch(&mut self, mut message: Message) -> Flow {
         let mut reply_for = None;
         let shared = self.channel.shared();
+        if let Some(tap) = shared.tap.get() {
+            tap.received(&message);
+        }
         for (key, value) in &message.headers {
             let number = || value.try_into().ok().map(u64::from_le_bytes);
             match key {
@@ -304,6 +307,9 @@ impl Underlay {
         let heartbeat = &self.channel.shared().heartbeat;
         if heartbeat.wants_message(self.batch.now_ns()) && !self.batch.is_full() {
             self.batch.push(Message::new(content_type::HEARTBEAT, ""));
+        }
+        if let Some(tap) = self.channel.shared().tap.get() {
+            self.batch.from(0).iter().for_each(|message| tap.sent(message));
         }
     }
 

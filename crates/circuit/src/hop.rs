@@ -83,6 +83,9 @@ impl<F: HopFlow> Hop<F> {
                 Class::Payload => inner.frames.push(sequence, len, message),
                 Class::Ack => inner.frames.push_ack(len, message),
             };
+            if pushed == Pushed::Dropped {
+                inner.outlet.note_dropped();
+            }
             (pushed, inner.begin_listing(class))
         };
         self.list(class, list);

@@ -40,6 +40,8 @@ pub struct Outlet<F> {
     ports: ArcSwap<Vec<Arc<Port<F>>>>,
     numbers: AtomicU64,
     budget: Budget,
+    /// Messages for which there was no room.
+    dropped: AtomicU64,
     /// The neighbour is gone: nothing is listed any more.
     closed: AtomicBool,
 }
@@ -93,6 +95,7 @@ impl<F: Flow> Outlet<F> {
             ports: ArcSwap::default(),
             numbers: AtomicU64::new(1),
             budget,
+            dropped: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -101,6 +104,17 @@ impl<F: Flow> Outlet<F> {
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// How many messages for the neighbour were dropped because there was no room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Such a message was dropped.
+    pub(crate) fn note_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds the connection that `waker` wakes. Returns its side that serves; with that the port closes.

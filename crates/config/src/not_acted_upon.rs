@@ -12,11 +12,7 @@ use crate::{
 /// Paths (`*` = any element or key) with what there is to say about them.
 type Table = &'static [(&'static str, &'static str)];
 
-const BOTH: Table = &[
-    ("trace", "messages are not traced to a file; use the log filter"),
-    ("profile", "profiles are not written"),
-    ("web.*.bindPoints.*.identity", "APIs are not served over the overlay"),
-];
+const BOTH: Table = &[("web.*.bindPoints.*.identity", "APIs are not served over the overlay")];
 
 const CONTROLLER: Table = &[
     ("example", "a sample of extensions"),

@@ -358,7 +358,7 @@ fn api(item: &Item<'_>, side: Side) -> Option<WebApi> {
         "edge-management" if edge => Some(WebApi::EdgeManagement),
         "edge-oidc" if edge => Some(WebApi::EdgeOidc(oidc(&options))),
         "fabric" if controller => Some(WebApi::Fabric),
-        "metrics" if controller => Some(metrics(&options)),
+        "metrics" => Some(metrics(&options)),
         "spa" | "zac" if controller => files(&options, &binding),
         "" => None,
         _ => {
@@ -366,7 +366,7 @@ fn api(item: &Item<'_>, side: Side) -> Option<WebApi> {
                 "edge-client" | "edge-management" | "edge-oidc" if controller => {
                     "; it needs the section `edge`"
                 }
-                _ if side == Side::Router => "; a router serves `health-checks` only",
+                _ if side == Side::Router => "; a router serves `health-checks` and `metrics`",
                 _ => "",
             };
             section.problem("binding", format!("invalid binding {binding}{reason}"));

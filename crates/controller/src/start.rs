@@ -102,6 +102,7 @@ impl Controller {
             spent: crate::auth::spent::Spent::default(),
             postures: crate::auth::posture::Postures::default(),
             traces: crate::traces::Traces::default(),
+            measures: crate::measures::Measures::default(),
             tickets: Tickets::default(),
             router_texts: RouterTexts::default(),
             keyring,

@@ -1,6 +1,7 @@
 //! The data half of the router, put together: forwarder and bindings behind [`seam::Data`].
 
 use std::{
+    collections::HashMap,
     io,
     net::SocketAddr,
     sync::{Arc, OnceLock, Weak},
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, RegisterError, Registration,
-    TlsSource, WebSocketAcceptor, WebSocketOptions,
+    TlsSource, TraceFile, WebSocketAcceptor, WebSocketOptions,
 };
 use weft_config::{
     XgressOptions,
@@ -20,6 +21,7 @@ use weft_config::{
 };
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
+use weft_metrics::Report;
 use weft_wire::{VersionInfo, ctrl::REROUTE_ATTEMPT, hello::alpn};
 use weft_xgress::{Options, WindowKind};
 
@@ -34,8 +36,10 @@ use crate::{
         tunnel::TunnelBinding,
     },
     control::ControlHalf,
-    forwarder::{Forwarder, ReportIntervals, SetUp, Timers},
+    forwarder::{Circuit, Forwarder, ReportIntervals, SetUp, Timers},
+    health,
     link::{LinkOptions, Links},
+    measures::Measures,
     seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
 
@@ -89,6 +93,10 @@ pub struct DataOptions {
     pub fin_hold: Duration,
     /// Whether the router hosts services itself.
     pub tunnel: bool,
+    /// How long the intervals are in which bytes of circuits are reported.
+    pub usage_interval: Duration,
+    /// Where messages of links and SDKs are written down.
+    pub trace: Option<TraceFile>,
     /// SDK connections are read and written here.
     pub data_runtime: tokio::runtime::Handle,
     /// Everything else happens here.
@@ -107,6 +115,8 @@ pub struct DataHalf {
     listening: Mutex<Vec<Registration>>,
     links: OnceLock<Arc<Links>>,
     stop: CancellationToken,
+    /// Nothing new is taken.
+    draining: CancellationToken,
 }
 
 impl DataHalf {
@@ -135,6 +145,7 @@ impl DataHalf {
                 fin_hold: options.fin_hold,
                 data_runtime: options.data_runtime.clone(),
                 control_runtime: options.control_runtime.clone(),
+                trace: options.trace.clone(),
             },
         );
         let tunnel = TunnelBinding::new(
@@ -156,6 +167,7 @@ impl DataHalf {
             control,
             listening: Mutex::default(),
             links: OnceLock::new(),
+            draining: stop.child_token(),
             stop,
         });
         half.run();
@@ -172,9 +184,61 @@ impl DataHalf {
             idle_after: forwarder.idle_circuit_timeout,
         };
         runtime.spawn(Arc::clone(&self.forwarder).report(intervals, self.stop.clone()));
+        self.forwarder.measures().book.begin(self.options.usage_interval);
+        self.register();
+        runtime.spawn(measure(self.this.clone(), self.stop.clone()));
+        runtime.spawn(settle(Arc::clone(&self.forwarder), self.stop.clone()));
         if self.options.tunnel {
-            runtime.spawn(Arc::clone(&self.tunnel).run(self.stop.clone()));
+            runtime.spawn(Arc::clone(&self.tunnel).run(self.draining.clone()));
         }
+    }
+
+    /// Registers what is looked up when it is asked for.
+    fn register(&self) {
+        let gauge = |of: fn(&Self) -> u64| {
+            let this = self.this.clone();
+            move || {
+                let found = this.upgrade().map_or(0, |this| of(&this));
+                i64::try_from(found).unwrap_or(i64::MAX)
+            }
+        };
+        self.forwarder.measures().also(|scope| {
+            scope.gauge("edge.connections", gauge(|this| this.edge.connections() as u64));
+            scope.gauge("weft.circuits", gauge(|this| this.counts().0 as u64));
+            scope.gauge("weft.links", gauge(|this| this.link_count() as u64));
+            scope.gauge("weft.buffered_bytes", gauge(Self::budget_used));
+            let name = "pool.link.dialer.busy_workers";
+            scope.gauge(name, gauge(|this| this.link_dials().0 as u64));
+            let name = "pool.link.dialer.worker_count";
+            scope.gauge(name, gauge(|this| this.link_dials().1 as u64));
+        });
+    }
+
+    /// How many links are being dialed, and how many may be.
+    fn link_dials(&self) -> (usize, usize) {
+        self.links.get().map_or((0, 0), |links| links.dials())
+    }
+
+    /// The links as a health check tells of them.
+    pub(crate) fn link_details(&self) -> Vec<serde_json::Value> {
+        let links = self.links.get().map(|links| links.all_reports()).unwrap_or_default();
+        let measured = if links.is_empty() { Report::new() } else { self.measures().read() };
+        links.iter().map(|link| health::link_detail(link, &measured)).collect()
+    }
+
+    /// The routers at the ends of each link.
+    pub(crate) fn link_peers(&self) -> HashMap<String, (String, String)> {
+        self.links.get().map(|links| links.ends()).unwrap_or_default()
+    }
+
+    /// Where messages are written down.
+    pub(crate) fn trace(&self) -> Option<TraceFile> {
+        self.options.trace.clone()
+    }
+
+    /// Everything that is measured.
+    pub(crate) fn measures(&self) -> &Arc<Measures> {
+        self.forwarder.measures()
     }
 
     /// Listens for SDKs on `bind` (`host:port`; port 0 takes a free one).
@@ -350,6 +414,15 @@ impl DataHalf {
         self.forwarder.drops().seen()
     }
 
+    /// Takes nothing new: no connections, circuits or terminators. What is hosted here is hosted
+    /// elsewhere from now on; circuits that are up stay.
+    pub fn drain(&self) {
+        self.draining.cancel();
+        self.listening.lock().clear();
+        self.edge.drain();
+        self.tunnel.host_nothing();
+    }
+
     /// Stops listening, closes SDK connections and ends what runs in the background.
     pub fn shutdown(&self) {
         self.listening.lock().clear();
@@ -379,8 +452,15 @@ impl DataHalf {
 
     /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
     async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
+        if self.draining.is_cancelled() && self.forwarder.circuit(&command.circuit).is_none() {
+            return Err(RouteFailure {
+                code: RouteErrorCode::ResourcesUnavailable,
+                message: "the router is shutting down, it takes no new circuits".to_owned(),
+            });
+        }
         let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
         let set_up = self.forwarder.set_up(&command.circuit, &command.controller, attempt)?;
+        set_up.circuit().carried.tag(&command.tags);
         // An unroute that comes from now on finds the circuit.
         if command.taken_down.is_cancelled() {
             return Err(seam::RouteFailure::taken_down());
@@ -427,7 +507,18 @@ impl DataHalf {
         })?;
         tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
         set_up.stands()?;
-        let circuit = set_up.circuit();
+        let dialed = self.dial_host(set_up.circuit(), egress, timeout).await;
+        let dials = &self.forwarder.measures().dials;
+        if dialed.is_ok() { &dials.answered } else { &dials.failed }.one();
+        dialed
+    }
+
+    async fn dial_host(
+        &self,
+        circuit: &Arc<Circuit>,
+        egress: &Egress,
+        timeout: Duration,
+    ) -> Result<PeerData, RouteFailure> {
         match egress.binding.as_str() {
             "edge" => self.edge.dial(circuit, egress, timeout).await,
             "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
@@ -531,6 +622,56 @@ impl seam::Data for DataHalf {
 
     fn dropped(&self) -> seam::Dropped {
         self.forwarder.drops().seen()
+    }
+
+    fn measured(&self) -> Report {
+        self.measures().read()
+    }
+
+    fn take_measured(&self, age: Duration) -> seam::Measured {
+        seam::Measured {
+            report: self.measures().read(),
+            latencies: self.links.get().map(|links| links.latencies()).unwrap_or_default(),
+            usage: self.measures().book.due(age),
+        }
+    }
+
+    fn reports_lost(&self, count: u64) {
+        self.measures().lost_reports.add(count);
+    }
+}
+
+/// Brings rates up to date, and looks at what is looked at now and then.
+async fn measure(data: Weak<DataHalf>, stop: CancellationToken) {
+    let mut ticks = tokio::time::interval(weft_metrics::TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last = std::time::Instant::now();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        let Some(data) = data.upgrade() else { return };
+        let now = std::time::Instant::now();
+        if let Some(links) = data.links.get() {
+            links.look_at_queues(now.saturating_duration_since(last));
+        }
+        last = now;
+        data.forwarder.look_at_ends();
+        data.measures().tick(now);
+    }
+}
+
+/// Writes into the book what circuits carried, whenever an interval is over.
+async fn settle(forwarder: Arc<Forwarder>, stop: CancellationToken) {
+    loop {
+        // Also soon after a clock that was set.
+        let wait = forwarder.measures().book.left().min(Duration::from_secs(60));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        forwarder.settle();
     }
 }
 

@@ -12,10 +12,13 @@ mod controllers;
 pub mod data;
 pub mod enroll;
 mod forwarder;
+mod health;
 mod link;
+mod measures;
 pub mod seam;
 mod start;
 #[cfg(test)]
 mod tests;
+mod web;
 
 pub use start::{Build, Router, Runtimes, StartError};

@@ -15,6 +15,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
+use weft_metrics::{Report, usage::Interval};
 
 /// Peer data of a circuit: header id to raw bytes, as the two ends see them
 /// (protocol: data-plane 6, edge-control-plane 13.1).
@@ -635,6 +636,27 @@ pub trait Data: Send + Sync + 'static {
 
     /// What was thrown away since the start.
     fn dropped(&self) -> Dropped;
+
+    /// Everything that is measured, as it is now.
+    fn measured(&self) -> Report;
+
+    /// The same for a report to controllers: what is in it is not told again. Intervals of usage
+    /// are told from this age on.
+    fn take_measured(&self, age: Duration) -> Measured;
+
+    /// Reports were given up because no controller took them.
+    fn reports_lost(&self, count: u64);
+}
+
+/// What controllers are told of what was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// By name.
+    pub report: Report,
+    /// Of links, since the last time.
+    pub latencies: Vec<LinkLatency>,
+    /// Bytes of circuits.
+    pub usage: Vec<Interval>,
 }
 
 /// Messages of circuits that a router threw away, and circuits that it ended for others' sake.

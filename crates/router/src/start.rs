@@ -3,9 +3,9 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{runtime, sync::watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_channel::{
-    AcceptOptions, ListenerLimits, Listeners, RegisterError, TlsSource, WebSocketOptions,
+    AcceptOptions, ListenerLimits, Listeners, RegisterError, TlsSource, TraceFile, WebSocketOptions,
 };
 use weft_config::{
     AddressKind, RouterConfig,
@@ -25,8 +25,10 @@ use crate::{
     data::{DataHalf, DataOptions, EdgeLimits},
     enroll,
     forwarder::FIN_HOLD,
+    health::Health,
     link::LinkOptions,
     seam::LinkListener,
+    web::{Sources, WebServers},
 };
 
 /// What a router says about its build.
@@ -68,6 +70,10 @@ impl From<&Build> for VersionInfo {
     }
 }
 
+/// How often it is looked whether a router that stops has circuits left, and how long controllers may
+/// take to hear that nothing is hosted here any more.
+const DRAIN_LOOK: Duration = Duration::from_millis(50);
+const TOLD: Duration = Duration::from_secs(2);
 /// Most time for a TLS handshake, whatever the file says: as much as a hello may be given.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 
@@ -153,6 +159,12 @@ pub enum StartError {
     /// The proxy to the API.
     #[error("error listening [edge.apiProxy.listener]: {0}")]
     ApiProxy(std::io::Error),
+    /// The file for traced messages.
+    #[error("trace.path: {0}")]
+    Trace(std::io::Error),
+    /// A server of the section `web`.
+    #[error(transparent)]
+    Web(#[from] weft_web::StartError),
     /// No controller in time.
     #[error("unable to connect to any controllers before timeout ({0:?}, ctrl.startupTimeout)")]
     NoController(Duration),
@@ -172,6 +184,9 @@ pub struct Router {
     /// Ends what no half of the router ends.
     stop: CancellationToken,
     startup_timeout: Option<Duration>,
+    web: Option<WebServers>,
+    health: Arc<Health>,
+    _checks: DropGuard,
     _runtimes: Runtimes,
 }
 
@@ -200,10 +215,13 @@ impl Router {
             LiveIdentity::load(identity_section(&config.identity)).map_err(StartError::Identity)?;
         let id = identity.current().name().ok_or(StartError::Nameless)?.to_owned();
         let controllers = Arc::new(Controllers::new(config.ctrl.heartbeats.unresponsive_after));
+        let trace = config.debugging.trace.as_ref().map(|path| TraceFile::create(path, &id));
+        let trace = trace.transpose().map_err(StartError::Trace)?;
         let access =
             AccessHalf::new(AccessOptions::new(config, &id), identity.clone(), controllers.clone());
         let control = ControlHalf::new(Parts {
             options: ControlOptions::new(config, &id, version.clone()),
+            trace: trace.clone(),
             identity: identity.clone(),
             names: config.csr.as_ref().map(enroll::names),
             controllers: controllers.clone(),
@@ -214,8 +232,21 @@ impl Router {
         let client = ClientTls::of_identity(&identity, &[]);
         let client = Arc::new(client_config(&client).map_err(StartError::Tls)?);
         let options = data_options(config, &id, version, &runtimes, client);
+        let options = DataOptions { trace, ..options };
         let data = DataHalf::start(options, Arc::new(control.clone()), Arc::new(access.clone()));
+        control.register(data.measures());
+        let stop = CancellationToken::new();
+        let health = Health::start(
+            config.health_checks.clone(),
+            controllers.clone(),
+            &data,
+            &runtimes.control,
+            stop.clone(),
+        );
         let mut router = Self {
+            web: None,
+            health,
+            _checks: stop.drop_guard(),
             id,
             control,
             access,
@@ -252,6 +283,7 @@ impl Router {
         let edge = self.listen(config, identity, &sockets).await?;
         let links = self.link(config, identity, &sockets).await?;
         self.listen_ingress(config, identity).await?;
+        self.serve_web(config, identity, &sockets).await?;
         if let Some(proxy) = config.edge.as_ref().and_then(|edge| edge.api_proxy.as_ref()) {
             let started = api_proxy::start(proxy, identity, self.stop.clone()).await;
             self.api_proxy = Some(started.map_err(StartError::ApiProxy)?);
@@ -328,6 +360,32 @@ impl Router {
         Ok(())
     }
 
+    /// Answers over HTTP what the section `web` says.
+    async fn serve_web(
+        &mut self,
+        config: &RouterConfig,
+        identity: &Arc<LiveIdentity>,
+        sockets: &Listeners,
+    ) -> Result<(), StartError> {
+        if config.web.is_empty() {
+            return Ok(());
+        }
+        let sources = Sources {
+            router_id: self.id.clone(),
+            health: self.health.clone(),
+            data: self.data.clone(),
+            texts: Default::default(),
+        };
+        self.web = Some(WebServers::start(&config.web, sources, identity, sockets).await?);
+        Ok(())
+    }
+
+    /// Where health checks and metrics are asked for.
+    #[must_use]
+    pub fn web_addresses(&self) -> Vec<SocketAddr> {
+        self.web.as_ref().map(WebServers::addresses).unwrap_or_default()
+    }
+
     /// Links with other routers; answers what controllers are told of its listeners.
     async fn link(
         &mut self,
@@ -347,10 +405,10 @@ impl Router {
             dial_workers: config.forwarder.link_dial_workers as usize,
             dial_queue: config.forwarder.link_dial_queue as usize,
             handshake_timeout: config.tls_handshake_timeout.min(MAX_HANDSHAKE),
-            report_interval: config.metrics.report_interval,
             probe_interval: config.forwarder.latency_probe_interval,
             data_runtime: self._runtimes.data.clone(),
             control_runtime: self._runtimes.control.clone(),
+            trace: self.data.trace(),
         };
         let control = Arc::new(self.control.clone());
         self.data.begin_links(options, control, identity.clone(), tls);
@@ -446,9 +504,51 @@ impl Router {
         &self.data
     }
 
+    /// Looks at identity files that may have changed at once, and not within a second.
+    pub async fn reload(&self) {
+        self.control.reload().await;
+        if let Some(web) = &self.web {
+            web.reload().await;
+        }
+    }
+
+    /// The runtimes that the router works on.
+    #[must_use]
+    pub fn runtimes(&self) -> Vec<runtime::Handle> {
+        vec![self._runtimes.data.clone(), self._runtimes.control.clone()]
+    }
+
+    /// Takes nothing new, has what is hosted here hosted elsewhere, and waits until the circuits
+    /// that are up have ended, as long as `grace` at most.
+    pub async fn drain(&self, grace: Duration) {
+        self.data.drain();
+        let (begun, mut told) = (tokio::time::Instant::now(), 0);
+        loop {
+            let (circuits, _) = self.data.counts();
+            let passed = begun.elapsed();
+            // Controllers that are away hear it when they find the router gone.
+            let has_told = self.control.removals() == 0 || passed >= TOLD;
+            if circuits == 0 && has_told {
+                return;
+            }
+            if passed >= grace {
+                tracing::info!(circuits, "circuits are cut: the grace period is over");
+                return;
+            }
+            if told != circuits {
+                told = circuits;
+                tracing::info!(circuits, left = ?(grace - passed), "waiting for circuits to end");
+            }
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+    }
+
     /// Stops cleanly: no new connections, then none at all; the data model is written.
     pub async fn shutdown(self) {
         self.stop.cancel();
+        if let Some(web) = &self.web {
+            web.stop();
+        }
         self.data.shutdown();
         self.control.shutdown().await;
     }
@@ -524,6 +624,8 @@ fn data_options(
         client_tls: Some(client_tls),
         fin_hold: FIN_HOLD,
         tunnel: config.listeners.iter().any(|one| matches!(one, Listener::Tunnel(_))),
+        usage_interval: config.metrics.report_interval,
+        trace: None,
         data_runtime: runtimes.data.clone(),
         control_runtime: runtimes.control.clone(),
     }
@@ -591,7 +693,6 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
     let other = |kind: AddressKind| kind != AddressKind::Tls;
     let listeners = config.link.listeners.iter().any(|one| other(one.bind.kind));
     warn(listeners, "link.listeners.bind", "routers link over tls only");
-    warn(!config.web.is_empty(), "web", "health checks of routers are not served yet");
     warn(!config.ctrl.listeners.is_empty(), "ctrl.listeners", "routers dial, controllers do not");
     warn(
         !config.managed_config.is_empty(),

@@ -11,6 +11,8 @@ mod logins;
 mod programs;
 mod proofs;
 
+use std::ffi::OsString;
+
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, ExportArgs};
@@ -21,7 +23,7 @@ pub(crate) use insight::{InspectArgs, TopologyArgs, WhyArgs, WhyPathArgs};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use programs::{
     ControllerCommand, DatabaseArgs, DatabaseCommand, QuickstartArgs, RouterCommand,
-    RouterConfigArgs, RouterSort,
+    RouterConfigArgs, RouterSort, TraceCommand, TraceShowArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 
@@ -113,6 +115,9 @@ pub(crate) enum Fixed {
     Database(DatabaseArgs),
     /// Ask controllers and routers about their inner state
     Inspect(InspectArgs),
+    /// Show messages that a controller or router wrote down
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// Write the network as a YAML file, for git
     Export(ExportArgs),
     /// Say what files would change, and who would gain or lose access to what
@@ -190,8 +195,38 @@ pub(crate) fn command() -> Command {
     built.fold(Cli::command(), Command::subcommand)
 }
 
+/// What stays: programs that run for months. They are told apart from the other commands without
+/// these being built, which would stay in memory as long as they run.
+#[derive(Debug, Parser)]
+#[command(name = "weft", disable_help_flag = true, disable_help_subcommand = true)]
+enum Staying {
+    /// See [`Fixed::Controller`].
+    #[command(subcommand)]
+    Controller(ControllerCommand),
+    /// See [`Fixed::Router`].
+    #[command(subcommand)]
+    Router(RouterCommand),
+}
+
+/// A program that stays, if that is asked for in so many words.
+fn staying(words: &[OsString]) -> Option<Fixed> {
+    let is = |at: usize, word: &str| words.get(at).is_some_and(|given| given == word);
+    if !(is(1, "controller") || is(1, "router")) || !is(2, "run") {
+        return None;
+    }
+    // What is wrong is said by the whole command line.
+    Some(match Staying::try_parse_from(words).ok()? {
+        Staying::Controller(command) => Fixed::Controller(command),
+        Staying::Router(command) => Fixed::Router(command),
+    })
+}
+
 /// Reads the command line. Wrong usage and `--help` end the process as clap does it.
 pub(crate) fn parse() -> Asked {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(program) = staying(&words) {
+        return Asked::Fixed(Box::new(program));
+    }
     let mut command = command();
     // Commands know the flags they have from those above them once they are built.
     command.build();
@@ -222,6 +257,26 @@ mod tests {
     #[test]
     fn the_command_line_is_whole() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn programs_that_stay_are_read_without_the_other_commands() {
+        let read = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            staying(&words)
+        };
+        let Some(Fixed::Router(RouterCommand::Run { file, grace, log, .. })) =
+            read("weft router run --grace 3 r.yaml --log-format json")
+        else {
+            panic!("a router that runs");
+        };
+        assert_eq!((file.to_str(), grace), (Some("r.yaml"), 3));
+        assert_eq!(log.log_format, crate::log::LogFormat::Json);
+        assert!(read("weft controller run c.yaml").is_some());
+        // The whole command line has the words for these.
+        for line in ["weft router run", "weft router run --help", "weft router enroll r.yaml"] {
+            assert!(read(line).is_none(), "{line}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
             })
             .await
         }
-        ControllerCommand::Run { file } => {
+        ControllerCommand::Run { file, log: _ } => {
             compose::controller::run(&file, &signals::first()?).await
         }
         ControllerCommand::Check { file, output } => check_file(&file, output.format()),

@@ -20,9 +20,11 @@ mod log;
 mod login;
 mod output;
 mod pki;
+mod profile;
 mod quickstart;
 mod restore;
 mod router;
+mod service;
 mod session;
 mod signals;
 mod tools;
@@ -36,8 +38,9 @@ use std::{future::Future, process::ExitCode};
 use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{Asked, CompletionsArgs, Fixed};
+use cli::{Asked, CompletionsArgs, ControllerCommand, Fixed, RouterCommand};
 use failure::Failure;
+use log::LogArgs;
 
 /// A shell that wants to know how a line goes on sets this.
 const COMPLETE: &str = "WEFT_COMPLETE";
@@ -45,7 +48,7 @@ const COMPLETE: &str = "WEFT_COMPLETE";
 fn main() -> ExitCode {
     CompleteEnv::with_factory(cli::command).var(COMPLETE).complete();
     let asked = cli::parse();
-    log::start(default_level(&asked));
+    log::start(default_level(&asked), &log_args(&asked));
     match carry_out(asked) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -83,6 +86,7 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Password(args) => until_interrupted(tools::password::password(args)).await,
         Fixed::Override(args) => until_interrupted(tools::overrides::overrides(args)).await,
         Fixed::Database(args) => until_interrupted(tools::database::database(args)).await,
+        Fixed::Trace(cli::TraceCommand::Show(args)) => tools::trace::show(&args),
         Fixed::Inspect(args) => until_interrupted(tools::inspect::inspect(args)).await,
         Fixed::Export(args) => until_interrupted(change::export(args)).await,
         Fixed::Diff(args) => until_interrupted(change::diff(args)).await,
@@ -141,6 +145,16 @@ fn runtime() -> Result<Runtime, Failure> {
         .thread_name("weft")
         .build()
         .map_err(|error| Failure::new(format!("cannot start: {error}")))
+}
+
+/// How it is logged.
+fn log_args(asked: &Asked) -> LogArgs {
+    let Asked::Fixed(command) = asked else { return LogArgs::default() };
+    match &**command {
+        Fixed::Controller(ControllerCommand::Run { log, .. })
+        | Fixed::Router(RouterCommand::Run { log, .. }) => log.clone(),
+        _ => LogArgs::default(),
+    }
 }
 
 /// What is logged without `RUST_LOG`: programs that stay tell what they do, commands only what is

@@ -3,7 +3,7 @@
 mod explain;
 mod new_file;
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use weft_config::RouterConfig;
 use weft_router::enroll::enroll as enroll_router;
@@ -22,12 +22,13 @@ use crate::{
 pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
     match command {
         RouterCommand::Enroll { file, jwt } => until_interrupted(enroll(&file, &jwt)).await,
-        RouterCommand::Run { file, exit_with_parent } => {
+        RouterCommand::Run { file, grace, exit_with_parent, log: _ } => {
             let stop = signals::first()?;
             if exit_with_parent {
                 signals::parent(&stop)?;
             }
-            compose::router::run(&file, &stop).await
+            let grace = Duration::from_secs(grace);
+            compose::router::run(&file, grace, &stop).await
         }
         RouterCommand::Check { file, output } => check_file(&file, output.format()),
         RouterCommand::Explain { file, output } => explain::explain(&file, output.format()),

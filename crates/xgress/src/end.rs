@@ -304,21 +304,24 @@ impl End {
 
     // What the connection does.
 
-    /// Takes a payload that arrived. Refused ones are not acknowledged and come again.
-    pub fn on_segment(&mut self, segment: Segment, now: Instant) {
+    /// Takes a payload that arrived: true if it had come before. Refused ones are not acknowledged
+    /// and come again.
+    pub fn on_segment(&mut self, segment: Segment, now: Instant) -> bool {
         let from_here = segment.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
         if from_here {
-            return;
+            return false;
         }
         if self.closed.is_some() {
-            return self.acknowledge_late(segment);
+            self.acknowledge_late(segment);
+            return false;
         }
         if segment.flags.has(Flags::WRITE_FAILED) {
             self.sender.clear();
             self.sending = Sending::Done;
         }
         let (flags, capabilities) = (segment.flags, segment.capabilities());
-        if self.receiver.take(segment) == Taken::New {
+        let taken = self.receiver.take(segment);
+        if taken == Taken::New {
             self.note_peer(flags, capabilities, now);
             self.skip_bare();
             if self.is_receiving_over() {
@@ -326,6 +329,7 @@ impl End {
             }
         }
         self.settle();
+        taken == Taken::Duplicate
     }
 
     /// Takes an ack that arrived.

@@ -208,7 +208,7 @@ fn bounds_and_words_are_those_of_the_documents() {
         ("managedConfig: {allow: x}", "[managedConfig/allow] must be a list"),
         (
             "web: [{name: a, bindPoints: [{interface: '0.0.0.0:1', address: 'a:1'}], apis: [{binding: edge-client}]}]",
-            "a router serves `health-checks` only",
+            "a router serves `health-checks` and `metrics`",
         ),
         ("transport: {wss: {writeTimeout: 5s}}", "must be an integer"),
         ("interfaceDiscovery: {checkInterval: x}", "must be a duration"),

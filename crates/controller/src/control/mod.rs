@@ -28,6 +28,7 @@ pub(crate) mod renewal;
 pub(crate) mod reports;
 pub(crate) mod session;
 pub(crate) mod terminators;
+mod traffic;
 
 #[cfg(test)]
 mod tests;
@@ -73,6 +74,8 @@ pub struct ControlOptions {
     pub new_listener: Option<String>,
     /// How many changes of the data model are kept for routers that come back.
     pub log: LogLimits,
+    /// Where messages are written down.
+    pub trace: Option<weft_channel::TraceFile>,
 }
 
 impl Default for ControlOptions {
@@ -88,6 +91,7 @@ impl Default for ControlOptions {
             advertise: Vec::new(),
             new_listener: None,
             log: LogLimits::default(),
+            trace: None,
         }
     }
 }
@@ -109,6 +113,7 @@ impl From<&ControllerConfig> for ControlOptions {
             advertise: ctrl.advertise_address.iter().map(ToString::to_string).collect(),
             new_listener: ctrl.new_listener.as_ref().map(ToString::to_string),
             log: LogLimits { entries, ..LogLimits::default() },
+            trace: None,
         }
     }
 }

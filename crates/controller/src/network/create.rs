@@ -469,6 +469,7 @@ impl Making<'_> {
             if chosen.is_counted {
                 self.network.0.costs.created(&circuit.terminator);
             }
+            self.network.0.used.dialed(&circuit.service, &circuit.terminator, true);
             self.network.tell_event(event);
         });
         if !is_put {
@@ -498,6 +499,10 @@ impl Making<'_> {
 
     fn report_failure(&self, chosen: Option<&Chosen>, failure: &CircuitFailure) {
         tracing::debug!(circuit = %self.id, service = %self.spec.service, %failure, "circuit not made");
+        if let Some(chosen) = chosen {
+            let terminator = &chosen.terminator.base.id;
+            self.network.0.used.dialed(&self.spec.service, terminator, false);
+        }
         if !self.network.0.events.has_listeners() {
             return;
         }

@@ -120,6 +120,7 @@ impl Network {
             foreign += self.0.links.measured(&router.id, part.iter().copied()).foreign;
         }
         self.0.misreports.count(&router.id, Misreport::Latency, foreign, "");
+        self.keep_report(router, report);
     }
 
     /// An operator changes a link; circuits over it look for a better way. False if there is none.

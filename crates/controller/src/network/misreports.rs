@@ -36,6 +36,10 @@ pub(crate) enum Misreport {
     MalformedCircuit,
     /// The latency of a link that does not end at the router.
     Latency,
+    /// More metrics than one router may have.
+    TooManyMetrics,
+    /// Bytes of a circuit that does not go over the router.
+    Usage,
 }
 
 impl Misreport {
@@ -49,6 +53,8 @@ impl Misreport {
         Self::CircuitFault,
         Self::MalformedCircuit,
         Self::Latency,
+        Self::TooManyMetrics,
+        Self::Usage,
     ];
 
     /// Its name in inspections and logs.
@@ -63,6 +69,8 @@ impl Misreport {
             Self::CircuitFault => "faultOfForeignCircuit",
             Self::MalformedCircuit => "malformedCircuit",
             Self::Latency => "latencyOfForeignLink",
+            Self::TooManyMetrics => "tooManyMetrics",
+            Self::Usage => "usageOfForeignCircuit",
         }
     }
 }

@@ -25,10 +25,12 @@ mod improve;
 pub mod inspect;
 mod link_reports;
 pub mod links;
+pub mod metrics;
 mod misreports;
 mod moves;
 pub mod path;
 pub mod recount;
+mod reported;
 pub mod routers;
 pub mod routes;
 pub mod select;
@@ -36,6 +38,7 @@ mod topology;
 mod tree;
 mod trees;
 pub mod upkeep;
+mod used;
 pub mod validate;
 
 use std::sync::{Arc, Weak};
@@ -59,9 +62,11 @@ use links::Links;
 use misreports::{Misreport, Misreports};
 use moves::Moves;
 use path::Graph;
+use reported::Reported;
 use routers::{AlreadyConnected, LiveRouter, Routers};
 use routes::Waiting;
 use topology::{Pending, Topology, Ways, World};
+use used::Used;
 use validate::Validations;
 
 /// How often failures of terminators are forgiven.
@@ -160,6 +165,9 @@ struct Inner {
     moves: Moves,
     costs: Costs,
     misreports: Misreports,
+    reported: Reported,
+    used: Used,
+    texts: metrics::Texts,
     waiting: Waiting,
     pieces: adopt::Pieces,
     validations: Validations,
@@ -217,6 +225,9 @@ impl Network {
             moves: Moves::default(),
             costs: Costs::default(),
             misreports: Misreports::default(),
+            reported: Reported::default(),
+            used: Used::default(),
+            texts: metrics::Texts::default(),
             waiting: Waiting::default(),
             pieces: adopt::Pieces::default(),
             validations: Validations::default(),
@@ -228,6 +239,7 @@ impl Network {
         }));
         network.0.controller.attach(WeakNetwork(Arc::downgrade(&network.0)));
         network.spawn(network.clone().forgive());
+        network.spawn(network.clone().measure());
         network.spawn(network.clone().look_over());
         network.spawn(network.clone().move_circuits());
         network.spawn(network.clone().validate_terminators());
@@ -357,6 +369,7 @@ impl Network {
         self.0.pieces.forget_report(router);
         self.0.links.forget(router);
         self.0.misreports.forget(router);
+        self.0.reported.forget(router);
     }
 
     /// Counts a report of a router that is not the router's to make.
@@ -395,6 +408,7 @@ impl Network {
     /// A terminator was deleted.
     pub(crate) fn terminator_deleted(&self, terminator: &Id) {
         self.0.costs.forget(terminator);
+        self.0.used.forget_terminator(terminator);
     }
 }
 

@@ -238,6 +238,9 @@ async fn run(core: &Arc<Core>, established: Established, controller: Arc<Control
     let chain = established.peer().certificates.clone();
     // Before anything is read: what the controller says first is about this connection.
     core.connected(&controller, &chain);
+    if let Some(trace) = &core.trace {
+        trace.follow(&established.handle());
+    }
     let channel = established.start(Arc::new(behaviour));
     tracing::info!(
         controller = %controller.id,

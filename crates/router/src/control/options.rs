@@ -8,6 +8,7 @@ use weft_limits::WindowOptions;
 use weft_wire::{Address, VersionInfo};
 
 use super::interfaces::InterfaceReports;
+use super::metrics::ReportOptions;
 
 /// Settings of the control half.
 #[derive(Debug, Clone)]
@@ -63,6 +64,8 @@ pub(crate) struct ControlOptions {
     pub(crate) session_pause: RangeInclusive<Duration>,
     /// How often opaque API sessions in use are reported.
     pub(crate) session_heartbeat: Duration,
+    /// Reports of what is measured.
+    pub(crate) reports: ReportOptions,
 }
 
 /// Where an edge listener is, and where SDKs find it.
@@ -135,6 +138,11 @@ impl ControlOptions {
             session_chunk: edge.map_or(1000, |edge| edge.session_validate_chunk as usize),
             session_pause: pause.unwrap_or(Duration::ZERO..=Duration::ZERO),
             session_heartbeat: session.unwrap_or(Duration::from_secs(60)),
+            reports: ReportOptions {
+                interval: config.metrics.report_interval,
+                queue: config.metrics.message_queue as usize,
+                age: config.metrics.interval_age_threshold,
+            },
         }
     }
 }

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
+use weft_metrics::Histogram;
 use weft_wire::{
     Message, ProtoBody, controller_capability,
     ctrl::{
@@ -58,6 +59,21 @@ pub(crate) struct Routes {
     carried: Mutex<HashMap<String, Carried>>,
     /// What their owners still have to hear.
     faults: Faults,
+    /// How many may wait, and how many may be under way.
+    most: [usize; 2],
+    /// How long setting up took.
+    times: Arc<Histogram>,
+}
+
+/// How much there is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Routes that wait for a worker.
+    pub(super) waiting: usize,
+    /// Routes that are being set up.
+    pub(super) busy: usize,
+    /// How many may be.
+    pub(super) workers: usize,
 }
 
 /// Routes of one circuit that wait for a worker or are under way.
@@ -79,15 +95,28 @@ struct Carried {
 impl Routes {
     pub(crate) fn new(workers: usize, queue: usize) -> Self {
         let workers = workers.max(1);
+        let most = workers.saturating_add(queue).min(Semaphore::MAX_PERMITS);
         Self {
-            queue: Arc::new(Semaphore::new(
-                workers.saturating_add(queue).min(Semaphore::MAX_PERMITS),
-            )),
+            queue: Arc::new(Semaphore::new(most)),
+            most: [most, workers],
+            times: Arc::new(Histogram::times()),
             workers: Arc::new(Semaphore::new(workers)),
             waiting: Mutex::default(),
             carried: Mutex::default(),
             faults: Faults::default(),
         }
+    }
+
+    /// How much there is to do.
+    pub(super) fn load(&self) -> Load {
+        let [most, workers] = self.most;
+        let taken = |all: usize, of: &Semaphore| all.saturating_sub(of.available_permits());
+        Load { waiting: taken(most, &self.queue), busy: taken(workers, &self.workers), workers }
+    }
+
+    /// How long setting up took.
+    pub(super) fn times(&self) -> Arc<Histogram> {
+        Arc::clone(&self.times)
     }
 
     /// A route has come. In the order in which it came with what takes its circuit down.
@@ -250,13 +279,14 @@ async fn set_up(
     worker: OwnedSemaphorePermit,
 ) {
     let Some(data) = core.data.get() else { return };
-    let taken_down = &wait.taken_down;
+    let (taken_down, begun) = (&wait.taken_down, std::time::Instant::now());
     let mut done = if taken_down.is_cancelled() {
         Err(RouteFailure::taken_down())
     } else {
         data.route(command(&from.id, route, taken_down)).await
     };
     drop(worker);
+    core.routes.times.took(begun.elapsed());
     if done.is_ok() && !core.routes.keep(&from.id, route.clone(), taken_down) {
         done = Err(RouteFailure::taken_down());
     }

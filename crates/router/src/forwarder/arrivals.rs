@@ -2,10 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use weft_metrics::usage::Way;
 use weft_wire::{
     Message,
     payload::{View, content_type},
 };
+use weft_xgress::Class;
 
 use super::{
     Forwarder,
@@ -69,6 +71,9 @@ impl Arrivals {
             }
             return;
         };
+        if head.class == Class::Payload {
+            circuit.carried.add(Way::FabricRx, message.body.len());
+        }
         if head.strip {
             message.headers.remove_all(&weft_wire::payload::NOT_FORWARDED);
         }

@@ -16,7 +16,10 @@ use super::{
     ConnOwner, LocalEnd, SdkCircuit,
     outlet::{FlowRef, Outlet},
 };
-use crate::seam::ControllerId;
+use crate::{
+    measures::{Book, Carried},
+    seam::ControllerId,
+};
 
 /// Most neighbours of before whose last payloads are still taken, and whose links are remembered.
 const LEFT: usize = 8;
@@ -39,6 +42,14 @@ pub(crate) struct Circuit {
     routes: RwLock<Routes>,
     /// SDKs that will close the circuit once more, for an end of it that was taken from them.
     closing: Mutex<Vec<Weak<dyn ConnOwner>>>,
+    /// Bytes that it carries.
+    pub(crate) carried: Carried,
+}
+
+impl Drop for Circuit {
+    fn drop(&mut self) {
+        self.carried.settle(&self.id);
+    }
 }
 
 impl Way {
@@ -75,7 +86,18 @@ pub(crate) struct Way {
 }
 
 impl Circuit {
+    /// A circuit whose bytes are not reported.
+    #[cfg(test)]
     pub(crate) fn new(id: &str, owner: ControllerId) -> Arc<Self> {
+        Self::of(id, owner, Carried::default())
+    }
+
+    /// A circuit whose bytes are written into a book.
+    pub(crate) fn booked(id: &str, owner: ControllerId, book: &Arc<Book>) -> Arc<Self> {
+        Self::of(id, owner, Carried::of(book))
+    }
+
+    fn of(id: &str, owner: ControllerId, carried: Carried) -> Arc<Self> {
         Arc::new(Self {
             id: id.into(),
             owner,
@@ -84,6 +106,7 @@ impl Circuit {
             generation: AtomicU32::new(0),
             routes: RwLock::default(),
             closing: Mutex::default(),
+            carried,
         })
     }
 

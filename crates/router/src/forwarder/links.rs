@@ -147,6 +147,7 @@ impl Forwarder {
 
     /// A controller routes over a link that is not there: it is told.
     pub(super) fn unknown_link(&self, id: &str) {
+        self.measures.link_faults.one();
         self.control.link_fault(id, 0);
     }
 }

@@ -33,7 +33,8 @@ impl Forwarder {
             let circuit = match shard.get(id) {
                 Some(known) => Arc::clone(known),
                 None => {
-                    let circuit = Circuit::new(id, Arc::clone(owner));
+                    let book = &self.measures().book;
+                    let circuit = Circuit::booked(id, Arc::clone(owner), book);
                     shard.insert(Arc::clone(&circuit.id), Arc::clone(&circuit));
                     circuit
                 }

@@ -22,7 +22,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -32,7 +32,7 @@ use tokio::{runtime, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     AcceptOptions, ChannelAcceptor, ChannelOptions, CloseReason, Established, HeartbeatOptions,
-    HttpProxy, ListenerLimits, Listeners, RegisterError, Registration, TlsSource,
+    HttpProxy, ListenerLimits, Listeners, RegisterError, Registration, TlsSource, TraceFile,
 };
 use weft_config::router::{LinkConfig, LinkDialer, LinkListener as ListenerConfig};
 use weft_identity::LiveIdentity;
@@ -44,7 +44,10 @@ use registry::{Candidate, Dial, Dialer, Registry, Verdict};
 
 use crate::{
     forwarder::{Forwarder, Link, Outlet},
-    seam::{Control, LinkConnection, LinkControl, LinkListener, LinkReport, Peer, PeerState},
+    seam::{
+        Control, LinkConnection, LinkControl, LinkLatency, LinkListener, LinkReport, Peer,
+        PeerState,
+    },
 };
 
 /// Bytes that may wait for one link.
@@ -75,14 +78,14 @@ pub(crate) struct LinkOptions {
     pub(crate) dial_queue: usize,
     /// What is asked of those who connect.
     pub(crate) handshake_timeout: Duration,
-    /// How often latencies are told.
-    pub(crate) report_interval: Duration,
     /// How often latency is measured beside heartbeats.
     pub(crate) probe_interval: Option<Duration>,
     /// Links are read and written here.
     pub(crate) data_runtime: runtime::Handle,
     /// Everything else happens here.
     pub(crate) control_runtime: runtime::Handle,
+    /// Where messages are written down.
+    pub(crate) trace: Option<TraceFile>,
 }
 
 /// All links of this router.
@@ -100,6 +103,8 @@ pub(crate) struct Links {
     numbers: AtomicU64,
     /// Something is to be dialed.
     wake: Notify,
+    /// Dials under way.
+    dialing: AtomicUsize,
     confirmed: Confirmed,
     refused: Refused,
     stop: CancellationToken,
@@ -148,13 +153,13 @@ impl Links {
             live: Mutex::default(),
             numbers: AtomicU64::new(1),
             wake: Notify::new(),
+            dialing: AtomicUsize::new(0),
             confirmed: Confirmed::default(),
             refused: Refused::default(),
             stop,
             options,
         });
         links.spawn(Arc::clone(&links).dial_when_due());
-        links.spawn(Arc::clone(&links).report_latencies());
         if let Some(every) = links.options.probe_interval {
             links.spawn(Arc::clone(&links).probe(every.max(Duration::from_millis(100))));
         }
@@ -275,6 +280,24 @@ impl Links {
         stand.map(|live| live.report()).collect()
     }
 
+    /// All links, whoever dialed them.
+    pub(crate) fn all_reports(&self) -> Vec<LinkReport> {
+        let all: Vec<_> = self.live.lock().values().cloned().collect();
+        all.iter().map(|live| live.report()).collect()
+    }
+
+    /// The routers at the ends of each link: who dialed, and who was dialed.
+    pub(crate) fn ends(&self) -> HashMap<String, (String, String)> {
+        let own = || self.options.router_id.clone();
+        let all = self.live.lock();
+        let ends = all.values().map(|live| {
+            let peer = live.link.peer.to_string();
+            let ends = if live.dialed { (own(), peer) } else { (peer, own()) };
+            (live.link.id.to_string(), ends)
+        });
+        ends.collect()
+    }
+
     /// How many links stand.
     pub(crate) fn count(&self) -> usize {
         self.live.lock().len()
@@ -329,6 +352,9 @@ impl Links {
         self.live.lock().insert(number, Arc::clone(&live));
         for (part, channel) in opened.channels {
             live.add(part, channel.handle());
+            if let Some(trace) = &self.options.trace {
+                trace.follow(&channel.handle());
+            }
             channel.start(live.behaviour(part));
         }
         if let Err(problem) = self.forwarder.register_link(&link) {
@@ -459,15 +485,21 @@ impl Links {
         }
     }
 
-    async fn report_latencies(self: Arc<Self>) {
-        loop {
-            tokio::time::sleep(self.options.report_interval.max(Duration::from_millis(100))).await;
-            let all: Vec<_> = self.live.lock().values().cloned().collect();
-            let measured: Vec<_> = all.iter().filter_map(|live| live.take_latency()).collect();
-            if !measured.is_empty() {
-                self.control.link_latencies(measured);
-            }
-        }
+    /// What was measured of round trips since the last call.
+    pub(crate) fn latencies(&self) -> Vec<LinkLatency> {
+        let all: Vec<_> = self.live.lock().values().cloned().collect();
+        all.iter().filter_map(|live| live.take_latency()).collect()
+    }
+
+    /// Looks at what waits for links; `passed` since the last time.
+    pub(crate) fn look_at_queues(&self, passed: Duration) {
+        let all: Vec<_> = self.live.lock().values().cloned().collect();
+        all.iter().for_each(|live| live.look_at_queue(passed));
+    }
+
+    /// How many links are being dialed, and how many may be.
+    pub(crate) fn dials(&self) -> (usize, usize) {
+        (self.dialing.load(Ordering::Relaxed), self.options.dial_workers.max(1))
     }
 
     /// Makes the dials that are due, so many at once.
@@ -485,7 +517,9 @@ impl Links {
                 let Some(dial) = self.registry.lock().begin_dial(Instant::now()) else { break };
                 let links = Arc::clone(&self);
                 self.spawn(async move {
+                    links.dialing.fetch_add(1, Ordering::Relaxed);
                     links.dial(dial).await;
+                    links.dialing.fetch_sub(1, Ordering::Relaxed);
                     links.wake.notify_one();
                     drop(worker);
                 });

@@ -277,6 +277,16 @@ pub(crate) struct FakeData {
 }
 
 impl Data for FakeData {
+    fn measured(&self) -> weft_metrics::Report {
+        weft_metrics::Report::new()
+    }
+
+    fn take_measured(&self, _: Duration) -> crate::seam::Measured {
+        crate::seam::Measured::default()
+    }
+
+    fn reports_lost(&self, _: u64) {}
+
     fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
         let refused = command.circuit.starts_with("refused");
         let peer_data: PeerData = [(1110, "local".into())].into();
@@ -388,6 +398,7 @@ impl TestRouter {
         };
         let control = ControlHalf::new(Parts {
             options,
+            trace: None,
             identity,
             names: None,
             controllers: controllers.clone(),

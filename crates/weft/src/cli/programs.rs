@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use weft_config::HostPort;
 
 use super::Output;
-use crate::session::Session;
+use crate::{log::LogArgs, session::Session};
 
 /// Where `quickstart` keeps the network, who administers it and where it listens.
 #[derive(Debug, Args)]
@@ -76,9 +76,14 @@ pub(crate) enum ControllerCommand {
         name: String,
     },
     /// Run the controller until it is told to stop
+    ///
+    /// SIGHUP has identity files and levels of the log read again. SIGTERM or Ctrl-C stops: requests
+    /// that are worked on finish; a second one ends the process at once.
     Run {
         /// The controller's configuration file
         file: PathBuf,
+        #[command(flatten)]
+        log: LogArgs,
     },
     /// Say everything that is wrong with a controller's file, and start nothing
     ///
@@ -117,9 +122,19 @@ pub(crate) enum RouterCommand {
         jwt: PathBuf,
     },
     /// Run the router until it is told to stop
+    ///
+    /// SIGHUP has identity files and levels of the log read again. SIGTERM or Ctrl-C stops: nothing
+    /// new is taken, and the circuits that there are have some time to end; a second one ends the
+    /// process at once.
     Run {
         /// The router's configuration file
         file: PathBuf,
+        /// Seconds that circuits have to end once the router is told to stop
+        #[arg(long, value_name = "SECONDS", default_value_t = 10,
+              value_parser = clap::value_parser!(u64).range(..=86_400))]
+        grace: u64,
+        #[command(flatten)]
+        log: LogArgs,
         /// Stop when standard input ends, which is when the process ends that holds its other end
         #[arg(long, hide = true)]
         exit_with_parent: bool,
@@ -192,6 +207,30 @@ pub(crate) enum RouterSort {
     Private,
     /// As private, and traffic of its machine, or of a network behind it, goes to services (Linux)
     Gateway,
+}
+
+/// Messages that were written down.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Show the messages in a file that `trace.path` of a controller or router names
+    #[command(after_help = "Examples:\n  weft trace show router.trace --peer 'link from'\n  \
+                      weft trace show ctrl.trace --type Route --type 1022 -o json")]
+    Show(TraceShowArgs),
+}
+
+/// Which messages to show.
+#[derive(Debug, Args)]
+pub(crate) struct TraceShowArgs {
+    /// The file
+    pub(crate) file: PathBuf,
+    /// Only channels whose name or address this regular expression finds
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) peer: Option<String>,
+    /// Only messages of this type, by name or number; may be given several times
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) kind: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 /// The controller's database.

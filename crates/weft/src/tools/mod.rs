@@ -5,7 +5,7 @@
 //! - [`jwt`]: enrollment tokens; [`ca`]: proof of a certificate authority;
 //! - [`password`]: passwords of others and one's own; [`overrides`]: configs of one identity alone;
 //! - [`database`]: snapshots and the integrity check; [`inspect`]: what controllers and routers say
-//!   of themselves; [`call`]: any operation of any API.
+//!   of themselves; [`trace`]: messages that they wrote down; [`call`]: any operation of any API.
 
 pub(crate) mod ca;
 pub(crate) mod call;
@@ -15,6 +15,7 @@ pub(crate) mod jwt;
 pub(crate) mod overrides;
 pub(crate) mod password;
 pub(crate) mod status;
+pub(crate) mod trace;
 pub(crate) mod why;
 pub(crate) mod why_path;
 

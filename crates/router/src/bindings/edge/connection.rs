@@ -133,6 +133,9 @@ impl SdkConnection {
             match judged {
                 Ok(session) => this.is_of(session),
                 Err(refusal) => {
+                    let measures = &this.binding.forwarder.measures().edge;
+                    measures.refused.one();
+                    measures.bad_sessions.one();
                     tracing::info!(peer = %this.channel.peer().remote, %refusal, "SDK refused");
                     this.channel.close(refusal.message);
                 }
@@ -143,6 +146,7 @@ impl SdkConnection {
     /// The session was found good.
     fn is_of(&self, session: Arc<Session>) {
         self.channel.judged();
+        self.binding.forwarder.measures().edge.let_in.one();
         if let Early::Full = std::mem::replace(&mut *self.early.lock(), Early::Over) {
             self.backlog(false);
         }
@@ -161,6 +165,7 @@ impl SdkConnection {
     /// The connection is over. Whoever finds the session first says so.
     fn is_of_none(&self) {
         if let Some(session) = self.session.send_replace(None) {
+            self.binding.forwarder.measures().edge.ended.one();
             self.binding.count(|live| live.was_of(self.number, &session), &session);
         }
     }

@@ -25,7 +25,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -36,6 +36,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     Admission, Behaviour, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
+    TraceFile,
 };
 use weft_limits::Budget;
 use weft_wire::{
@@ -49,6 +50,9 @@ use crate::{
     forwarder::Forwarder,
     seam::{Access, AccessEvent, Control, ControllerId, Session},
 };
+
+/// What SDKs are told when the router stops.
+const SHUTTING_DOWN: &str = "the router is shutting down";
 
 /// What one SDK connection may have queued for it.
 const CONNECTION_BUDGET: u64 = 16 << 20;
@@ -68,11 +72,13 @@ pub(crate) struct EdgeOptions {
     pub(crate) data_runtime: tokio::runtime::Handle,
     /// Requests of SDKs are worked on here.
     pub(crate) control_runtime: tokio::runtime::Handle,
+    /// Where messages are written down.
+    pub(crate) trace: Option<TraceFile>,
 }
 
 /// What all SDK connections share.
 pub(crate) struct EdgeBinding {
-    forwarder: Arc<Forwarder>,
+    pub(super) forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
     access: Arc<dyn Access>,
     options: EdgeOptions,
@@ -83,6 +89,8 @@ pub(crate) struct EdgeBinding {
     /// Counts what was heard of sessions and rights.
     heard: AtomicU64,
     hosts: Mutex<Hosts>,
+    /// Nothing new is taken.
+    draining: AtomicBool,
 }
 
 /// What SDKs host here.
@@ -111,6 +119,7 @@ impl EdgeBinding {
             counting: Mutex::default(),
             heard: AtomicU64::new(0),
             hosts: Mutex::default(),
+            draining: AtomicBool::new(false),
         })
     }
 
@@ -182,6 +191,16 @@ impl EdgeBinding {
         self.hosts.lock().by_terminator.contains_key(terminator)
     }
 
+    /// Takes nothing new, and ends what is hosted here.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.live().iter().for_each(|connection| connection.drain());
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
     /// Closes all connections.
     pub(crate) fn close_all(&self, reason: &str) {
         for connection in self.live() {
@@ -191,6 +210,11 @@ impl EdgeBinding {
 
     fn live(&self) -> Vec<Arc<SdkConnection>> {
         self.connections.lock().all()
+    }
+
+    /// How many connections there are.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.lock().len()
     }
 
     /// Changes before anything is done about what was heard.
@@ -271,13 +295,17 @@ pub(crate) struct EdgeGate {
 
 impl HelloGate for EdgeGate {
     async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
+        let binding = &self.binding;
+        let refused = |why: &'static str| {
+            binding.forwarder.measures().edge.refused.one();
+            Err(Refusal::close(why))
+        };
         if peer.hello.headers.get(header::SESSION_TOKEN).is_none_or(<[u8]>::is_empty) {
-            return Err(Refusal::close("the hello of an SDK carries no session token"));
+            return refused("the hello of an SDK carries no session token");
         }
         if peer.certificates.is_empty() {
-            return Err(Refusal::close("the SDK presents no certificate"));
+            return refused("the SDK presents no certificate");
         }
-        let binding = &self.binding;
         Ok(Admission {
             listener_id: binding.options.router_id.clone(),
             identity: Vec::new(),
@@ -296,6 +324,9 @@ impl HelloGate for EdgeGate {
     async fn established(&self, established: Established) {
         let token = established.peer().headers.get_bytes(header::SESSION_TOKEN);
         let (binding, channel) = (Arc::clone(&self.binding), established.handle());
+        if let Some(trace) = &binding.options.trace {
+            trace.follow(&channel);
+        }
         let dialed = Arc::clone(&self.dialed);
         let make = |number| SdkConnection::new(binding, channel, dialed, number);
         let connection = self.binding.connections.lock().add(make);

@@ -336,6 +336,8 @@ async fn router_with(fin_hold: Duration) -> Router {
     let (events, _) = broadcast::channel(16);
     let runtime = tokio::runtime::Handle::current();
     let options = DataOptions {
+        usage_interval: Duration::from_secs(60),
+        trace: None,
         router_id: "router".to_owned(),
         version: VersionInfo::from_header("v2.1.0|x|2026-01-01|linux|amd64").unwrap(),
         xgress: XgressOptions::default(),

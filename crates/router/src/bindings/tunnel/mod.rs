@@ -88,6 +88,11 @@ impl TunnelBinding {
         }
     }
 
+    /// Ends all that is hosted.
+    pub(crate) fn host_nothing(self: &Arc<Self>) {
+        self.host(&[]);
+    }
+
     /// Whether a terminator is hosted here.
     pub(crate) fn hosts(&self, terminator: &str) -> bool {
         self.hosted.lock().contains_key(terminator)

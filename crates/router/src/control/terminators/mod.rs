@@ -120,6 +120,17 @@ impl Terminators {
         }
     }
 
+    /// How many are to be removed, and no controller has confirmed it.
+    pub(super) fn removals(&self) -> usize {
+        self.removals.len()
+    }
+
+    /// How many requests are under way, and how many may be.
+    pub(super) fn window(&self) -> (usize, usize) {
+        let window = self.window.lock();
+        (window.in_flight(), window.size() as usize)
+    }
+
     /// A controller answered and nobody waits for a reply. Some controllers do not say to which
     /// request; those answers are matched by terminator. One that does is too late.
     pub(crate) fn on_answer(&self, answer: Answer, is_late: bool) {

@@ -52,6 +52,11 @@ impl Removals {
         }
     }
 
+    /// How many are to be removed.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.lock().ids.len()
+    }
+
     /// Takes some in hand.
     fn take(&self) -> Vec<String> {
         let mut waiting = self.waiting.lock();
