@@ -68,7 +68,7 @@ pub use listener::{
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
 pub use proxy::HttpProxy;
-pub use socket::{PEER_TIMEOUT, connect, prepare};
+pub use socket::{PEER_TIMEOUT, connect, mark, mark_connections, prepare};
 pub use tap::Tap;
 pub use trace::{TraceFile, TraceTap};
 pub use wake::UnderlayWaker;
