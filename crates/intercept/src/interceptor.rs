@@ -358,11 +358,12 @@ async fn keep(
 async fn put_in(shared: &Shared, firewall: &mut Firewall, broken: &mut bool) {
     let pending = std::mem::take(&mut *shared.pending.lock());
     let mut known = !*broken;
-    if known && !pending.changes.is_empty() {
-        if let Err(error) = firewall.apply(&pending.changes).await {
-            tracing::warn!(%error, "the firewall did not take a change: all is put in anew");
-            known = false;
-        }
+    if known
+        && !pending.changes.is_empty()
+        && let Err(error) = firewall.apply(&pending.changes).await
+    {
+        tracing::warn!(%error, "the firewall did not take a change: all is put in anew");
+        known = false;
     }
     if !known {
         known = put_in_anew(shared, firewall).await;

@@ -8,7 +8,7 @@ use crate::{
     channel_options::ChannelOptions,
     controller::Network,
     router::ingress::{self, IngressListener},
-    section::{Item, Section},
+    section::Section,
     suggest,
     xgress_options::XgressOptions,
 };

@@ -43,7 +43,7 @@ pub(crate) enum Misreport {
 }
 
 impl Misreport {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::ForeignLink,
         Self::LinkToNobody,
         Self::TooManyLinks,
