@@ -207,7 +207,7 @@ impl Network {
     /// Circuits that wait for a router go on as far as it has room; all if it is gone.
     pub(super) fn unpark(&self, router: &Id) {
         let live = self.0.routers.get(router.as_str());
-        let room = live.map_or(usize::MAX, |live| match live.window.rests(Instant::now()) {
+        let room = live.map_or(usize::MAX, |live| match live.window.is_silent(Instant::now()) {
             // They learn of it.
             true => usize::MAX,
             false => live.window.room(),

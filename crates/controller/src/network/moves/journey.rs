@@ -257,7 +257,7 @@ impl Network {
         let mut slots = HashMap::new();
         for router in steps.routers() {
             let live = self.live(router)?;
-            if live.window.rests(Instant::now()) {
+            if live.window.is_silent(Instant::now()) {
                 return Err(NotMoved::at(router, Answer::Gone, "it answered nothing lately"));
             }
             let slot = match may_wait {
@@ -338,7 +338,10 @@ impl Network {
             Err(problem @ RequestError::Timeout) => (Answer::Silence, problem.to_string()),
             Err(problem) => (Answer::Gone, problem.to_string()),
         };
-        if let Some(until) = live.window.answered(answer, Instant::now()) {
+        // What an end refuses is about that end: the application may have gone.
+        let is_end = [circuit.path.first(), circuit.path.last()].contains(&Some(&live.id));
+        let counts = !is_end || matches!(answer, Answer::Done | Answer::Silence);
+        if counts && let Some(until) = live.window.answered(answer, Instant::now()) {
             self.leave_alone(live, until);
         }
         match answer {

@@ -228,8 +228,8 @@ impl Queue {
         self.stranded.values().take_while(has_expired).take(most).cloned().collect()
     }
 
-    /// The next circuits without a path that were not looked at in this version of the graph: from
-    /// now on they were. Some of `most` that are passed over were.
+    /// Those of the next `most` circuits without a path that were not looked at in this version of the
+    /// graph: from now on they were.
     pub(super) fn to_look_at(&mut self, version: u64, most: usize) -> Vec<Arc<str>> {
         let from = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.stranded.range((from, Bound::Unbounded)).take(most);

@@ -1,8 +1,8 @@
 //! How much of a router's attention moves may take: routes that it has not answered yet.
 //!
 //! Every answer gives it more room, up to a bound. A router that lets a route run out of time, or
-//! refuses one after the other, is left alone for a while: no new path leads through it, and
-//! circuits that need it are not asked of it. After that one route tries it again.
+//! refuses one after the other as a router between ends, is left alone for a while: no new path leads
+//! through it. One that was silent is asked nothing meanwhile, and then one route tries it again.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ const MOST: usize = 64;
 /// How long a router is left alone.
 const REST: Duration = Duration::from_secs(10);
 /// What refusals without a success between them come to before a router is left alone. One because
-/// a link is unknown counts little: the link may have broken just now.
-const REFUSED: u32 = 64;
-const REFUSAL: u32 = 8;
+/// a link is unknown counts little: the link may have broken just now, with many on their way.
+const REFUSED: u32 = 256;
+const REFUSAL: u32 = 32;
 const LINK_REFUSAL: u32 = 1;
 
 /// What became of a route.
@@ -44,11 +44,14 @@ struct State {
     limit: usize,
     refused: u32,
     rests_until: Option<Instant>,
+    /// It rests because it said nothing.
+    is_silent: bool,
 }
 
 impl Default for Window {
     fn default() -> Self {
-        let state = State { unanswered: 0, limit: FIRST, refused: 0, rests_until: None };
+        let (unanswered, refused, rests_until) = (0, 0, None);
+        let state = State { unanswered, limit: FIRST, refused, rests_until, is_silent: false };
         Self(Mutex::new(state))
     }
 }
@@ -96,7 +99,12 @@ impl Window {
             return None;
         }
         let rests = state.rests_until.is_some_and(|until| now < until);
-        (state.refused, state.limit) = (0, 1);
+        let is_silent = answer == Answer::Silence;
+        state.refused = 0;
+        state.is_silent = is_silent || (rests && state.is_silent);
+        if is_silent {
+            state.limit = 1;
+        }
         if rests {
             return None;
         }
@@ -104,7 +112,13 @@ impl Window {
         state.rests_until
     }
 
-    /// Whether the router is left alone.
+    /// Whether the router is left alone and asked nothing.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        let state = self.0.lock();
+        state.is_silent && state.rests_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether no new path leads through the router.
     pub(in crate::network) fn rests(&self, now: Instant) -> bool {
         self.0.lock().rests_until.is_some_and(|until| now < until)
     }
@@ -126,6 +140,7 @@ mod tests {
         assert!(window.answered(Answer::Silence, start).is_some());
         assert_eq!(window.answered(Answer::Silence, start), None, "it is left alone already");
         assert!(window.rests(start) && !window.rests(start + REST));
+        assert!(window.is_silent(start) && !window.is_silent(start + REST));
         assert_eq!(window.room(), 1, "one tries");
         assert_eq!(window.answered(Answer::Done, start + REST), None);
         assert_eq!(window.room(), 2);
@@ -142,8 +157,11 @@ mod tests {
         assert_eq!(window.answered(Answer::Done, now), None);
         assert_eq!(times(Answer::Gone), 0);
         assert_eq!(times(Answer::Refused), 8);
+        assert!(window.rests(now) && !window.is_silent(now), "it answers");
+        assert_eq!((window.room(), times(Answer::Silence)), (FIRST + 1, 0));
+        assert!(window.is_silent(now) && window.room() == 1);
         let window = Window::default();
-        let links = (0..63).all(|_| window.answered(Answer::NoLink, now).is_none());
+        let links = (0..255).all(|_| window.answered(Answer::NoLink, now).is_none());
         assert!(links && window.answered(Answer::NoLink, now).is_some());
     }
 }
