@@ -26,7 +26,8 @@ use weft_channel::Lane;
 use weft_wire::{
     Message, ProtoBody, controller_capability,
     ctrl::{
-        CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult, Unroute,
+        self, CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult,
+        Unroute,
     },
 };
 
@@ -119,8 +120,8 @@ impl Routes {
         }
     }
 
-    /// A route was applied. A reroute has no egress; the former one stays. False if its circuit was
-    /// taken down meanwhile.
+    /// A route was applied. A reroute has no egress, and names only ways that are new: all else stays.
+    /// False if its circuit was taken down meanwhile.
     fn keep(&self, owner: &ControllerId, mut route: Route, taken_down: &CancellationToken) -> bool {
         route.context = None;
         route.timeout = 0;
@@ -134,7 +135,12 @@ impl Routes {
         }
         if let Some(former) = carried.get_mut(&route.circuit_id) {
             former.owner = owner.clone();
-            former.route.forwards = route.forwards;
+            if route.is_reroute() {
+                add(&mut former.route.forwards, route.forwards);
+            } else {
+                // Another attempt takes the place of those before.
+                former.route.forwards = route.forwards;
+            }
             if route.egress.is_some() {
                 former.route.egress = route.egress;
             }
@@ -184,6 +190,16 @@ impl Routes {
     /// All circuits with their owners and routes, for inspection.
     pub(crate) fn all(&self) -> Vec<(ControllerId, Route)> {
         self.carried.lock().values().map(|one| (one.owner.clone(), one.route.clone())).collect()
+    }
+}
+
+/// What comes from an address goes where the last route says that named it.
+fn add(known: &mut Vec<ctrl::route::Forward>, new: Vec<ctrl::route::Forward>) {
+    for forward in new {
+        match known.iter_mut().find(|it| it.src_address == forward.src_address) {
+            Some(way) => *way = forward,
+            None => known.push(forward),
+        }
     }
 }
 
@@ -358,7 +374,7 @@ pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: En
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_wire::ctrl::route;
+    use weft_wire::ctrl::{REROUTE_ATTEMPT, route};
 
     fn route(circuit: &str, egress: bool) -> Route {
         Route {
@@ -386,6 +402,7 @@ mod tests {
         let stands = CancellationToken::new();
         assert!(routes.keep(&owner, route("x", true), &stands));
         let mut moved = route("x", false);
+        moved.attempt = REROUTE_ATTEMPT;
         moved.forwards[0].dst_address = "l2".into();
         assert!(routes.keep(&owner, moved, &stands));
         let kept = routes.of("c");
@@ -400,6 +417,32 @@ mod tests {
         stands.cancel();
         assert!(!routes.keep(&owner, route("y", true), &stands));
         assert_eq!(routes.of("c").len(), 1);
+    }
+
+    #[test]
+    fn a_circuit_that_moved_is_told_whole() {
+        let routes = Routes::new(1, 1);
+        let (owner, stands): (ControllerId, _) = ("c".into(), CancellationToken::new());
+        let way = |from: &str, to: &str, kind: DestType| route::Forward {
+            src_address: from.into(),
+            dst_address: to.into(),
+            dst_type: kind.into(),
+        };
+        let told = |attempt, forwards| Route { attempt, forwards, ..route("x", false) };
+        let (start, link) = (DestType::Start, DestType::Link);
+        // It is made, and moves in two steps to another link.
+        let made = vec![way("I", "l1", link), way("l1", "I", start)];
+        assert!(routes.keep(&owner, told(0, made), &stands));
+        for step in [way("l2", "I", start), way("I", "l2", link)] {
+            assert!(routes.keep(&owner, told(REROUTE_ATTEMPT, vec![step]), &stands));
+        }
+        let kept = routes.of("c").remove(0).forwards;
+        let expected = [way("I", "l2", link), way("l1", "I", start), way("l2", "I", start)];
+        assert_eq!(kept, expected);
+        // Another attempt at making it begins anew.
+        let again = vec![way("I", "l3", link), way("l3", "I", start)];
+        assert!(routes.keep(&owner, told(1, again.clone()), &stands));
+        assert_eq!(routes.of("c").remove(0).forwards, again);
     }
 
     #[test]
