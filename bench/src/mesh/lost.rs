@@ -41,7 +41,7 @@ pub(crate) async fn measure(world: &Arc<World>, options: &Options) -> io::Result
     let Some(bridge) = world.plan.bridges.first().copied() else { return Ok(Vec::new()) };
     let circuits = world.network.circuits();
     let (before, were) = (resident(), circuits.len());
-    let missing = options.circuits.saturating_sub(circuits.over_link(&link_id(bridge)).len());
+    let missing = options.circuits.saturating_sub(circuits.count_over(&link_id(bridge)));
     let dialed = stream::iter(0..missing as u64)
         .map(|number| {
             let (world, seed) = (Arc::clone(world), options.seed);
@@ -70,7 +70,7 @@ pub(crate) async fn measure(world: &Arc<World>, options: &Options) -> io::Result
 async fn lose(world: &Arc<World>, bridge: usize, seed: u64) -> io::Result<Vec<Figure>> {
     let circuits = world.network.circuits();
     let id = link_id(bridge);
-    let over = circuits.over_link(&id).len();
+    let over = circuits.count_over(&id);
     let there = circuits.len();
     let moving = Arc::new(AtomicBool::new(true));
     let dialed = Arc::new(AtomicU64::new(0));
@@ -94,7 +94,7 @@ async fn lose(world: &Arc<World>, bridge: usize, seed: u64) -> io::Result<Vec<Fi
     let used = cpu::cpu_time(std::process::id()).unwrap_or_default();
     let begun = Instant::now();
     world.routers[world.plan.links[bridge].from].send(Fault::link(&*id, 0).to_message()).await?;
-    while world.network.links().get(&id).is_some() || !circuits.over_link(&id).is_empty() {
+    while world.network.links().get(&id).is_some() || circuits.count_over(&id) > 0 {
         if begun.elapsed() > PATIENCE {
             return Err(io::Error::other("circuits are left on a link that is gone"));
         }

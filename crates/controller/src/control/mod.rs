@@ -272,23 +272,19 @@ impl Plane {
             && router.fingerprint.is_some()
             && gate::admitted(&snapshot, id.as_str(), |known| live.stands_on(known)).is_ok();
         if !may_stay {
-            self.end_circuits_at(id);
+            // Before its channel is closed, which still writes what was queued: later nobody could
+            // tell it.
+            self.network.end_circuits_at(id);
             live.channel.close("the router was disabled, or has to show another certificate");
         }
     }
 
     fn router_deleted(&self, id: &weft_model::Id) {
-        self.end_circuits_at(id);
+        self.network.end_circuits_at(id);
         if let Some(live) = self.network.routers().get(id.as_str()) {
             live.channel.close("the router was deleted");
         }
         self.network.router_deleted(id);
         self.peers.changed(id);
-    }
-
-    /// Ends the circuits that begin or end at a router. Before its channel is closed, which still
-    /// writes what was queued: later nobody could tell it.
-    fn end_circuits_at(&self, id: &weft_model::Id) {
-        self.network.end_circuits(|_, nodes| [nodes.first(), nodes.last()].contains(&Some(id)));
     }
 }

@@ -1,7 +1,8 @@
 //! What routers say of links (protocol: control-plane 9.5, 14, 19), and operators.
 //!
 //! A router is heard only about links that it dialed, or that end at it. Whatever it says costs as
-//! much as it names or has links, never as much as the network has.
+//! much as it names or has links. What comes of it, circuits that move and paths that are found anew,
+//! is done later, by those who need it.
 
 use std::sync::Arc;
 
@@ -44,13 +45,6 @@ impl Network {
     fn link_lost(&self, link: &Link, change: LinkChange) {
         self.tell_link(link, change);
         self.move_over(&link.id, Why::Broken);
-    }
-
-    /// The circuits over a link are to take other paths.
-    fn move_over(&self, link: &str, why: Why) {
-        for circuit in self.0.circuits.over_link(link) {
-            self.move_or_end(circuit, why);
-        }
     }
 
     fn tell_link(&self, link: &Link, change: LinkChange) {
@@ -149,6 +143,7 @@ impl Network {
     /// stay on this one router are kept, they live on without us (protocol: control-plane 14).
     pub(super) fn lost(&self, router: &LiveRouter) {
         self.router_changed(&router.id);
+        self.0.pieces.forget_report(&router.id);
         let at_it = self.0.links.at(&router.id);
         let own = self.0.links.take_of(&router.id);
         own.iter().for_each(|link| self.tell_link(link, LinkChange::Fault));

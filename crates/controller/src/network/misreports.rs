@@ -30,18 +30,21 @@ pub(crate) enum Misreport {
     LinkFault,
     /// The end of a circuit that does not go over the router.
     CircuitFault,
+    /// A circuit with an id that no circuit has.
+    MalformedCircuit,
     /// The latency of a link that does not end at the router.
     Latency,
 }
 
 impl Misreport {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::ForeignLink,
         Self::LinkToNobody,
         Self::TooManyLinks,
         Self::MalformedLink,
         Self::LinkFault,
         Self::CircuitFault,
+        Self::MalformedCircuit,
         Self::Latency,
     ];
 
@@ -54,6 +57,7 @@ impl Misreport {
             Self::MalformedLink => "malformedLink",
             Self::LinkFault => "faultOfForeignLink",
             Self::CircuitFault => "faultOfForeignCircuit",
+            Self::MalformedCircuit => "malformedCircuit",
             Self::Latency => "latencyOfForeignLink",
         }
     }

@@ -178,10 +178,11 @@ impl std::fmt::Debug for Network {
 
 impl World for Inner {
     fn router(&self, id: &Id) -> Option<(u16, bool)> {
-        self.routers.get(id.as_str())?;
+        let live = self.routers.get(id.as_str())?;
         let snapshot = self.controller.snapshot();
         let router = snapshot.get::<Router>(id).filter(|router| !router.disabled)?;
-        Some((router.cost, router.no_traversal))
+        // Who answers no routes carries nothing new for others.
+        Some((router.cost, router.no_traversal || live.window.rests(Instant::now())))
     }
 
     fn routers(&self) -> Vec<Id> {
@@ -291,7 +292,7 @@ impl Network {
             self.0.validations.forget(&former.id);
         }
         self.router_changed(&router.id);
-        self.begin_report(&router.id);
+        self.0.pieces.forget_report(&router.id);
         self.0.controller.online().put_router(&router.id, router.connection, router.facts());
         let (router, at) = (router.id.clone(), router.connected_at);
         self.0.events.tell(Event::Router(RouterEvent { at, router, online: true }));
@@ -353,6 +354,7 @@ impl Network {
     /// A router was deleted.
     pub(crate) fn router_deleted(&self, router: &Id) {
         self.router_changed(router);
+        self.0.pieces.forget_report(router);
         self.0.misreports.forget(router);
     }
 

@@ -314,6 +314,14 @@ impl Peer {
         }
     }
 
+    /// The next message of any type; none when the channel is closed.
+    pub(super) async fn next(&mut self) -> Option<Message> {
+        match self.waiting.pop_front() {
+            Some(message) => Some(message),
+            None => self.inbox.recv().await,
+        }
+    }
+
     /// Whether a message of a type has come that nobody asked for.
     pub(super) fn has(&mut self, content_type: i32) -> bool {
         while let Some(message) = self.inbox.try_recv() {
