@@ -85,6 +85,7 @@ impl Network {
                 refused => {
                     let kind = match refused {
                         Report::TooMany => Misreport::TooManyLinks,
+                        Report::TooManyParallel => Misreport::TooManyParallel,
                         Report::Malformed => Misreport::MalformedLink,
                         _ => Misreport::ForeignLink,
                     };

@@ -24,6 +24,8 @@ pub(crate) enum Misreport {
     LinkToNobody,
     /// A link beyond those that one router may have.
     TooManyLinks,
+    /// A link beyond those that two routers may have between them.
+    TooManyParallel,
     /// A link with an id or a text that no link has.
     MalformedLink,
     /// A fault or a state of a link that does not end at the router.
@@ -37,10 +39,11 @@ pub(crate) enum Misreport {
 }
 
 impl Misreport {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::ForeignLink,
         Self::LinkToNobody,
         Self::TooManyLinks,
+        Self::TooManyParallel,
         Self::MalformedLink,
         Self::LinkFault,
         Self::CircuitFault,
@@ -54,6 +57,7 @@ impl Misreport {
             Self::ForeignLink => "linkOfAnotherRouter",
             Self::LinkToNobody => "linkToUnknownRouter",
             Self::TooManyLinks => "tooManyLinks",
+            Self::TooManyParallel => "tooManyParallelLinks",
             Self::MalformedLink => "malformedLink",
             Self::LinkFault => "faultOfForeignLink",
             Self::CircuitFault => "faultOfForeignCircuit",

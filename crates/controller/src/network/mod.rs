@@ -355,6 +355,7 @@ impl Network {
     pub(crate) fn router_deleted(&self, router: &Id) {
         self.router_changed(router);
         self.0.pieces.forget_report(router);
+        self.0.links.forget(router);
         self.0.misreports.forget(router);
     }
 
