@@ -30,8 +30,9 @@ use weft_wire::{
 
 use super::{
     plan::Plan,
-    router::{Credentials, Done, SimulatedRouter},
+    router::{Done, SimulatedRouter},
 };
+use crate::router::Credentials;
 
 /// Changes in one change set, and routers that connect at the same time.
 const BATCH: usize = 5_000;

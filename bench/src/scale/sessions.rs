@@ -27,10 +27,11 @@ use super::{
     client::{Client, Place},
     figures::{Bed, millis},
     fill::{Network, commit},
-    peer::{Peer, Pki, Router},
+    peer::{Peer, Pki},
     report::{Aim, Figure},
     server::{Running, log_in_at},
 };
+use crate::router::Credentials;
 
 /// The name of the figures of sessions.
 pub(crate) const SESSIONS: &str = "sessions";
@@ -56,7 +57,7 @@ struct Sizes {
 impl Sizes {
     fn of(bed: &Bed) -> Self {
         let identities = bed.network.identities;
-        match bed.options.quick {
+        match bed.options.run.quick {
             true => Self { sessions: identities.min(2_000), routers: 20, leaving: 500 },
             false => Self {
                 sessions: identities.min(100_000),
@@ -104,14 +105,14 @@ pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
 fn fill(
     store: &Embedded,
     network: &Network,
-    routers: &[Router],
+    routers: &[Credentials],
     key: &SealKey,
     (sessions, leaving): (u32, u32),
 ) -> io::Result<()> {
     let mut head = store.head().map_err(io::Error::other)?.revision;
     let mut set = ChangeSet::default();
     for (number, router) in (0..).zip(routers) {
-        set.put_apart(network.far_router(number, router.chain.leaf().fingerprint()));
+        set.put_apart(network.far_router(number, router.fingerprint()));
     }
     for number in 0..leaving {
         set.put_apart(terminator(network, &routers[0].id, number));
@@ -185,7 +186,7 @@ async fn reconnect(
     bed: &Bed,
     running: &Running,
     pki: &Pki,
-    routers: &[Router],
+    routers: &[Credentials],
 ) -> io::Result<(Vec<(Peer, Vec<String>)>, Figure)> {
     let (before, used) = (running.resident_settled().await, running.cpu());
     let begun = Instant::now();
@@ -253,7 +254,7 @@ async fn storm(
     running: &Running,
     place: &Place,
     peers: &[(Peer, Vec<String>)],
-    routers: &[Router],
+    routers: &[Credentials],
     leaving: u32,
 ) -> io::Result<Figure> {
     let Some(((peer, _), router)) = peers.iter().zip(routers).next() else {
@@ -311,7 +312,7 @@ async fn service_sessions(bed: &Bed, running: &Running, place: &Place) -> io::Re
         Client::connect(&place).await
     });
     let clients = try_join_all(logins).await?;
-    let seconds = Duration::from_secs_f64(bed.options.seconds.max(2.0));
+    let seconds = Duration::from_secs_f64(bed.options.seconds().max(2.0));
     let until = Instant::now() + seconds.min(PATIENCE);
     let used = running.cpu();
     let begun = Instant::now();

@@ -64,9 +64,10 @@ pub(crate) struct Cli {
 pub(crate) enum Fixed {
     /// Bring up a controller and edge routers on this machine, ready to use
     ///
-    /// In an empty home it makes the certificates, writes a controller and a router file, creates
-    /// the administrator, starts both, enrolls the router and proves the network with a
-    /// self-check. Started again on the same home it resumes with everything kept.
+    /// In an empty home it makes the certificates, writes the files of the controller and of each
+    /// router, creates the administrator, starts the controller, enrolls and starts the routers,
+    /// and proves the network with a self-check. Started again on the same home it resumes with
+    /// everything kept.
     ///
     /// With --routers it starts several, each a process of its own that links with all others. A
     /// process that ends is started again; all of them end with this command.

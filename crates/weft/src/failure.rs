@@ -69,6 +69,14 @@ impl Failure {
         Self::of("interrupted", status::INTERRUPTED)
     }
 
+    /// The same without a word, if it was interrupted: for commands that end in no other way.
+    pub(crate) fn unsaid_if_interrupted(self) -> Self {
+        match self.status {
+            status::INTERRUPTED => Self { message: String::new(), ..self },
+            _ => self,
+        }
+    }
+
     /// The same with a word on what was being done in front.
     pub(crate) fn during(self, what: impl fmt::Display) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
@@ -85,7 +93,9 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         // What others say begins no line of its own.
         let shown = |text: &str| printable::lines(text).replace('\n', "\n  ");
-        eprintln!("weft: {}", shown(&self.message));
+        if !self.message.is_empty() {
+            eprintln!("weft: {}", shown(&self.message));
+        }
         for detail in &self.details {
             eprintln!("  {}", shown(detail));
         }

@@ -80,6 +80,10 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Status(args) => until_interrupted(tools::status::status(args)).await,
         Fixed::Why(args) => until_interrupted(tools::why::why(args)).await,
         Fixed::WhyPath(args) => until_interrupted(tools::why_path::why_path(args)).await,
+        Fixed::Topology(args) if args.watch.is_some() => {
+            let watched = until_interrupted(topology::topology(args)).await;
+            watched.map_err(Failure::unsaid_if_interrupted)
+        }
         Fixed::Topology(args) => until_interrupted(topology::topology(args)).await,
         Fixed::Enroll(args) => until_interrupted(enroll::enroll(args)).await,
         Fixed::Jwt(args) => until_interrupted(tools::jwt::jwt(args)).await,

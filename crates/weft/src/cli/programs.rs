@@ -18,7 +18,7 @@ pub(crate) struct QuickstartArgs {
     pub(crate) home: Option<PathBuf>,
     /// How many routers, 1 to 9; a network gets more of them, but not fewer
     /// [default: as many as there are, 1 in a new network]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
+    #[arg(long, value_name = "COUNT", value_parser = routers)]
     pub(crate) routers: Option<u8>,
     /// Name of the administrator [default: admin]
     #[arg(long, value_name = "NAME", help_heading = "Only at creation")]
@@ -35,13 +35,13 @@ pub(crate) struct QuickstartArgs {
     /// Port of the controller (APIs and control plane); 0 picks a free one [default: 1280]
     #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
     pub(crate) ctrl_port: Option<u16>,
-    /// Port of the edge router, further ones have those behind it; 0 picks free ones
+    /// Port of the first edge router, further ones have those behind it; 0 picks free ones
     /// [default: 3022]
-    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) router_port: Option<u16>,
     /// Port for links of the first router, further ones have those behind it; 0 picks free ones
     /// [default: 10080]
-    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) link_port: Option<u16>,
     /// Host name or address under which clients and routers reach the controller
     /// [default: localhost]
@@ -50,6 +50,11 @@ pub(crate) struct QuickstartArgs {
     /// Host name or address under which clients reach the router [default: localhost]
     #[arg(long, value_name = "HOST", help_heading = "Only at creation")]
     pub(crate) router_address: Option<String>,
+}
+
+fn routers(text: &str) -> Result<u8, String> {
+    let count = text.parse().ok().filter(|count| (1..=9).contains(count));
+    count.ok_or_else(|| "a number from 1 to 9 is wanted".to_owned())
 }
 
 /// What can be done with a controller of one's own.
