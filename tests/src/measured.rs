@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use weft_config::web::WebOptions;
 use weft_config::{BindPoint, HostPort, RouterConfig, WebApi, WebServer};
 use weft_contract::resource;
@@ -117,18 +117,9 @@ async fn routers_have_every_metric_of_the_table_and_no_other() {
     let (one, _) = measured_router(&network, "r1").await;
     let _two = measured_router(&network, "r2").await;
     links(&one, 1).await;
-    let asked = json!({"appRegex": format!("^{}$", one.id), "requestedValues": ["metrics"]});
-    let answer: Value = network
-        .admin
-        .call(
-            resource::operation(weft_contract::Api::Fabric, "inspect").unwrap(),
-            &[],
-            &[],
-            Some(&asked),
-        )
-        .await
-        .unwrap();
-    let events = answer["values"][0]["value"].as_array().unwrap();
+    let pattern = format!("^{}$", one.id);
+    let inspected = network.circuits().inspect(&pattern, &["metrics".to_owned()]).await;
+    let events = inspected.values[0].value.as_array().unwrap();
     let mut found = Vec::new();
     for event in events {
         let metric = event["metric"].as_str().unwrap();

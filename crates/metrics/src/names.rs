@@ -4,6 +4,9 @@
 //! `docs/metrics.md` is the same table for operators; a test compares them. The names are facts of
 //! OpenZiti (protocol: operations 5.2), but for those that begin with `weft.`.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -184,6 +187,58 @@ pub const CONTROLLER: &[Named] = &[
     gauge("weft.open_files", "files", "open files and sockets of the process"),
 ];
 
+/// What routers of the original have beside these, and routers of weft do not.
+pub const OTHER_ROUTERS: &[&str] = &[
+    "ctrl_limiter.work_timer",
+    "edge.invalid_api_tokens_during_sync",
+    "link.dropped_fwd_msgs:{link}",
+    "link.dropped_rtx_msgs:{link}",
+    "link.dropped_xg_msgs:{link}",
+    "pool.link.dialer.queue_size",
+    "pool.link.dialer.work_timer",
+    "pool.listener.ctrl.busy_workers",
+    "pool.listener.ctrl.queue_size",
+    "pool.listener.ctrl.work_timer",
+    "pool.listener.ctrl.worker_count",
+    "pool.rate_limiter.busy_workers",
+    "pool.rate_limiter.queue_size",
+    "pool.rate_limiter.work_timer",
+    "pool.rate_limiter.worker_count",
+    "pool.rdm.handler.busy_workers",
+    "pool.rdm.handler.queue_size",
+    "pool.rdm.handler.work_timer",
+    "pool.rdm.handler.worker_count",
+    "xgress.ack_duplicates",
+    "xgress.ack_failures",
+    "xgress.acks.queue_size",
+    "xgress.blocked_by_local_window_rate",
+    "xgress.blocked_by_remote_window",
+    "xgress.blocked_by_remote_window_rate",
+    "xgress.blocked_time",
+    "xgress.edge.dropped_acks",
+    "xgress.edge.dropped_msgs",
+    "xgress.edge.dropped_payloads",
+    "xgress.retransmission_failures",
+    "xgress.tx_unacked_payloads",
+    "xgress.tx_write_time",
+    "xgress_edge.long_data_queue_time",
+    "xgress_edge_tunnel.terminator.create_timer",
+];
+
+/// Whether some router has a metric of this name.
+#[must_use]
+pub fn is_of_router(name: &str) -> bool {
+    static WHOLE: LazyLock<HashSet<&str>> = LazyLock::new(|| patterns().collect());
+    if !name.starts_with("link.") {
+        return WHOLE.contains(name);
+    }
+    patterns().any(|pattern| pattern.starts_with("link.") && matches(pattern, name))
+}
+
+fn patterns() -> impl Iterator<Item = &'static str> {
+    ROUTER.iter().map(|named| named.name).chain(OTHER_ROUTERS.iter().copied())
+}
+
 /// Something that only grows, for Prometheus alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
@@ -300,6 +355,14 @@ mod tests {
         assert_eq!(of("link.a.b.latency"), Some("link.{link}.latency"));
         assert_eq!(of("link..latency"), None);
         assert_eq!(of("nothing"), None);
+        for name in
+            ["xgress.ack_failures", "link.l1.latency", "link.dropped_xg_msgs:l1", "weft.links"]
+        {
+            assert!(is_of_router(name), "{name}");
+        }
+        for name in ["", "link.l1", "link.l1.evil", "xgress.evil", "ctrl.latency:r1"] {
+            assert!(!is_of_router(name), "{name}");
+        }
         let of = |name| find(CONTROLLER, name).map(|named| named.name);
         assert_eq!(of("/edge/client/v1/services.GET"), Some("{request}"));
         assert_eq!(of("elsewhere"), None);

@@ -22,6 +22,9 @@ const MAX_NAMES: usize = 50_000;
 pub struct Registry {
     began: Instant,
     inner: Mutex<Inner>,
+    /// Scopes that are gone with the names that they had. A lock of its own: a scope may end within
+    /// a closure that is being read.
+    gone: Mutex<Vec<(u64, Vec<Arc<str>>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +74,7 @@ impl Registry {
     /// Nothing yet.
     #[must_use]
     pub fn new(now: Instant) -> Arc<Self> {
-        Arc::new(Self { began: now, inner: Mutex::default() })
+        Arc::new(Self { began: now, inner: Mutex::default(), gone: Mutex::default() })
     }
 
     /// To register under.
@@ -84,6 +87,7 @@ impl Registry {
 
     /// Brings rates and windows up to date; to be called every [`TICK`].
     pub fn tick(&self, now: Instant) {
+        self.tidy();
         let inner = &mut *self.inner.lock();
         let from = *inner.window_from.get_or_insert(now);
         let is_over = now.saturating_duration_since(from) >= WINDOW;
@@ -98,6 +102,7 @@ impl Registry {
     /// What is measured now.
     #[must_use]
     pub fn read(&self, now: Instant) -> Report {
+        self.tidy();
         let since = now.saturating_duration_since(self.began);
         let inner = self.inner.lock();
         let entries = inner.entries.iter();
@@ -108,6 +113,22 @@ impl Registry {
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.inner.lock().refused
+    }
+
+    /// Takes out the names of scopes that are gone, unless somebody reads at this moment.
+    fn tidy(&self) {
+        let Some(mut inner) = self.inner.try_lock() else { return };
+        let mut removed = Vec::new();
+        for (scope, names) in std::mem::take(&mut *self.gone.lock()) {
+            for name in names {
+                if inner.entries.get(&name).is_some_and(|entry| entry.scope == scope) {
+                    removed.extend(inner.entries.remove(&name));
+                }
+            }
+        }
+        // What sources hold on to may end with them.
+        drop(inner);
+        drop(removed);
     }
 
     fn add(&self, scope: u64, name: &Arc<str>, source: Source) -> bool {
@@ -178,16 +199,8 @@ impl Scope {
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        let mut inner = self.registry.inner.lock();
-        let mut gone = Vec::new();
-        for name in &self.names {
-            if inner.entries.get(name).is_some_and(|entry| entry.scope == self.number) {
-                gone.extend(inner.entries.remove(name));
-            }
-        }
-        // What sources hold on to may end with them.
-        drop(inner);
-        drop(gone);
+        self.registry.gone.lock().push((self.number, std::mem::take(&mut self.names)));
+        self.registry.tidy();
     }
 }
 
@@ -366,6 +379,18 @@ mod tests {
         assert_eq!(read(&registry), Report::from([("b".to_owned(), Value::Int(2))]));
         drop(other);
         assert!(read(&registry).is_empty());
+    }
+
+    #[test]
+    fn a_scope_may_end_while_its_registry_is_read() {
+        let registry = Registry::new(Instant::now());
+        let mut scope = registry.scope();
+        let mut other = registry.scope();
+        other.gauge("other", || 1);
+        let ends = Mutex::new(Some(other));
+        scope.gauge("ends another", move || i64::from(ends.lock().take().is_some()));
+        assert_eq!(registry.read(Instant::now()).len(), 2);
+        assert_eq!(registry.read(Instant::now()).len(), 1);
     }
 
     #[test]

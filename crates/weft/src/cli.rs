@@ -23,7 +23,7 @@ pub(crate) use insight::{InspectArgs, TopologyArgs, WhyArgs, WhyPathArgs};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use programs::{
     ControllerCommand, DatabaseArgs, DatabaseCommand, QuickstartArgs, RouterCommand,
-    RouterConfigArgs, RouterSort, TraceCommand, TraceShowArgs,
+    RouterConfigArgs, RouterSort, TraceShowArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 
@@ -116,9 +116,6 @@ pub(crate) enum Fixed {
     Database(DatabaseArgs),
     /// Ask controllers and routers about their inner state
     Inspect(InspectArgs),
-    /// Show messages that a controller or router wrote down
-    #[command(subcommand)]
-    Trace(TraceCommand),
     /// Write the network as a YAML file, for git
     Export(ExportArgs),
     /// Say what files would change, and who would gain or lose access to what
@@ -188,13 +185,23 @@ pub(crate) enum Asked {
     Entity(Box<entity::Request>),
     /// An action on an entity.
     Action(Box<action::ActionRequest>),
+    /// Messages in a file.
+    TraceShow(Box<TraceShowArgs>),
 }
 
 /// The whole command line, as `--help` and the completions show it.
 pub(crate) fn command() -> Command {
     let built = entity::commands().into_iter().chain(action::verbs());
-    built.fold(Cli::command(), Command::subcommand)
+    let whole = built.fold(Cli::command(), Command::subcommand);
+    // Beside the kinds that can be traced.
+    whole.mut_subcommand(TRACE, |trace| {
+        trace.subcommand(TraceShowArgs::augment_args(Command::new(SHOW)))
+    })
 }
+
+/// The word for traces, and the one for showing what was traced.
+const TRACE: &str = "trace";
+const SHOW: &str = "show";
 
 /// What stays: programs that run for months. They are told apart from the other commands without
 /// these being built, which would stay in memory as long as they run.
@@ -237,6 +244,12 @@ pub(crate) fn parse() -> Asked {
         Err(error) => settled.explain(error).exit(),
     };
     if let Some((name, rest)) = matches.subcommand() {
+        if let (TRACE, Some((SHOW, shown))) = (name, rest.subcommand()) {
+            return match TraceShowArgs::from_arg_matches(shown) {
+                Ok(args) => Asked::TraceShow(Box::new(args)),
+                Err(error) => error.exit(),
+            };
+        }
         if let Some(request) = entity::Request::from_matches(name, rest) {
             return Asked::Entity(Box::new(request));
         }

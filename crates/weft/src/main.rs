@@ -67,6 +67,7 @@ async fn dispatch(asked: Asked) -> Result<(), Failure> {
     match asked {
         Asked::Entity(request) => until_interrupted(entity::run(*request)).await,
         Asked::Action(request) => until_interrupted(entity::action::run(*request)).await,
+        Asked::TraceShow(args) => tools::trace::show(&args),
         Asked::Fixed(command) => fixed(*command).await,
     }
 }
@@ -90,7 +91,6 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Password(args) => until_interrupted(tools::password::password(args)).await,
         Fixed::Override(args) => until_interrupted(tools::overrides::overrides(args)).await,
         Fixed::Database(args) => until_interrupted(tools::database::database(args)).await,
-        Fixed::Trace(cli::TraceCommand::Show(args)) => tools::trace::show(&args),
         Fixed::Inspect(args) => until_interrupted(tools::inspect::inspect(args)).await,
         Fixed::Export(args) => until_interrupted(change::export(args)).await,
         Fixed::Diff(args) => until_interrupted(change::diff(args)).await,
@@ -169,6 +169,6 @@ fn default_level(asked: &Asked) -> &'static str {
             Fixed::Controller(_) | Fixed::Router(_) => "info",
             _ => "warn",
         },
-        Asked::Entity(_) | Asked::Action(_) => "warn",
+        Asked::Entity(_) | Asked::Action(_) | Asked::TraceShow(_) => "warn",
     }
 }

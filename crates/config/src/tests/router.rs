@@ -363,7 +363,7 @@ fn what_has_no_effect_is_said() {
         listeners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1'}]\nconnectEvents: {batchInterval: 1ms}\n";
     let loaded = router(&format!("{BARE}{more}")).unwrap();
     let keys: Vec<&str> = loaded.not_acted_upon.iter().map(|found| found.key.as_str()).collect();
-    assert_eq!(keys, ["transport.westworld3", "plugins", "trace", "profile"]);
+    assert_eq!(keys, ["transport.westworld3", "plugins"]);
     assert_eq!(loaded.config.csr.as_ref().unwrap().country, "YY");
     let text = warnings(&loaded);
     for part in [

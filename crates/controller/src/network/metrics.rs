@@ -32,7 +32,10 @@ impl Network {
     /// A router tells what it measured, and what its circuits carried.
     pub(super) fn keep_report(&self, router: &LiveRouter, report: &MetricsMessage) {
         let at = self.0.controller.now();
-        if !self.0.reported.keep(&router.id, report, at) {
+        let is_own = |link: &str| {
+            self.0.links.get(link).is_some_and(|link| link.has_end(router.id.as_str()))
+        };
+        if !self.0.reported.keep(&router.id, report, at, is_own) {
             self.refuse(router, Misreport::TooManyMetrics, "");
         }
         // Another controller counts it.

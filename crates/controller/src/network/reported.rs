@@ -1,14 +1,14 @@
 //! What routers report of themselves, kept for whoever charts it (protocol: operations 5).
 //!
-//! The last report of each router is kept for a while. A router may have so many names, all
-//! together so many: what finds no room is counted. Whose report it is says the connection that it
-//! came over, not the report.
+//! The last report of each router is kept for a while: metrics that routers have, those of links only
+//! if the link ends at the router. A router may have so many names, all together so many: what finds
+//! no room is counted. Whose report it is says the connection that it came over, not the report.
 
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use weft_metrics::{Distribution, Rate, Report, Value};
+use weft_metrics::{Distribution, Rate, Report, Value, names};
 use weft_model::{Id, Timestamp};
 use weft_wire::metrics::{Histogram, MetricsMessage};
 
@@ -53,9 +53,16 @@ pub(super) struct Kept {
 }
 
 impl Reported {
-    /// A report of a router has come, which takes the place of the one before. True if all of it
-    /// is kept. One that tells of round trips alone is added to what is known.
-    pub(super) fn keep(&self, router: &Id, report: &MetricsMessage, at: Timestamp) -> bool {
+    /// A report of a router has come, which takes the place of the one before. True if there was
+    /// room for all of it that is a router's. One that tells of round trips alone is added to what
+    /// is known. `is_own` says which links end at the router.
+    pub(super) fn keep(
+        &self,
+        router: &Id,
+        report: &MetricsMessage,
+        at: Timestamp,
+        is_own: impl Fn(&str) -> bool,
+    ) -> bool {
         let is_whole = !report.int_values.is_empty() || !report.meters.is_empty();
         let inner = &mut *self.0.lock();
         inner.expire();
@@ -63,17 +70,19 @@ impl Reported {
         inner.names -= known.len();
         let mut values = if is_whole { Report::new() } else { known };
         let room = MAX_NAMES.min(MAX_IN_ALL.saturating_sub(inner.names));
-        let mut refused = 0;
+        let (mut unknown, mut refused) = (0, 0);
         for (name, value) in values_of(report) {
-            let has_room = values.len() < room || values.contains_key(name);
-            if has_room && !name.is_empty() && name.len() <= MAX_NAME {
+            let is_own = || names::split(name).1.is_none_or(&is_own);
+            if name.len() > MAX_NAME || !names::is_of_router(name) || !is_own() {
+                unknown += 1;
+            } else if values.len() < room || values.contains_key(name) {
                 values.insert(name.to_owned(), value);
             } else {
                 refused += 1;
             }
         }
         inner.names += values.len();
-        inner.refused += refused;
+        inner.refused += unknown + refused;
         if !values.is_empty() {
             let kept = FromRouter { at, since: Instant::now(), values };
             inner.routers.insert(router.clone(), kept);
@@ -197,20 +206,25 @@ mod tests {
         MetricsMessage { int_values, ..MetricsMessage::default() }
     }
 
+    fn all_own(_: &str) -> bool {
+        true
+    }
+
     #[test]
     fn the_last_report_counts_and_round_trips_are_added() {
         let (reported, r1) = (Reported::default(), Id::new("r1"));
         let of = |names: &[&str]| with_ints(names.iter().map(|name| (*name).to_owned()));
-        assert!(reported.keep(&r1, &of(&["a", "b"]), Timestamp(1)));
-        assert!(reported.keep(&r1, &of(&["b", "c"]), Timestamp(2)));
+        let (a, b, c) = ("weft.circuits", "weft.links", "weft.threads");
+        assert!(reported.keep(&r1, &of(&[a, b]), Timestamp(1), all_own));
+        assert!(reported.keep(&r1, &of(&[b, c]), Timestamp(2), all_own));
         let latency = MetricsMessage {
             histograms: [("link.l1.latency".to_owned(), Histogram::default())].into(),
             ..MetricsMessage::default()
         };
-        assert!(reported.keep(&r1, &latency, Timestamp(3)));
+        assert!(reported.keep(&r1, &latency, Timestamp(3), all_own));
         let all = reported.all();
         let names: Vec<&String> = all[0].values.keys().collect();
-        assert_eq!((names, all[0].at), (vec!["b", "c", "link.l1.latency"], Timestamp(3)));
+        assert_eq!((names, all[0].at.0), (vec!["link.l1.latency", b, c], 3));
         assert_eq!(reported.counts(), (3, 0));
         reported.forget(&r1);
         assert_eq!((reported.all().len(), reported.counts().0), (0, 0));
@@ -219,26 +233,28 @@ mod tests {
     #[test]
     fn a_router_with_a_million_names_takes_no_more_than_its_share() {
         let (reported, evil, good) = (Reported::default(), Id::new("evil"), Id::new("good"));
-        let many = with_ints((0..50_000).map(|at| at.to_string()));
+        let many = with_ints((0..50_000).map(|at| format!("link.{at}.latency")));
         for _ in 0..3 {
-            assert!(!reported.keep(&evil, &many, Timestamp(1)));
+            assert!(!reported.keep(&evil, &many, Timestamp(1), all_own));
         }
         assert_eq!(reported.counts(), (MAX_NAMES as u64, 3 * 45_000));
-        assert!(!reported.keep(
-            &evil,
-            &with_ints([String::from("x").repeat(257)].into_iter()),
-            Timestamp(1)
-        ));
+        // Links of others, names that no router has, and names without end.
+        assert!(reported.keep(&evil, &many, Timestamp(1), |_| false));
+        let long = "x".repeat(MAX_NAME);
+        let names = ["evil".to_owned(), String::new(), format!("link.{long}.latency")];
+        assert!(reported.keep(&evil, &with_ints(names.into_iter()), Timestamp(1), all_own));
         assert_eq!(reported.counts().0, 0);
-        assert!(reported.keep(&good, &with_ints(["a".to_owned()].into_iter()), Timestamp(1)));
+        let few = with_ints(["weft.links".to_owned()].into_iter());
+        assert!(reported.keep(&good, &few, Timestamp(1), all_own));
+        assert_eq!(reported.counts().0, 1);
     }
 
     #[test]
     fn all_routers_together_are_bounded() {
         let reported = Reported::default();
-        let many = with_ints((0..MAX_NAMES).map(|at| at.to_string()));
+        let many = with_ints((0..MAX_NAMES).map(|at| format!("link.{at}.latency")));
         for at in 0..50 {
-            reported.keep(&Id::new(format!("r{at}")), &many, Timestamp(1));
+            reported.keep(&Id::new(format!("r{at}")), &many, Timestamp(1), all_own);
         }
         assert_eq!(reported.counts().0, MAX_IN_ALL as u64);
     }

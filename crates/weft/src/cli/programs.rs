@@ -214,17 +214,10 @@ pub(crate) enum RouterSort {
     Gateway,
 }
 
-/// Messages that were written down.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TraceCommand {
-    /// Show the messages in a file that `trace.path` of a controller or router names
-    #[command(after_help = "Examples:\n  weft trace show router.trace --peer 'link from'\n  \
-                      weft trace show ctrl.trace --type Route --type 1022 -o json")]
-    Show(TraceShowArgs),
-}
-
-/// Which messages to show.
+/// Show the messages in a file that `trace.path` of a controller or router names
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft trace show router.trace --peer 'link from'\n  \
+                  weft trace show ctrl.trace --type Route --type 1022 -o json")]
 pub(crate) struct TraceShowArgs {
     /// The file
     pub(crate) file: PathBuf,

@@ -32,6 +32,8 @@ mod printing;
 mod questions;
 mod restore;
 mod router_restart;
+#[cfg(unix)]
+mod service;
 mod several_routers;
 mod slow_readers;
 mod strangers;
