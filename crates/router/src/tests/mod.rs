@@ -6,6 +6,6 @@ mod access;
 mod circuits;
 mod connecting;
 mod data_model;
-mod support;
+pub(crate) mod support;
 mod terminators;
 mod whole;
