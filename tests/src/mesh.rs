@@ -188,12 +188,12 @@ async fn a_circuit_that_moved_moves_again_after_the_controller_started_again() {
     let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
     echo(soon(host.bind("echo")).await.unwrap());
     let mut connection = dial(&dialer, "echo").await;
-    let goes_over = async |count: usize| {
-        until_some(async || (paths(&network).first()?.len() == count).then_some(())).await;
+    let goes_over = async |network: &Network, count: usize| {
+        until_some(async || (paths(network).first()?.len() == count).then_some(())).await;
     };
     let circuit = network.circuits().circuits().all()[0].id.clone();
     // The direct link becomes dear, and the circuit goes around it.
-    let direct = async |cost: i32| {
+    let direct = async |network: &Network, cost: i32| {
         until_some(async || {
             let all = network.circuits().links().all();
             let ends = [one.id.as_str(), two.id.as_str()];
@@ -203,8 +203,8 @@ async fn a_circuit_that_moved_moves_again_after_the_controller_started_again() {
         })
         .await;
     };
-    direct(50_000).await;
-    goes_over(2).await;
+    direct(&network, 50_000).await;
+    goes_over(&network, 2).await;
     network.stop_controller().await;
     network.start_controller().await;
     until_some(async || {
@@ -213,7 +213,7 @@ async fn a_circuit_that_moved_moves_again_after_the_controller_started_again() {
     })
     .await;
     // It knows nothing of what the link cost: the circuit moves away from the other way.
-    direct(1).await;
+    direct(&network, 1).await;
     until_some(async || {
         let circuits = network.circuits().circuits();
         let path = circuits.get(&circuit)?.path.clone();

@@ -22,8 +22,10 @@ use super::{MESSAGE, WebSocketOptions, outer::OuterTls};
 
 /// What clients are asked with whether they are there.
 const PING: &[u8] = b"browzerkeepalive";
+/// How often is looked for data before others have their turn.
+const READS_PER_POLL: usize = 32;
 /// Bytes that go into one message.
-const SENT_AT_ONCE: usize = 64 * 1024;
+const SENT_AT_ONCE: usize = 16 * 1024;
 
 /// What a turn of reading brought.
 #[derive(Debug)]
@@ -54,7 +56,10 @@ struct KeepAlive {
     interval: std::time::Duration,
     timeout: std::time::Duration,
     next: Instant,
+    /// When the peer was heard last.
     heard: Instant,
+    /// It was read since the last question.
+    is_read: bool,
 }
 
 impl WebSocketLine {
@@ -74,6 +79,7 @@ impl WebSocketLine {
             timeout: options.pong_timeout,
             next: now + options.ping_interval,
             heard: now,
+            is_read: true,
         });
         Self {
             socket: WebSocket::from_partially_read(outer, read, role, config),
@@ -105,6 +111,9 @@ impl WebSocketLine {
     pub(crate) fn receive(&mut self) -> io::Result<Arrived> {
         if !self.rest.is_empty() {
             return Ok(Arrived::Data(std::mem::take(&mut self.rest), 0));
+        }
+        if let Some(keep_alive) = &mut self.keep_alive {
+            keep_alive.is_read = true;
         }
         self.socket.get_mut().begin_turn();
         let message = match self.socket.read() {
@@ -223,6 +232,10 @@ impl WebSocketLine {
             return Ok(());
         }
         keep_alive.next = now + keep_alive.interval;
+        if !std::mem::take(&mut keep_alive.is_read) {
+            // It may have answered: this side does not read at the moment.
+            keep_alive.heard = now;
+        }
         // Who was asked late may answer late.
         let patience = keep_alive.timeout.max(keep_alive.interval);
         if now.duration_since(keep_alive.heard) > patience {
@@ -246,7 +259,7 @@ impl AsyncRead for WebSocketLine {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
+        for _ in 0..READS_PER_POLL {
             match self.receive()? {
                 Arrived::Data(mut data, _) => {
                     let count = data.len().min(out.remaining());
@@ -256,10 +269,6 @@ impl AsyncRead for WebSocketLine {
                     return Poll::Ready(Ok(()));
                 }
                 Arrived::End => return Poll::Ready(Ok(())),
-                Arrived::Nothing(_) if self.socket.get_ref().turn_is_over() => {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
                 Arrived::Nothing(_) => {
                     // An answer to a ping goes out when it can.
                     let _ = self.flush();
@@ -267,6 +276,9 @@ impl AsyncRead for WebSocketLine {
                 Arrived::Blocked => ready!(self.tcp()?.poll_read_ready(cx))?,
             }
         }
+        // Others have their turn, however much that is no data comes.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 

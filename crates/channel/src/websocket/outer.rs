@@ -7,6 +7,9 @@ use tokio::net::TcpStream;
 /// Bytes taken from the socket before others have their turn.
 const READ_PER_TURN: usize = 64 * 1024;
 
+/// Bytes that TLS may hold for the socket: what waits here counts as taken by the peer.
+const TLS_BUFFER: usize = 32 * 1024;
+
 /// A socket and the TLS state above it.
 #[derive(Debug)]
 pub(crate) struct OuterTls {
@@ -18,7 +21,8 @@ pub(crate) struct OuterTls {
 }
 
 impl OuterTls {
-    pub(super) fn new(socket: TcpStream, tls: rustls::Connection) -> Self {
+    pub(super) fn new(socket: TcpStream, mut tls: rustls::Connection) -> Self {
+        tls.set_buffer_limit(Some(TLS_BUFFER));
         Self { socket: Some(socket), tls, taken: 0 }
     }
 

@@ -8,6 +8,6 @@ mod circuits;
 mod connecting;
 mod data_model;
 mod modes;
-mod support;
+pub(crate) mod support;
 mod terminators;
 mod whole;

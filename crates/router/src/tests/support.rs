@@ -104,7 +104,8 @@ impl Pki {
         LiveIdentity::fixed(Identity::new(Some(client), Vec::new(), bundle))
     }
 
-    fn identity(&self, name: &str) -> Arc<LiveIdentity> {
+    /// An identity with a server certificate for `localhost`.
+    pub(crate) fn identity(&self, name: &str) -> Arc<LiveIdentity> {
         let server = self.leaf(name, &[San::Dns("localhost".into())], Purpose::Server);
         let client = self.leaf(name, &[], Purpose::Client);
         let bundle = TrustBundle::new([self.root.certificate().clone()]);

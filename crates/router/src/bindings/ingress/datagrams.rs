@@ -170,10 +170,7 @@ async fn converse(
     };
     let opened = match wanted {
         Ok((client, service)) => {
-            // Nobody closes it: waiting in turn is all that can end this.
-            let turn = ingress.making.acquire().await;
             let opened = ingress.open(client, service, addresses, true).await;
-            drop(turn);
             opened.map_err(|refusal| refusal.message)
         }
         Err(why) => Err(why),

@@ -42,8 +42,10 @@ const LOCAL_ADDRESS: u32 = 1112;
 const REMOTE_ADDRESS: u32 = 1113;
 /// Most circuits that one listener is having made at once.
 const MAX_MAKING: usize = 256;
-/// The same complaint is made once in this time.
+/// The same complaint is made once in this time, another one a second later.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// See [`COMPLAIN_EVERY`].
+const COMPLAIN_ANEW: Duration = Duration::from_secs(1);
 
 /// What a listener is made of.
 #[derive(Debug)]
@@ -127,7 +129,7 @@ impl Ingress {
         Arc::new(Self { forwarder, control, options, making, complaint: Mutex::default() })
     }
 
-    /// Has a circuit made to a service.
+    /// Has a circuit made to a service, when it is its turn.
     async fn open(
         &self,
         client: String,
@@ -135,6 +137,9 @@ impl Ingress {
         addresses: Addresses,
         datagrams: bool,
     ) -> Result<Opened, Refusal> {
+        let timeout = self.options.circuit_timeout;
+        let turn = tokio::time::timeout(timeout, self.making.acquire());
+        let _turn = turn.await.map_err(|_| refusal("too many circuits are being made"))?;
         let offer = Offer::new();
         let mut peer_data = offer.peer_data();
         let told = [(LOCAL_ADDRESS, addresses.local), (REMOTE_ADDRESS, Some(addresses.remote))];
@@ -142,7 +147,6 @@ impl Ingress {
             told.into_iter()
                 .filter_map(|(key, address)| Some((key, Bytes::from(address?.to_string())))),
         );
-        let timeout = self.options.circuit_timeout;
         let request = BindingCircuitRequest { client, service, peer_data, timeout };
         let made = tokio::time::timeout(timeout, self.control.create_binding_circuit(request));
         let made = made.await.map_err(|_| refusal("no circuit was made in time"))??;
@@ -186,7 +190,8 @@ impl Ingress {
         let now = Instant::now();
         let mut last = self.complaint.lock();
         let is_new = last.as_ref().is_none_or(|(at, text)| {
-            text != why || now.saturating_duration_since(*at) >= COMPLAIN_EVERY
+            let pause = if text == why { COMPLAIN_EVERY } else { COMPLAIN_ANEW };
+            now.saturating_duration_since(*at) >= pause
         });
         if is_new {
             *last = Some((now, why.to_owned()));

@@ -100,10 +100,7 @@ async fn serve(
     let opened = match wanted {
         Ok((client, service, rest)) => {
             let addresses = Addresses { local: stream.socket().local_addr().ok(), remote };
-            // Nobody closes it: waiting in turn is all that can end this.
-            let turn = ingress.making.acquire().await;
             let opened = ingress.open(client, service, addresses, false).await;
-            drop(turn);
             opened.map(|opened| (opened, rest)).map_err(|refusal| refusal.message)
         }
         Err(why) => Err(why),

@@ -13,7 +13,9 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
 };
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::sync::CancellationToken;
+use weft_identity::tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config};
 use weft_limits::Budget;
 
 use super::*;
@@ -24,6 +26,7 @@ use crate::{
         CircuitRequest, ControllerId, Egress, Forward, ForwardKind, TerminatorRequest,
         TerminatorUpdate, TunnelCircuitRequest,
     },
+    tests::support::Pki,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -48,6 +51,7 @@ struct Table {
     forwarder: OnceLock<Weak<Forwarder>>,
     services: Mutex<HashMap<String, (&'static str, String)>>,
     asked: AtomicU32,
+    tls: Mutex<Option<Arc<rustls::ClientConfig>>>,
 }
 
 impl Table {
@@ -61,7 +65,8 @@ impl Table {
             (format!("circuit{number}"), format!("in{number}"), format!("out{number}"));
         let set_up = forwarder.set_up(&id, &controller, Some(0)).unwrap();
         let end = Options::default();
-        let dialer = Dialer { end, connect_timeout: None, peer_timeout: None, tls: None };
+        let tls = self.tls.lock().clone();
+        let dialer = Dialer { end, connect_timeout: None, peer_timeout: None, tls };
         let egress = Egress {
             binding: binding.to_owned(),
             address: egress,
@@ -156,12 +161,20 @@ impl Bed {
     }
 
     async fn streams(&self, service: Option<&str>) -> SocketAddr {
+        self.tls_streams(service, None).await
+    }
+
+    async fn tls_streams(
+        &self,
+        service: Option<&str>,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> SocketAddr {
         let address = "tcp:127.0.0.1:0".parse().unwrap();
         let listener = bind_streams(&address).await.unwrap();
         let bound = listener.local_addr().unwrap();
         let limits = StreamLimits { patience: Duration::from_secs(2), ..StreamLimits::default() };
         let ingress = self.ingress(service);
-        tokio::spawn(serve_streams(ingress, listener, None, limits, self.stop.clone()));
+        tokio::spawn(serve_streams(ingress, listener, tls, limits, self.stop.clone()));
         bound
     }
 
@@ -254,6 +267,48 @@ async fn a_proxy_leads_to_its_service_plain_and_encrypted() {
         assert_eq!(opened.crypto.is_some(), binding == "edge_transport");
         opened.end.abort();
     }
+    bed.empty().await;
+}
+
+#[tokio::test]
+async fn tls_is_spoken_at_listeners_and_to_applications() {
+    let bed = Bed::new();
+    let identity = Pki::new().identity("router");
+    let client = Arc::new(client_config(&ClientTls::of_identity(&identity, &[])).unwrap());
+    let server = ServerTls { alpn: &[], client_auth: ClientAuth::None };
+    let server = Arc::new(server_config(&identity, &server).unwrap());
+    let application = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = application.local_addr().unwrap().port();
+    let acceptor = TlsAcceptor::from(server.clone());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = application.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).await.unwrap();
+            stream.write_all(&got).await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    });
+    bed.service("app", "transport", format!("tls:localhost:{port}"));
+    bed.service("stranger", "transport", format!("tls:127.0.0.1:{port}"));
+    let connector = TlsConnector::from(client.clone());
+    let ask = async |service: &str| {
+        let bound = bed.tls_streams(Some(service), Some(server.clone())).await;
+        let stream = TcpStream::connect(bound).await.unwrap();
+        let mut stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+        let said = vec![7; 300_000];
+        stream.write_all(&said).await?;
+        // Its direction ends, and it still reads.
+        stream.shutdown().await?;
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).await?;
+        Ok::<_, io::Error>(got == said)
+    };
+    // Without settings, and with a certificate for another name, there is no circuit.
+    assert!(!soon(ask("app")).await.unwrap_or(false));
+    *bed.table.tls.lock() = Some(client.clone());
+    assert!(!soon(ask("stranger")).await.unwrap_or(false));
+    assert!(soon(ask("app")).await.unwrap());
     bed.empty().await;
 }
 
