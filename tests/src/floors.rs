@@ -22,6 +22,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft-store", 2),
     ("weft-client", 2),
     ("weft-circuit", 3),
+    ("weft-tunnel", 3),
     ("weft-controller", 4),
     ("weft-router", 4),
     ("weft-sdk", 4),
