@@ -23,6 +23,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft-client", 2),
     ("weft-intercept", 2),
     ("weft-circuit", 3),
+    ("weft-tunnel", 3),
     ("weft-controller", 4),
     ("weft-router", 4),
     ("weft-sdk", 4),
