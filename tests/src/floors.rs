@@ -25,6 +25,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft-intercept", 2),
     ("weft-circuit", 3),
     ("weft-web", 3),
+    ("weft-tunnel", 3),
     ("weft-controller", 4),
     ("weft-router", 4),
     ("weft-sdk", 4),

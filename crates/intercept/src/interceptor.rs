@@ -356,11 +356,16 @@ async fn keep(
 }
 
 async fn put_in(shared: &Shared, firewall: &mut Firewall, broken: &mut bool) {
-    let pending = std::mem::take(&mut *shared.pending.lock());
+    let (pending, everything) = {
+        let state = shared.state.lock();
+        let pending = std::mem::take(&mut *shared.pending.lock());
+        let much = Firewall::is_much(&pending.changes);
+        (pending, much.then(|| state.everything()))
+    };
     let mut known = !*broken;
     if known
         && !pending.changes.is_empty()
-        && let Err(error) = firewall.apply(&pending.changes).await
+        && let Err(error) = firewall.apply(&pending.changes, everything.as_ref()).await
     {
         tracing::warn!(%error, "the firewall did not take a change: all is put in anew");
         known = false;

@@ -68,13 +68,18 @@ impl Iptables {
         Ok(listed.lines().filter(|line| line.starts_with(&own)).find_map(Note::find))
     }
 
-    pub(super) async fn install(&mut self, setup: &Setup, note: Note) -> Result<(), CommandError> {
+    pub(super) async fn install(
+        &mut self,
+        setup: &Setup,
+        note: Note,
+        everything: &Changes,
+    ) -> Result<(), CommandError> {
         self.groups.clear();
         self.remove().await?;
         for family in self.families() {
             self.restore(family, &self.skeleton(family, setup, note)).await?;
         }
-        Ok(())
+        self.apply(everything).await
     }
 
     pub(super) async fn apply(&mut self, changes: &Changes) -> Result<(), CommandError> {

@@ -26,6 +26,10 @@ use crate::{
 /// The mark of packets that are delivered here whatever their destination.
 pub const DIVERT_MARK: u32 = 0x7766_0001;
 
+/// More elements than this are not taken out one by one: the system needs some 16 ms for each of a
+/// set of 10,000, and a second for putting in all of them.
+const MOST_GONE: usize = 64;
+
 /// Where intercepted traffic is taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listeners {
@@ -115,7 +119,7 @@ impl Firewall {
         }
         let note = routes::unused(setup.names, v6).await?;
         let routes = Routes::of(note, v6);
-        rules.install(&setup, note).await?;
+        rules.install(&setup, note, &Changes::default()).await?;
         let opened = Self { rules, routes, setup };
         if let Err(error) = opened.routes.install().await {
             opened.close().await;
@@ -124,10 +128,25 @@ impl Firewall {
         Ok(opened)
     }
 
-    pub(crate) async fn apply(&mut self, changes: &Changes) -> Result<(), CommandError> {
-        match &mut self.rules {
-            Rules::Nft(nft) => nft.apply(changes).await?,
-            Rules::Iptables(iptables) => iptables.apply(changes).await?,
+    /// Whether a change costs more than putting everything in anew.
+    pub(crate) fn is_much(changes: &Changes) -> bool {
+        changes.gone.len() > MOST_GONE
+    }
+
+    /// Puts a change in. With `everything`, which is what there is to be then, all rules are put in
+    /// anew.
+    pub(crate) async fn apply(
+        &mut self,
+        changes: &Changes,
+        everything: Option<&Changes>,
+    ) -> Result<(), CommandError> {
+        if let Some(everything) = everything {
+            self.rules.install(&self.setup, self.routes.note(), everything).await?;
+        } else {
+            match &mut self.rules {
+                Rules::Nft(nft) => nft.apply(changes).await?,
+                Rules::Iptables(iptables) => iptables.apply(changes).await?,
+            }
         }
         self.routes.change(&changes.gone_routes, &changes.new_routes).await
     }
@@ -144,10 +163,10 @@ impl Firewall {
 
     /// Puts everything in anew.
     pub(crate) async fn rebuild(&mut self, everything: &Changes) -> Result<(), CommandError> {
-        self.rules.install(&self.setup, self.routes.note()).await?;
-        self.routes.remove_rules().await;
+        self.rules.install(&self.setup, self.routes.note(), everything).await?;
+        self.routes.clear().await;
         self.routes.install().await?;
-        self.apply(everything).await
+        self.routes.change(&everything.gone_routes, &everything.new_routes).await
     }
 
     /// Which destinations are not intercepted, whatever services say.
@@ -188,10 +207,15 @@ impl Rules {
         }
     }
 
-    async fn install(&mut self, setup: &Setup, note: Note) -> Result<(), CommandError> {
+    async fn install(
+        &mut self,
+        setup: &Setup,
+        note: Note,
+        everything: &Changes,
+    ) -> Result<(), CommandError> {
         match self {
-            Self::Nft(nft) => nft.install(setup, note).await,
-            Self::Iptables(iptables) => iptables.install(setup, note).await,
+            Self::Nft(nft) => nft.install(setup, note, everything).await,
+            Self::Iptables(iptables) => iptables.install(setup, note, everything).await,
         }
     }
 

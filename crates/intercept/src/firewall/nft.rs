@@ -46,9 +46,18 @@ impl Nft {
         [family, name]
     }
 
-    pub(super) async fn install(&mut self, setup: &Setup, note: Note) -> Result<(), CommandError> {
+    /// Puts the table in anew, in place of the one there is: nothing is missing in between.
+    pub(super) async fn install(
+        &mut self,
+        setup: &Setup,
+        note: Note,
+        everything: &Changes,
+    ) -> Result<(), CommandError> {
         self.groups.clear();
-        self.script(&self.skeleton(setup, note)).await
+        let script = self.skeleton(setup, note) + &self.changing(everything);
+        self.script(&script).await?;
+        self.know(everything);
+        Ok(())
     }
 
     pub(super) async fn apply(&mut self, changes: &Changes) -> Result<(), CommandError> {

@@ -162,21 +162,22 @@ impl Routes {
         there.is_ok_and(|there| there.contains(&names))
     }
 
-    pub(super) async fn remove_rules(&self) {
+    /// Takes out the rules, and the routes of services.
+    pub(super) async fn clear(&self) {
+        let [_, _, _, routed] = self.numbers();
         for (family, _) in self.families() {
-            let _ = batch(family, true, &self.rules("del")).await;
+            let script = format!("{}route flush table {routed}\n", self.rules("del"));
+            let _ = batch(family, true, &script).await;
         }
     }
 
     /// Takes out what is there; what is not needs nothing.
     pub(super) async fn remove(&self) {
-        self.remove_rules().await;
-        let [_, marked, _, routed] = self.numbers();
+        self.clear().await;
+        let [_, marked, _, _] = self.numbers();
         for (family, _) in self.families() {
-            for table in [marked, routed] {
-                let script = format!("route flush table {table}\n");
-                let _ = batch(family, true, &script).await;
-            }
+            let script = format!("route flush table {marked}\n");
+            let _ = batch(family, true, &script).await;
         }
         if self.note.ours {
             let names = self.note.names.to_string();

@@ -215,6 +215,7 @@ fn dials() {
     runtime.block_on(async {
         let slots = Arc::new(tokio::sync::Semaphore::new(64));
         let mut tasks = tokio::task::JoinSet::new();
+        let mut pace = (!pause.is_zero()).then(|| tokio::time::interval(pause));
         for index in 0..count {
             let slot = Arc::clone(&slots).acquire_owned().await.unwrap();
             let host = first + index % services;
@@ -236,8 +237,8 @@ fn dials() {
             while let Some(done) = tasks.try_join_next() {
                 done.unwrap();
             }
-            if !pause.is_zero() {
-                tokio::time::sleep(pause).await;
+            if let Some(pace) = &mut pace {
+                pace.tick().await;
             }
         }
         while let Some(done) = tasks.join_next().await {

@@ -78,8 +78,6 @@ fn everything_goes_where_it_should(options: Value) {
     }
     // What comes in over another interface is nobody's.
     assert_eq!(curl(&lab, Place::Other, "http://10.99.2.2/"), None);
-    // The machine's own addresses and its neighbours stay what they are.
-    assert!(lab.run(Place::Client, "ping -c1 -W5 10.77.1.1").status.success());
     interceptor.stop();
     assert_eq!(lab.system(), before);
     assert_eq!(curl(&lab, Place::Client, "http://10.99.2.2/"), None);
@@ -185,8 +183,8 @@ fn what_services_may_not_name_is_told() {
 #[test]
 fn names_are_answered_as_they_should() {
     let Some(lab) = Lab::new() else { return };
-    let upstream =
-        json!({ "listen": ["10.77.2.2:53"], "instance": "up", "names": "198.51.100.1/24" });
+    let upstream = json!({ "listen": ["10.77.2.2:53"], "instance": "up", "names": "198.51.100.1/24",
+        "interfaces": [] });
     let mut above = lab.interceptor_at(Place::Other, upstream).unwrap();
     above.set(&[service("up", &["up.example"], &[(80, 80)])]);
     let mut interceptor = lab.interceptor(json!({
@@ -236,12 +234,13 @@ fn iperf3_goes_through() {
     for what in
         ["-c 10.99.0.5 -t 1", "-c perf.example -t 1 -R", "-c 10.99.0.5 -t 1 -u -b 20M -l 1200"]
     {
-        let mut said = String::new();
+        // The server needs a moment to start, and between two clients.
+        let mut report = Value::Null;
         eventually(what, || {
-            said = lab.says(Place::Client, &format!("iperf3 -J {what}")).unwrap_or_default();
-            !said.is_empty()
+            let said = lab.says(Place::Client, &format!("iperf3 -J {what}")).unwrap_or_default();
+            report = serde_json::from_str(&said).unwrap_or_default();
+            report["end"]["streams"].is_array()
         });
-        let report: Value = serde_json::from_str(&said).unwrap();
         let sum = &report["end"];
         let bytes = [&sum["sum_received"]["bytes"], &sum["sum"]["bytes"]];
         assert!(bytes.iter().any(|bytes| bytes.as_u64() > Some(1_000_000)), "{what}: {sum}");

@@ -1,0 +1,367 @@
+//! Where a circuit goes when the dialer says so: what is allowed, translations
+//! (protocol: tunnel 9.1).
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::{AppData, Network, Protocol, Refusal, network::canonical};
+
+/// Where a circuit goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Name or address.
+    pub host: Host,
+    /// Port.
+    pub port: u16,
+}
+
+/// The host of a target, judged as far as that is possible before its name is resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// An address, in the one form that it is dialed in.
+    Address(IpAddr),
+    /// A name, and the addresses that it may lead to.
+    Name(String, Reach),
+}
+
+/// The addresses that a name may lead to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Any: the operator has named the host itself, or allowed every name.
+    Any,
+    /// Any but those of this machine and of the link, unless one of these rules has them. Whoever
+    /// holds a domain decides where its names lead.
+    Beyond(Vec<AddressRule>),
+}
+
+impl Host {
+    /// Those of the addresses of this host that may be dialed.
+    pub fn judge(&self, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refusal> {
+        let Self::Name(name, Reach::Beyond(rules)) = self else { return Ok(found) };
+        let may = |address: &SocketAddr| {
+            let address = canonical(address.ip());
+            !is_near(address) || rules.iter().any(|rule| rule.allows_address(address))
+        };
+        let (dialed, refused): (Vec<_>, Vec<_>) = found.into_iter().partition(may);
+        match refused.first().filter(|_| dialed.is_empty()) {
+            None => Ok(dialed),
+            Some(near) => Err(Refusal::other(format!(
+                "address '{name}' is not in allowed addresses: it leads to {}, which has to be \
+                 allowed by itself",
+                near.ip()
+            ))),
+        }
+    }
+}
+
+impl AppData {
+    /// The host the dialer names, if it is allowed: its name before its IP address. What is an
+    /// address is judged as one, wherever and however it is written.
+    pub fn host(
+        &self,
+        allowed: &[AddressRule],
+        translations: &[Translation],
+    ) -> Result<Host, Refusal> {
+        let refused = |text: &str| {
+            Refusal::other(format!("address '{}' is not in allowed addresses", text.escape_debug()))
+        };
+        let (text, named) = match self.text("dst_hostname")? {
+            Some(name) => (name, true),
+            None => (self.required("dst_ip")?, false),
+        };
+        match Written::parse(text) {
+            Some(Written::Address(address)) => {
+                if !allowed.iter().any(|rule| rule.allows_address(address)) {
+                    return Err(refused(text));
+                }
+                Ok(Host::Address(translate(address, translations)))
+            }
+            Some(Written::Name(name)) if named => {
+                let reach = reach(allowed, &name).ok_or_else(|| refused(text))?;
+                Ok(Host::Name(name, reach))
+            }
+            None if named => Err(refused(text)),
+            _ => Err(Refusal::other(format!("dst_ip '{}' is no IP address", text.escape_debug()))),
+        }
+    }
+}
+
+/// What a text names.
+enum Written {
+    /// An address in any of the forms that resolvers take for one.
+    Address(IpAddr),
+    /// A name: lower case, ASCII, without a dot at its end.
+    Name(String),
+}
+
+impl Written {
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(address) = text.parse::<Ipv6Addr>() {
+            return Some(Self::Address(canonical(address.into())));
+        }
+        match url::Host::parse(text).ok()? {
+            url::Host::Ipv4(address) => Some(Self::Address(canonical(address.into()))),
+            url::Host::Ipv6(address) => Some(Self::Address(canonical(address.into()))),
+            url::Host::Domain(name) => {
+                let name = name.strip_suffix('.').unwrap_or(&name);
+                let usual = |one: u8| one.is_ascii_alphanumeric() || b"-_.".contains(&one);
+                let is_name = !name.is_empty() && name.bytes().all(usual);
+                is_name.then(|| Self::Name(name.to_owned()))
+            }
+        }
+    }
+}
+
+/// Whether an address is this machine, something on its link (where clouds keep the secrets of
+/// their machines), or many at once.
+fn is_near(address: IpAddr) -> bool {
+    address.is_loopback()
+        || address.is_multicast()
+        || match address {
+            IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        }
+}
+
+/// Where a name may lead, if it is allowed.
+fn reach(allowed: &[AddressRule], name: &str) -> Option<Reach> {
+    let mut reach = None;
+    for rule in allowed {
+        match rule {
+            AddressRule::AnyName => return Some(Reach::Any),
+            AddressRule::Name(known) if known == name => return Some(Reach::Any),
+            AddressRule::Domain(domain) if is_in(name, domain) => {
+                // The names of this machine (RFC 6761, 6.3).
+                if is_in(domain, "localhost") {
+                    return Some(Reach::Any);
+                }
+                reach = Some(());
+            }
+            _ => {}
+        }
+    }
+    let networks = allowed.iter().filter(|rule| matches!(rule, AddressRule::Network(_)));
+    reach.map(|()| Reach::Beyond(networks.cloned().collect()))
+}
+
+/// Whether a name is a domain, or in it.
+fn is_in(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|front| front.is_empty() || front.ends_with('.'))
+}
+
+/// What may be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressRule {
+    /// Any name.
+    AnyName,
+    /// A domain and everything in it; lower case, without the star and the dot.
+    Domain(String),
+    /// One name; lower case.
+    Name(String),
+    /// A network.
+    Network(Network),
+}
+
+impl AddressRule {
+    /// Reads a rule; one that means nothing is left out.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "*" {
+            return Some(Self::AnyName);
+        }
+        let rule = if let Some(domain) = text.strip_prefix("*.") {
+            match Written::parse(domain) {
+                Some(Written::Name(domain)) => Some(Self::Domain(domain)),
+                _ => None,
+            }
+        } else if text.contains('/') {
+            Network::parse(text).map(Self::Network)
+        } else {
+            Written::parse(text).map(|written| match written {
+                Written::Address(address) => Self::Network(Network::of(address)),
+                Written::Name(name) => Self::Name(name),
+            })
+        };
+        if rule.is_none() {
+            tracing::warn!(
+                rule = ?text,
+                "an allowed address is skipped: write *, *.domain, a name, an address or a network \
+                 (10.0.0.0/8)"
+            );
+        }
+        rule
+    }
+
+    fn allows_address(&self, address: IpAddr) -> bool {
+        matches!(self, Self::Network(network) if network.contains(address))
+    }
+}
+
+/// Replaces the network part of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// The network as dialers know it.
+    from: Network,
+    /// The network as it is here.
+    to: Network,
+}
+
+impl Translation {
+    /// A translation between networks of one family and size.
+    #[must_use]
+    pub fn new(from: IpAddr, to: IpAddr, prefix: u8) -> Option<Self> {
+        let (from, to) = (Network::new(from, prefix), Network::new(to, prefix));
+        let alike = from.address().is_ipv4() == to.address().is_ipv4();
+        (alike && from.prefix() == to.prefix()).then_some(Self { from, to })
+    }
+}
+
+/// The address after the most precise translation that fits.
+fn translate(address: IpAddr, translations: &[Translation]) -> IpAddr {
+    let fits = |rule: &&Translation| rule.from.contains(address);
+    let best = translations.iter().filter(fits).max_by_key(|rule| rule.from.prefix());
+    best.map_or(address, |rule| rule.to.graft(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rule(from: &str, to: &str, bits: u8) -> Translation {
+        Translation::new(from.parse().unwrap(), to.parse().unwrap(), bits).unwrap()
+    }
+
+    #[test]
+    fn translations() {
+        // tunnel 9.1
+        let rules = [rule("192.168.0.0", "10.0.1.0", 24), rule("192.168.1.4", "1.2.3.4", 32)];
+        let after = |text: &str| translate(text.parse().unwrap(), &rules).to_string();
+        assert_eq!(after("192.168.0.3"), "10.0.1.3");
+        assert_eq!(after("192.168.1.4"), "1.2.3.4");
+        assert_eq!(after("192.168.10.3"), "192.168.10.3");
+    }
+
+    fn rules(texts: &[&str]) -> Vec<AddressRule> {
+        texts.iter().map(|text| AddressRule::parse(text).unwrap()).collect()
+    }
+
+    fn host(allowed: &[&str], key: &str, text: &str) -> Result<Host, Refusal> {
+        let data = serde_json::json!({key: text}).to_string();
+        let data = AppData::parse(data.as_bytes()).unwrap();
+        data.host(&rules(allowed), &[])
+    }
+
+    fn named(allowed: &[&str], name: &str) -> Result<Host, Refusal> {
+        host(allowed, "dst_hostname", name)
+    }
+
+    fn address(text: &str) -> Host {
+        Host::Address(text.parse().unwrap())
+    }
+
+    #[test]
+    fn names_and_networks_are_allowed_by_rules_of_their_kind() {
+        assert!(named(&["*.Corp.example"], "a.b.corp.EXAMPLE").is_ok());
+        assert!(named(&["*.corp.example"], "corp.example.").is_ok());
+        assert!(named(&["*.corp.example"], "evilcorp.example").is_err());
+        assert!(named(&["web"], "WEB").is_ok() && named(&["web"], "web.corp.example").is_err());
+        assert!(named(&["*"], "x").is_ok() && host(&["*"], "dst_ip", "1.2.3.4").is_err());
+        let by_address = |rule, text| host(&[rule], "dst_ip", text);
+        assert!(by_address("10.0.0.0/8", "10.9.8.7").is_ok());
+        assert!(by_address("10.0.0.0/8", "11.0.0.1").is_err());
+        assert!(by_address("0.0.0.0/0", "11.0.0.1").is_ok());
+        assert!(by_address("fd00::/8", "fd12::1").is_ok());
+        assert!(named(&["10.0.0.0/8"], "localhost").is_err(), "a name is allowed as a name");
+        for nothing in ["*x", "*.", "1.2.3.4/56", "a b", "", "*.1", "10.0.0.0/-1", "1.2.3.4.5"] {
+            assert_eq!(AddressRule::parse(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_judged_as_one_however_it_is_written() {
+        let forms = [
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0x7f.1",
+            "0177.0.0.1",
+            "127.0.0.1.",
+            "::ffff:127.0.0.1",
+            "::FFFF:7f00:1",
+            "[::ffff:127.0.0.1]",
+            "0.0.0.0",
+            "0",
+            "::ffff:0:0",
+            "１２７.0.0.1",
+            "%31%32%37.1",
+        ];
+        for form in forms {
+            for key in ["dst_hostname", "dst_ip"] {
+                for allowed in [&["*"][..], &["::/0", "*.corp.example"], &["10.0.0.0/8"]] {
+                    let refused = host(allowed, key, form).unwrap_err();
+                    assert!(refused.message.contains("is not in allowed addresses"), "{refused}");
+                }
+                for allowed in ["127.0.0.0/8", "::ffff:127.0.0.0/104", "127.1"] {
+                    assert_eq!(host(&[allowed], key, form).unwrap(), address("127.0.0.1"));
+                }
+            }
+        }
+        assert_eq!(host(&["::1"], "dst_ip", "::").unwrap(), address("::1"));
+        for no_host in ["", " 127.0.0.1", "127.0.0.1 ", "fe80::1%lo", "a/b", "1.2.3.256", "a\0b"] {
+            assert!(named(&["*"], no_host).is_err(), "{no_host:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_a_domain_does_not_lead_to_this_machine() {
+        let at = |text: &str| SocketAddr::new(text.parse().unwrap(), 80);
+        let domain = &["*.corp.example"][..];
+        let judge = |allowed: &[&str], name: &str, found: &[&str]| {
+            let found = found.iter().map(|text| at(text)).collect();
+            named(allowed, name).unwrap().judge(found)
+        };
+        let near = [
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "::ffff:127.0.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+            "fe80::1",
+            "224.0.0.1",
+            "ff02::1",
+            "255.255.255.255",
+        ];
+        for found in near {
+            let refused = judge(domain, "evil.corp.example", &[found]).unwrap_err();
+            assert!(refused.message.contains("it leads to"), "{refused}");
+        }
+        // Of several addresses the others are dialed.
+        let some = judge(domain, "a.corp.example", &["::1", "10.1.2.3"]).unwrap();
+        assert_eq!(some, [at("10.1.2.3")]);
+        // Who allows the address, or the very name, means it.
+        let both = ["*.corp.example", "127.0.0.0/8"];
+        assert!(judge(&both, "a.corp.example", &["::ffff:127.0.0.1"]).is_ok());
+        assert!(judge(&["a.corp.example"], "a.corp.example", &["127.0.0.1"]).is_ok());
+        assert!(judge(&["*"], "a.corp.example", &["127.0.0.1"]).is_ok());
+        assert!(judge(&["*.localhost"], "a.localhost", &["127.0.0.1"]).is_ok());
+    }
+
+    #[test]
+    fn translations_know_addresses_in_either_form() {
+        let rules = [rule("::ffff:10.0.0.0", "::ffff:192.168.0.0", 112)];
+        let after = translate(canonical("::ffff:10.0.3.4".parse().unwrap()), &rules);
+        assert_eq!(after.to_string(), "192.168.3.4");
+    }
+
+    proptest! {
+        #[test]
+        fn any_rule_is_read(text in ".{0,40}") {
+            let _ = AddressRule::parse(&text);
+            let _ = Written::parse(&text);
+        }
+    }
+}

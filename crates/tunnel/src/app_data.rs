@@ -1,0 +1,121 @@
+//! What a dialing tunneler tells the hosting one: a JSON object of texts (protocol: tunnel 4).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{Flow, Refusal};
+
+/// Largest application data that is read.
+const MAX_APP_DATA: usize = 64 * 1024;
+
+/// What a dialer says about where it wants to go.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AppData(BTreeMap<String, Value>);
+
+impl AppData {
+    /// What is told of a client; `source` is the address that the host is asked to connect from.
+    #[must_use]
+    pub fn of(flow: &Flow, source: Option<&str>) -> Self {
+        let mut data = BTreeMap::new();
+        let mut put = |key: &str, value: String| data.insert(key.to_owned(), Value::String(value));
+        put("dst_protocol", flow.protocol.name().to_owned());
+        put("dst_ip", flow.destination.ip().to_canonical().to_string());
+        put("dst_port", flow.destination.port().to_string());
+        if let Some(name) = &flow.hostname {
+            put("dst_hostname", name.clone());
+        }
+        if let Some(source) = source.filter(|source| !source.is_empty()) {
+            put("source_addr", source.to_owned());
+        }
+        Self(data)
+    }
+
+    /// Reads application data; none is an empty object.
+    ///
+    /// # Errors
+    /// When it is no JSON object, or too large.
+    pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        if text.len() > MAX_APP_DATA {
+            let length = text.len();
+            return Err(Refusal::other(format!("application data of {length} bytes is too large")));
+        }
+        serde_json::from_slice(text)
+            .map(Self)
+            .map_err(|error| Refusal::other(format!("application data is no JSON object: {error}")))
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let members = self.0.iter().map(|(key, value)| (key.clone(), value.clone()));
+        Bytes::from(Value::Object(members.collect()).to_string())
+    }
+
+    /// A text that may be there.
+    ///
+    /// # Errors
+    /// When it is there and is no text.
+    pub fn text(&self, key: &str) -> Result<Option<&str>, Refusal> {
+        match self.0.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(Refusal::other(format!("{key} in the application data is no text"))),
+        }
+    }
+
+    /// A text that must be there.
+    ///
+    /// # Errors
+    /// When it is not, or is no text.
+    pub fn required(&self, key: &str) -> Result<&str, Refusal> {
+        self.text(key)?.ok_or_else(|| Refusal::other(format!("{key} required but not provided")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Protocol;
+
+    #[test]
+    fn what_is_told_can_be_read() {
+        let flow = Flow {
+            protocol: Protocol::Tcp,
+            source: "10.0.0.9:40000".parse().unwrap(),
+            destination: "100.64.0.5:443".parse().unwrap(),
+            hostname: Some("web.corp.example".into()),
+        };
+        let data = AppData::of(&flow, Some("10.1.2.3:50112")).to_bytes();
+        let expected: Value = serde_json::from_str(
+            r#"{"dst_protocol":"tcp","dst_hostname":"web.corp.example","dst_ip":"100.64.0.5",
+                "dst_port":"443","source_addr":"10.1.2.3:50112"}"#,
+        )
+        .unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&data).unwrap(), expected);
+        let read = AppData::parse(&data).unwrap();
+        assert_eq!(read.required("dst_port"), Ok("443"));
+        assert_eq!(read.text("connType"), Ok(None));
+    }
+
+    #[test]
+    fn texts_that_are_none_are_refused() {
+        let data = AppData::parse(br#"{"dst_port":443}"#).unwrap();
+        assert!(data.required("dst_port").is_err());
+        assert!(AppData::parse(b"[]").is_err());
+        assert!(AppData::parse(&vec![b' '; MAX_APP_DATA + 1]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_data_is_read_or_refused(text in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = AppData::parse(&text);
+        }
+    }
+}

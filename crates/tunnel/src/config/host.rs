@@ -1,0 +1,369 @@
+//! Where the applications of a service are: `host.v1`, `host.v2` and `ziti-tunneler-server.v1`
+//! (protocol: tunnel 3.4 to 3.6).
+
+use std::{net::IpAddr, str::FromStr, time::Duration};
+
+use serde::Deserialize;
+
+use super::{
+    Check, ConfigError, Configs, PortRange, Result,
+    check::{self, PortCheck, WrittenHttpCheck},
+    part, written,
+};
+use crate::{
+    AddressRule, AppData, Cause, Host, Identity, Network, Protocol, Reach, Refusal, Target,
+    Template, Translation,
+};
+
+pub(super) const HOST_V1: &str = "host.v1";
+pub(super) const HOST_V2: &str = "host.v2";
+pub(super) const SERVER_V1: &str = "ziti-tunneler-server.v1";
+
+/// How long connecting to an application may take unless the config says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// On how many routers an SDK hosts unless the config says otherwise.
+const MAX_CONNECTIONS: usize = 3;
+/// Stands for the name of the hosting identity.
+const TEMPLATE_NAME: &str = "$tunneler_id.name";
+
+/// Where one part of the address comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part<T, Allowed> {
+    /// From the config.
+    Fixed(T),
+    /// From the dialer, within bounds.
+    Forward(Allowed),
+}
+
+/// How a terminator is preferred over others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precedence {
+    /// As any other.
+    #[default]
+    Default,
+    /// Before all others.
+    Required,
+    /// Only when nothing else is left.
+    Failed,
+}
+
+/// A program that connects for us, by `CONNECT` of HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpProxy {
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+/// One terminator of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostConfig {
+    protocol: Part<Protocol, Vec<Protocol>>,
+    address: Part<String, Vec<AddressRule>>,
+    translations: Vec<Translation>,
+    port: Part<u16, Vec<PortRange>>,
+    /// Addresses that dialers may have connections come from; none if it is not said.
+    pub allowed_sources: Option<Vec<Network>>,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// On how many routers an SDK hosts it.
+    pub max_connections: usize,
+    /// Its cost, if it is said.
+    pub cost: Option<u16>,
+    /// Its preference, if it is said.
+    pub precedence: Option<Precedence>,
+    /// Template of its instance.
+    instance: String,
+    /// What connects to the application in our place.
+    pub proxy: Option<HttpProxy>,
+    /// What is tried to know whether the application is well.
+    pub checks: Vec<Check>,
+    /// Why its checks are not made, if they cannot be read.
+    pub checks_problem: Option<ConfigError>,
+}
+
+/// `host.v1` as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct HostV1 {
+    protocol: Option<Protocol>,
+    forward_protocol: Option<bool>,
+    allowed_protocols: Option<Vec<Protocol>>,
+    address: Option<String>,
+    forward_address: Option<bool>,
+    allowed_addresses: Option<Vec<String>>,
+    forward_address_translations: Option<Vec<WrittenTranslation>>,
+    port: Option<u16>,
+    forward_port: Option<bool>,
+    allowed_port_ranges: Option<Vec<PortRange>>,
+    allowed_source_addresses: Option<Vec<String>>,
+    listen_options: Option<ListenOptions>,
+    proxy: Option<WrittenProxy>,
+    port_checks: Option<Vec<PortCheck>>,
+    http_checks: Option<Vec<WrittenHttpCheck>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListenOptions {
+    connect_timeout: Option<String>,
+    connect_timeout_seconds: Option<u32>,
+    max_connections: Option<u32>,
+    identity: Option<String>,
+    bind_using_edge_identity: Option<bool>,
+    cost: Option<u16>,
+    precedence: Option<Precedence>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenTranslation {
+    from: IpAddr,
+    to: IpAddr,
+    prefix_length: u8,
+}
+
+#[derive(Debug, Deserialize)]
+struct WrittenProxy {
+    r#type: String,
+    address: String,
+}
+
+/// `host.v2` as it is written.
+#[derive(Debug, Deserialize)]
+struct HostV2 {
+    terminators: Vec<HostV1>,
+}
+
+/// `ziti-tunneler-server.v1` as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ServerV1 {
+    hostname: String,
+    port: u16,
+    protocol: Option<Protocol>,
+    port_checks: Option<Vec<PortCheck>>,
+    http_checks: Option<Vec<WrittenHttpCheck>>,
+}
+
+impl HostConfig {
+    /// The terminators that a service's configs describe; none if it has no host config. `host.v2`
+    /// comes before `host.v1` before the oldest form.
+    ///
+    /// # Errors
+    /// When the config cannot be used; nothing of it is hosted then.
+    pub fn read(configs: &Configs) -> Result<Vec<Self>> {
+        if let Some(config) = written::<HostV2>(configs, HOST_V2)? {
+            let terminators = config.terminators.into_iter().enumerate();
+            let read = terminators.map(|(index, one)| {
+                Self::from_v1(HOST_V2, one)
+                    .map_err(|error| error.within(&format!("terminators[{index}]")))
+            });
+            return read.collect();
+        }
+        if let Some(config) = written::<HostV1>(configs, HOST_V1)? {
+            return Ok(vec![Self::from_v1(HOST_V1, config)?]);
+        }
+        let Some(config) = written::<ServerV1>(configs, SERVER_V1)? else { return Ok(Vec::new()) };
+        let v1 = HostV1 {
+            protocol: Some(config.protocol.unwrap_or(Protocol::Tcp)),
+            address: Some(config.hostname),
+            port: Some(config.port),
+            port_checks: config.port_checks,
+            http_checks: config.http_checks,
+            ..HostV1::default()
+        };
+        Ok(vec![Self::from_v1(SERVER_V1, v1)?])
+    }
+
+    /// A terminator that leads to one address.
+    #[must_use]
+    pub fn fixed(protocol: Protocol, host: impl Into<String>, port: u16) -> Self {
+        Self {
+            protocol: Part::Fixed(protocol),
+            address: Part::Fixed(host.into()),
+            translations: Vec::new(),
+            port: Part::Fixed(port),
+            allowed_sources: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            max_connections: MAX_CONNECTIONS,
+            cost: None,
+            precedence: None,
+            instance: String::new(),
+            proxy: None,
+            checks: Vec::new(),
+            checks_problem: None,
+        }
+    }
+
+    fn from_v1(config: &'static str, v1: HostV1) -> Result<Self> {
+        let options = v1.listen_options.unwrap_or_default();
+        let allowed = v1.allowed_addresses.unwrap_or_default();
+        let allowed = allowed.iter().filter_map(|text| AddressRule::parse(text)).collect();
+        let checks = check::checks(
+            config,
+            v1.port_checks.unwrap_or_default(),
+            v1.http_checks.unwrap_or_default(),
+        );
+        let (checks, checks_problem) = match checks {
+            Ok(checks) => (checks, None),
+            Err(problem) => (Vec::new(), Some(problem)),
+        };
+        let sources = v1.allowed_source_addresses;
+        let sources = sources.map(|texts| part::networks(config, "allowedSourceAddresses", texts));
+        let of = |name, forward: Option<bool>| (config, name, forward.unwrap_or_default());
+        let port = part(
+            of("port", v1.forward_port),
+            v1.port,
+            ("allowedPortRanges", v1.allowed_port_ranges.unwrap_or_default()),
+        )?;
+        Ok(Self {
+            protocol: part(
+                of("protocol", v1.forward_protocol),
+                v1.protocol,
+                ("allowedProtocols", v1.allowed_protocols.unwrap_or_default()),
+            )?,
+            address: part(
+                of("address", v1.forward_address),
+                v1.address.filter(|address| !address.is_empty()),
+                ("allowedAddresses", allowed),
+            )?,
+            translations: translations(config, v1.forward_address_translations)?,
+            port,
+            allowed_sources: sources.transpose()?,
+            connect_timeout: options.connect_timeout(config)?,
+            max_connections: options
+                .max_connections
+                .map_or(MAX_CONNECTIONS, |most| (most as usize).max(1)),
+            cost: options.cost,
+            precedence: options.precedence,
+            instance: if options.bind_using_edge_identity.unwrap_or_default() {
+                TEMPLATE_NAME.to_owned()
+            } else {
+                options.identity.unwrap_or_default()
+            },
+            proxy: v1.proxy.map(|proxy| http_proxy(config, &proxy)).transpose()?,
+            checks,
+            checks_problem,
+        })
+    }
+
+    /// Instance of the terminator. A template that cannot be read names none.
+    #[must_use]
+    pub fn instance(&self, identity: &Identity) -> String {
+        match Template::new(&self.instance, identity) {
+            // There is no client yet that could fill a place.
+            Ok(template) => template.constant().unwrap_or(&self.instance).to_owned(),
+            Err(problem) => {
+                tracing::warn!(%problem, "listenOptions.identity is not used");
+                String::new()
+            }
+        }
+    }
+
+    /// Where a circuit with this application data goes (protocol: tunnel 9.1).
+    ///
+    /// # Errors
+    /// When the dialer asks for what is not allowed, or does not say what it has to.
+    pub fn target(&self, data: &AppData) -> std::result::Result<Target, Refusal> {
+        let protocol = match &self.protocol {
+            Part::Fixed(protocol) => *protocol,
+            Part::Forward(allowed) => {
+                let asked = data.required("dst_protocol")?;
+                let known = Protocol::from_str(asked).ok().filter(|known| allowed.contains(known));
+                known.ok_or_else(|| {
+                    let asked = asked.escape_debug();
+                    Refusal::other(format!("protocol '{asked}' is not in allowed protocols"))
+                })?
+            }
+        };
+        let host = match &self.address {
+            Part::Fixed(address) => fixed(address),
+            Part::Forward(allowed) => data.host(allowed, &self.translations)?,
+        };
+        let port = match &self.port {
+            Part::Fixed(port) => *port,
+            Part::Forward(ranges) => {
+                let asked = data.required("dst_port")?;
+                let refused = || {
+                    let asked = asked.escape_debug();
+                    let message = format!("port {asked} is not in allowed port ranges");
+                    Refusal::new(Cause::PortNotAllowed, message)
+                };
+                let port: u16 = asked.parse().map_err(|_| refused())?;
+                if !ranges.iter().any(|range| range.contains(port)) {
+                    return Err(refused());
+                }
+                port
+            }
+        };
+        Ok(Target { protocol, host, port })
+    }
+}
+
+/// The host that the operator has named; an address may stand in brackets.
+fn fixed(address: &str) -> Host {
+    let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    match bare.unwrap_or(address).parse() {
+        Ok(address) => Host::Address(address),
+        Err(_) => Host::Name(address.to_owned(), Reach::Any),
+    }
+}
+
+fn part<T, A>(
+    (config, name, forward): (&'static str, &str, bool),
+    fixed: Option<T>,
+    (list, allowed): (&str, Vec<A>),
+) -> Result<Part<T, Vec<A>>> {
+    if forward {
+        if allowed.is_empty() {
+            let problem = format!("nothing is allowed, though the {name} is forwarded");
+            return Err(ConfigError::new(config, list, problem));
+        }
+        return Ok(Part::Forward(allowed));
+    }
+    fixed.map(Part::Fixed).ok_or_else(|| ConfigError::new(config, name, "is missing"))
+}
+
+fn translations(
+    config: &'static str,
+    written: Option<Vec<WrittenTranslation>>,
+) -> Result<Vec<Translation>> {
+    let read = |(index, one): (usize, WrittenTranslation)| {
+        Translation::new(one.from, one.to, one.prefix_length).ok_or_else(|| {
+            let member = format!("forwardAddressTranslations[{index}]");
+            ConfigError::new(config, member, "`from` and `to` must both be IPv4, or both IPv6")
+        })
+    };
+    written.unwrap_or_default().into_iter().enumerate().map(read).collect()
+}
+
+fn http_proxy(config: &'static str, written: &WrittenProxy) -> Result<HttpProxy> {
+    if written.r#type != "http" {
+        let problem = format!("`{}` is not offered, only http is", written.r#type);
+        return Err(ConfigError::new(config, "proxy.type", problem));
+    }
+    let wrong = || {
+        let problem = format!("`{}` must be <host>:<port>", written.address);
+        ConfigError::new(config, "proxy.address", problem)
+    };
+    let (host, port) = written.address.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    if host.is_empty() { Err(wrong()) } else { Ok(HttpProxy { host, port }) }
+}
+
+impl ListenOptions {
+    fn connect_timeout(&self, config: &'static str) -> Result<Duration> {
+        if let Some(text) = &self.connect_timeout {
+            return part::duration(config, "listenOptions.connectTimeout", text);
+        }
+        let seconds = self.connect_timeout_seconds.filter(|seconds| *seconds > 0);
+        Ok(seconds.map_or(CONNECT_TIMEOUT, |seconds| Duration::from_secs(u64::from(seconds))))
+    }
+}
+
+#[cfg(test)]
+mod tests;

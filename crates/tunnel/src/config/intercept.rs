@@ -1,0 +1,198 @@
+//! Where clients of a service are taken in: `intercept.v1` and `ziti-tunneler-client.v1`
+//! (protocol: tunnel 3.2, 3.3).
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Configs, PortRange, Result, part, written};
+use crate::{AddressRule, Network, Protocol};
+
+pub(super) const INTERCEPT_V1: &str = "intercept.v1";
+pub(super) const CLIENT_V1: &str = "ziti-tunneler-client.v1";
+
+/// Addresses, protocols and ports of a service as its clients know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intercept {
+    /// What is intercepted; at least one.
+    pub protocols: Vec<Protocol>,
+    /// Which addresses; at least one.
+    pub addresses: Vec<InterceptAddress>,
+    /// Which ports; at least one range.
+    pub port_ranges: Vec<PortRange>,
+    /// The most time a dial takes, if the config says so. Nothing is as it is written.
+    pub connect_timeout: Option<Duration>,
+    /// Template of the instance that is dialed; empty for any.
+    pub identity: String,
+    /// Template of the address that the host is asked to connect from; empty for none.
+    pub source_ip: String,
+    /// Which clients are intercepted; none named is all.
+    pub allowed_sources: Option<Vec<Network>>,
+}
+
+/// An address as clients of a service know it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum InterceptAddress {
+    /// An address, or all of a network.
+    Network(Network),
+    /// A name; lower case.
+    Name(String),
+    /// Every name in a domain, and not the domain itself; lower case, without the star and the dot.
+    Domain(String),
+    /// Every name.
+    AnyName,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InterceptV1 {
+    protocols: Vec<Protocol>,
+    addresses: Vec<String>,
+    port_ranges: Vec<PortRange>,
+    dial_options: Option<DialOptions>,
+    source_ip: Option<String>,
+    allowed_source_addresses: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DialOptions {
+    connect_timeout_seconds: Option<u32>,
+    identity: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ClientV1 {
+    hostname: String,
+    port: u16,
+}
+
+impl Intercept {
+    /// Reads where a service is intercepted; none if its configs do not say. `intercept.v1` comes
+    /// before the older form.
+    ///
+    /// # Errors
+    /// When the config cannot be used.
+    pub fn read(configs: &Configs) -> Result<Option<Self>> {
+        if let Some(config) = written::<InterceptV1>(configs, INTERCEPT_V1)? {
+            return Self::from_v1(config).map(Some);
+        }
+        let Some(config) = written::<ClientV1>(configs, CLIENT_V1)? else { return Ok(None) };
+        Ok(Some(Self {
+            protocols: vec![Protocol::Tcp, Protocol::Udp],
+            addresses: addresses(CLIENT_V1, "hostname", vec![config.hostname])?,
+            port_ranges: vec![PortRange::of(config.port)],
+            connect_timeout: None,
+            identity: String::new(),
+            source_ip: String::new(),
+            allowed_sources: None,
+        }))
+    }
+
+    fn from_v1(config: InterceptV1) -> Result<Self> {
+        let dial = config.dial_options;
+        let seconds = dial.as_ref().and_then(|dial| dial.connect_timeout_seconds);
+        let allowed = config.allowed_source_addresses.map(|texts| {
+            let member = "allowedSourceAddresses";
+            let texts = part::inhabited(INTERCEPT_V1, member, texts)?;
+            part::networks(INTERCEPT_V1, member, texts)
+        });
+        Ok(Self {
+            protocols: part::inhabited(INTERCEPT_V1, "protocols", config.protocols)?,
+            addresses: addresses(INTERCEPT_V1, "addresses", config.addresses)?,
+            port_ranges: part::inhabited(INTERCEPT_V1, "portRanges", config.port_ranges)?,
+            connect_timeout: seconds.map(|seconds| Duration::from_secs(u64::from(seconds))),
+            identity: dial.and_then(|dial| dial.identity).unwrap_or_default(),
+            source_ip: config.source_ip.unwrap_or_default(),
+            allowed_sources: allowed.transpose()?,
+        })
+    }
+
+    /// Whether clients at an address are intercepted.
+    #[must_use]
+    pub fn takes(&self, source: std::net::IpAddr) -> bool {
+        let source = source.to_canonical();
+        let within = |known: &Vec<Network>| known.iter().any(|network| network.contains(source));
+        self.allowed_sources.as_ref().is_none_or(within)
+    }
+}
+
+impl InterceptAddress {
+    /// Reads an address; one that means nothing is left out, with a warning.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match AddressRule::parse(text)? {
+            AddressRule::AnyName => Self::AnyName,
+            AddressRule::Domain(domain) => Self::Domain(domain),
+            AddressRule::Name(name) => Self::Name(name),
+            AddressRule::Network(network) => Self::Network(network),
+        })
+    }
+}
+
+fn addresses(
+    config: &'static str,
+    member: &str,
+    texts: Vec<String>,
+) -> Result<Vec<InterceptAddress>> {
+    let read = texts.iter().filter_map(|text| InterceptAddress::parse(text)).collect();
+    part::inhabited(config, member, read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: &str, text: &str) -> Result<Option<Intercept>> {
+        Intercept::read(&[(kind.to_owned(), text.to_owned())].into())
+    }
+
+    #[test]
+    fn a_whole_config_is_read() {
+        let text = r#"{"protocols":["tcp","udp"],"addresses":["*.Corp.example","10.20.0.0/16","web",
+            "fd00::1","*"],"portRanges":[{"low":443,"high":450}],"sourceIp":"$src_ip:$src_port",
+            "allowedSourceAddresses":["10.0.0.0/8"],
+            "dialOptions":{"identity":"$dst_hostname","connectTimeoutSeconds":15}}"#;
+        let config = read("intercept.v1", text).unwrap().unwrap();
+        let network = |text| InterceptAddress::Network(Network::parse(text).unwrap());
+        let expected = [
+            InterceptAddress::Domain("corp.example".into()),
+            network("10.20.0.0/16"),
+            InterceptAddress::Name("web".into()),
+            network("fd00::1"),
+            InterceptAddress::AnyName,
+        ];
+        assert_eq!(config.addresses, expected);
+        assert_eq!(config.connect_timeout, Some(Duration::from_secs(15)));
+        assert!(config.port_ranges.iter().any(|range| range.contains(450)));
+        assert!(config.takes("::ffff:10.1.1.1".parse().unwrap()));
+        assert!(!config.takes("11.1.1.1".parse().unwrap()));
+        assert_eq!((config.identity.as_str(), config.source_ip.len()), ("$dst_hostname", 17));
+    }
+
+    #[test]
+    fn the_older_form_is_read() {
+        let config = read("ziti-tunneler-client.v1", r#"{"hostname":"web","port":80}"#);
+        let config = config.unwrap().unwrap();
+        assert_eq!(config.protocols, [Protocol::Tcp, Protocol::Udp]);
+        assert_eq!(config.port_ranges, [PortRange::of(80)]);
+        assert_eq!(read("host.v1", "{}"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let problem = |text: &str| read("intercept.v1", text).unwrap_err().to_string();
+        let wrong = problem(r#"{"protocols":["tcp"],"addresses":["a"],"portRanges":[{"low":1}]}"#);
+        assert_eq!(wrong, "intercept.v1: portRanges[0]: missing field `high`");
+        let wrong = problem(r#"{"protocols":["sctp"],"addresses":["a"],"portRanges":[]}"#);
+        assert!(wrong.starts_with("intercept.v1: protocols[0]: unknown variant `sctp`"), "{wrong}");
+        let wrong = problem(r#"{"protocols":["tcp"],"addresses":["a b"],"portRanges":[]}"#);
+        assert_eq!(wrong, "intercept.v1: addresses: must name at least one");
+        let wrong = problem(
+            r#"{"protocols":["tcp"],"addresses":["a"],"portRanges":[{"low":1,"high":1}],
+                "allowedSourceAddresses":["10.0.0.0/8","home"]}"#,
+        );
+        assert!(wrong.starts_with("intercept.v1: allowedSourceAddresses[1]: `home`"), "{wrong}");
+        assert!(problem("{").starts_with("intercept.v1: is no JSON"));
+    }
+}

@@ -1,0 +1,295 @@
+//! Datagrams of clients, told apart into conversations (protocol: tunnel 5.4).
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::Hash,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::{net::UdpSocket, sync::mpsc};
+
+/// Datagrams of one client that may wait for the network; more are dropped.
+const QUEUE: usize = 16;
+
+/// When a conversation is over that nobody ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpTimes {
+    /// It ends after so long without datagrams in either direction.
+    pub idle: Duration,
+    /// How often that is looked at.
+    pub check: Duration,
+    /// How many there may be at once; datagrams of more clients are dropped.
+    pub limit: usize,
+}
+
+impl UdpTimes {
+    /// As a file says; what is too short to be meant is not taken.
+    #[must_use]
+    pub fn of(idle: Option<Duration>, check: Option<Duration>) -> Self {
+        let usual = Self::default();
+        Self {
+            idle: idle.filter(|idle| *idle >= Duration::from_secs(5)).unwrap_or(usual.idle),
+            check: check.filter(|check| *check >= Duration::from_secs(1)).unwrap_or(usual.check),
+            ..usual
+        }
+    }
+}
+
+impl Default for UdpTimes {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(300), check: Duration::from_secs(30), limit: 16_384 }
+    }
+}
+
+/// How a client is answered.
+#[derive(Debug)]
+pub enum Reply {
+    /// Over the socket that all clients send to.
+    Shared(Arc<UdpSocket>, SocketAddr),
+    /// Over a socket of its own, connected to the client.
+    Own(UdpSocket),
+}
+
+/// Conversations by what tells them apart.
+pub struct Sessions<K> {
+    times: UdpTimes,
+    open: Arc<Mutex<HashMap<K, Entry>>>,
+    count: AtomicU64,
+}
+
+struct Entry {
+    number: u64,
+    waiting: mpsc::Sender<Bytes>,
+}
+
+/// One client's datagrams. Dropped, its conversation is over, and its next datagram begins another.
+#[derive(Debug)]
+pub struct Datagrams {
+    waiting: tokio::sync::Mutex<mpsc::Receiver<Bytes>>,
+    reply: Reply,
+    times: UdpTimes,
+    activity: Activity,
+    _listed: Listed,
+}
+
+/// Takes the entry of a conversation out of the table.
+struct Listed(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        if let Some(remove) = self.0.take() {
+            remove();
+        }
+    }
+}
+
+impl fmt::Debug for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listed")
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Sessions<K> {
+    /// No conversations yet.
+    #[must_use]
+    pub fn new(times: UdpTimes) -> Self {
+        Self { times, open: Arc::default(), count: AtomicU64::new(0) }
+    }
+
+    /// Gives a datagram to its conversation. A new one is answered, with the datagram waiting in it;
+    /// `reply` says then how its client is answered.
+    ///
+    /// # Errors
+    /// When there are too many conversations, or `reply` fails.
+    pub fn deliver(
+        &self,
+        key: &K,
+        datagram: Bytes,
+        reply: impl FnOnce() -> io::Result<Reply>,
+    ) -> io::Result<Option<Datagrams>> {
+        {
+            let open = self.open.lock();
+            if let Some(entry) = open.get(key).filter(|entry| !entry.waiting.is_closed()) {
+                // What there is no room for is lost, as datagrams are.
+                let _ = entry.waiting.try_send(datagram);
+                return Ok(None);
+            }
+            if open.len() >= self.times.limit && !open.contains_key(key) {
+                let limit = self.times.limit;
+                return Err(io::Error::other(format!("there are {limit} conversations already")));
+            }
+        }
+        let reply = reply()?;
+        let (sender, waiting) = mpsc::channel(QUEUE);
+        let _ = sender.try_send(datagram);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        self.open.lock().insert(key.clone(), Entry { number, waiting: sender });
+        let (table, key) = (Arc::downgrade(&self.open), key.clone());
+        let listed = Listed(Some(Box::new(move || unlist(&table, &key, number))));
+        let (waiting, activity) = (tokio::sync::Mutex::new(waiting), Activity::new());
+        Ok(Some(Datagrams { waiting, reply, times: self.times, activity, _listed: listed }))
+    }
+
+    /// How many conversations there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<K> fmt::Debug for Sessions<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("times", &self.times).finish_non_exhaustive()
+    }
+}
+
+fn unlist<K: Eq + Hash>(table: &Weak<Mutex<HashMap<K, Entry>>>, key: &K, number: u64) {
+    let Some(table) = table.upgrade() else { return };
+    let mut open = table.lock();
+    // A later conversation of the same client stays.
+    if open.get(key).is_some_and(|entry| entry.number == number) {
+        open.remove(key);
+    }
+}
+
+impl Datagrams {
+    /// The next datagram of the client; none once the conversation is over.
+    pub async fn receive(&self) -> Option<Bytes> {
+        let mut waiting = self.waiting.lock().await;
+        loop {
+            tokio::select! {
+                biased;
+                datagram = waiting.recv() => {
+                    self.activity.note();
+                    return datagram;
+                }
+                () = tokio::time::sleep(self.times.check) => {
+                    if self.activity.silence() >= self.times.idle {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a datagram to the client.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn answer(&self, datagram: &[u8]) -> io::Result<()> {
+        self.activity.note();
+        match &self.reply {
+            Reply::Shared(socket, client) => socket.send_to(datagram, client).await.map(drop),
+            Reply::Own(socket) => socket.send(datagram).await.map(drop),
+        }
+    }
+}
+
+/// When something happened last.
+#[derive(Debug)]
+struct Activity {
+    start: Instant,
+    /// Milliseconds after the start.
+    last: AtomicU64,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self { start: Instant::now(), last: AtomicU64::new(0) }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn note(&self) {
+        self.last.store(self.now(), Ordering::Relaxed);
+    }
+
+    fn silence(&self) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(self.last.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(idle: u64, limit: usize) -> UdpTimes {
+        UdpTimes { idle: Duration::from_millis(idle), check: Duration::from_millis(5), limit }
+    }
+
+    async fn reply() -> Reply {
+        Reply::Own(UdpSocket::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_client_has_one_conversation_at_a_time() {
+        let sessions = Sessions::new(times(60_000, 2));
+        let own = reply().await;
+        let begun = sessions.deliver(&1, "a".into(), || Ok(own)).unwrap().unwrap();
+        let never = || -> io::Result<Reply> { panic!("there is a conversation") };
+        assert!(sessions.deliver(&1, "b".into(), never).unwrap().is_none());
+        assert_eq!(begun.receive().await.unwrap(), "a");
+        assert_eq!(begun.receive().await.unwrap(), "b");
+        // One that is over makes room for the next datagram at once.
+        drop(begun);
+        assert!(sessions.is_empty());
+        let own = reply().await;
+        let again = sessions.deliver(&1, "c".into(), || Ok(own)).unwrap().unwrap();
+        assert_eq!(again.receive().await.unwrap(), "c");
+        let own = reply().await;
+        let _other = sessions.deliver(&2, "d".into(), || Ok(own)).unwrap().unwrap();
+        let own = reply().await;
+        assert!(sessions.deliver(&3, "e".into(), || Ok(own)).is_err(), "two are the limit");
+        assert_eq!(sessions.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_bounded() {
+        let sessions = Sessions::new(times(60_000, 2));
+        let own = reply().await;
+        let begun = sessions.deliver(&1, "0".into(), || Ok(own)).unwrap().unwrap();
+        for _ in 0..3 * QUEUE {
+            let never = || -> io::Result<Reply> { panic!("there is a conversation") };
+            assert!(sessions.deliver(&1, "x".into(), never).unwrap().is_none());
+        }
+        for _ in 0..QUEUE {
+            assert!(begun.receive().await.is_some());
+        }
+        assert!(begun.waiting.lock().await.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_silent_conversation_ends() {
+        let sessions = Sessions::new(times(30, 2));
+        let own = reply().await;
+        let begun = sessions.deliver(&1, "a".into(), || Ok(own)).unwrap().unwrap();
+        assert!(begun.receive().await.is_some());
+        let end = tokio::time::timeout(Duration::from_secs(20), begun.receive()).await;
+        assert_eq!(end.unwrap(), None);
+    }
+
+    #[test]
+    fn times_that_are_too_short_are_not_taken() {
+        let second = Duration::from_secs(1);
+        assert_eq!(UdpTimes::of(Some(4 * second), Some(second / 2)), UdpTimes::default());
+        let times = UdpTimes::of(Some(5 * second), Some(second));
+        assert_eq!((times.idle, times.check), (5 * second, second));
+    }
+}

@@ -1,0 +1,45 @@
+//! What a tunneler does besides carrying data, for routers and for SDKs alike.
+//!
+//! A tunneler joins the network with programs that know nothing of it: it *hosts* services by
+//! connecting to applications, and takes clients of services in at ports of its machine. Both are
+//! told by the configs of the services. This crate reads them ([`config`]), judges where a dialer may
+//! be connected to ([`HostConfig::target`], [`Host::judge`]), says with each dial where it comes from
+//! ([`AppData`], [`Template`]), and hands accepted clients to a [`Carrier`]: the part that a router
+//! and an SDK do each in their own way.
+//!
+//! ```text
+//!  configs of a service ─┬─> Intercept, ProxyPort ──> listener ──> Call ──> Carrier ──> network
+//!                        └─> HostConfig ──(AppData of a dial)──> Target ──> socket
+//! ```
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+mod address;
+mod app_data;
+mod carrier;
+pub mod config;
+mod connect;
+mod datagrams;
+mod flow;
+mod health;
+mod listen;
+mod network;
+mod ports;
+mod probe;
+mod refusal;
+mod template;
+
+pub use address::{AddressRule, Host, Reach, Target, Translation};
+pub use app_data::AppData;
+pub use carrier::{Call, Carrier, Client, Service};
+pub use config::{ConfigError, Configs, HostConfig, Intercept, InterceptAddress, ProxyPort};
+pub use connect::Connected;
+pub use datagrams::{Datagrams, Reply, Sessions, UdpTimes};
+pub use flow::{Flow, Protocol};
+pub use health::{Health, Outcome, Terms};
+pub use listen::{Aim, Listening, Way};
+pub use network::Network;
+pub use ports::{NamedPort, PortState, PortWanted, Ports};
+pub use probe::watch;
+pub use refusal::{Cause, Refusal};
+pub use template::{Identity, Template, TemplateError};

@@ -1,0 +1,292 @@
+//! Ports of this machine that lead to services (protocol: tunnel 5.5).
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::Semaphore,
+    task::JoinHandle,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    AppData, Call, Carrier, Client, Configs, Flow, Intercept, InterceptAddress, Protocol, Reply,
+    Service, Sessions, Template, UdpTimes,
+    config::{ConfigError, ListenAt},
+};
+
+/// Clients of one port that are carried at once; more wait to be accepted.
+const MOST_CLIENTS: usize = 16_384;
+/// A pause after a client could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Largest datagram.
+const MAX_DATAGRAM: usize = 65_507;
+
+/// What clients of a port get.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// The service.
+    pub service: Arc<Service>,
+    /// Which instance of it.
+    pub instance: Template,
+    /// The address that the host is asked to connect from.
+    pub source: Template,
+    /// How long a dial may take, if it is said.
+    pub timeout: Option<Duration>,
+    /// What the host is told that the client wants, if it is not the port that it came to.
+    pub aim: Option<Aim>,
+}
+
+/// An address of a service, as its clients know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aim {
+    /// Its name, if it has one.
+    pub hostname: Option<String>,
+    /// Its address, if it has one.
+    pub address: Option<IpAddr>,
+    /// Its port.
+    pub port: u16,
+}
+
+impl Way {
+    /// The way to a service, by its configs. A host that forwards addresses is told the one that the
+    /// service is intercepted at, if that is one name or one address.
+    ///
+    /// # Errors
+    /// When the service's `intercept.v1` cannot be used; nothing depends on its templates.
+    pub fn new(
+        service: Arc<Service>,
+        configs: &Configs,
+        identity: &crate::Identity,
+        port: u16,
+    ) -> Result<Self, ConfigError> {
+        let intercept = Intercept::read(configs)?;
+        let template = |text: Option<&String>| {
+            let text = text.map(String::as_str).unwrap_or_default();
+            Template::new(text, identity).unwrap_or_else(|problem| {
+                tracing::warn!(service = %service.name, %problem, "a template is not used");
+                Template::default()
+            })
+        };
+        Ok(Self {
+            instance: template(intercept.as_ref().map(|intercept| &intercept.identity)),
+            source: template(intercept.as_ref().map(|intercept| &intercept.source_ip)),
+            timeout: intercept.as_ref().and_then(|intercept| intercept.connect_timeout),
+            aim: intercept.and_then(|intercept| intercept.aim(port)),
+            service,
+        })
+    }
+
+    /// The way to a service of which nothing else is known.
+    #[must_use]
+    pub fn plain(service: Arc<Service>) -> Self {
+        let (instance, source) = (Template::default(), Template::default());
+        Self { service, instance, source, timeout: None, aim: None }
+    }
+
+    fn call(&self, client: Client, local: SocketAddr, remote: SocketAddr) -> Call {
+        let protocol = match &client {
+            Client::Tcp(_) => Protocol::Tcp,
+            Client::Udp(_) => Protocol::Udp,
+        };
+        let (destination, hostname) = match &self.aim {
+            None => (local, None),
+            Some(aim) => {
+                let address = aim.address.unwrap_or(local.ip());
+                (SocketAddr::new(address, aim.port), aim.hostname.clone())
+            }
+        };
+        let flow = Flow { protocol, source: remote, destination, hostname };
+        Call {
+            service: Arc::clone(&self.service),
+            instance: self.instance.fill(&flow),
+            app_data: AppData::of(&flow, Some(&self.source.fill(&flow))).to_bytes(),
+            timeout: self.timeout,
+            local,
+            remote,
+            client,
+        }
+    }
+}
+
+impl Intercept {
+    /// The one address that the service has, if it has one; with this port, if the service has it.
+    #[must_use]
+    pub fn aim(&self, port: u16) -> Option<Aim> {
+        let (hostname, address) = match self.addresses.as_slice() {
+            [InterceptAddress::Name(name)] => (Some(name.clone()), None),
+            [InterceptAddress::Network(network)] if network.is_single() => {
+                (None, Some(network.address()))
+            }
+            _ => return None,
+        };
+        let has = self.port_ranges.iter().any(|range| range.contains(port));
+        let port = if has { port } else { self.port_ranges.first()?.low };
+        Some(Aim { hostname, address, port })
+    }
+}
+
+/// A port that is listened at, until this is dropped. Clients that were accepted stay.
+#[derive(Debug)]
+pub struct Listening {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+    _stop: DropGuard,
+}
+
+impl Listening {
+    /// Listens at a port (0 takes a free one) and has its clients carried.
+    ///
+    /// # Errors
+    /// When the address is not this machine's, or is taken.
+    pub async fn start(
+        protocol: Protocol,
+        at: &ListenAt,
+        port: u16,
+        way: Way,
+        carrier: Arc<dyn Carrier>,
+        times: UdpTimes,
+    ) -> io::Result<Self> {
+        let address = SocketAddr::new(local_address(at)?, port);
+        let stop = CancellationToken::new();
+        let (address, task) = match protocol {
+            Protocol::Tcp => {
+                let listener = TcpListener::bind(address).await?;
+                let address = listener.local_addr()?;
+                (address, tokio::spawn(accept(listener, way, carrier, stop.clone())))
+            }
+            Protocol::Udp => {
+                let socket = Arc::new(UdpSocket::bind(address).await?);
+                let address = socket.local_addr()?;
+                (address, tokio::spawn(receive(socket, way, carrier, times, stop.clone())))
+            }
+        };
+        Ok(Self { address, task, _stop: stop.drop_guard() })
+    }
+
+    /// Stops, and returns once the port is free. A UDP port is free when its last client is done.
+    pub async fn close(self) {
+        let Self { task, _stop, .. } = self;
+        drop(_stop);
+        let _ = task.await;
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// The address of this machine that is meant.
+fn local_address(at: &ListenAt) -> io::Result<IpAddr> {
+    let name = match at {
+        ListenAt::Address(address) => return Ok(*address),
+        ListenAt::Interface(name) => name,
+    };
+    let interfaces = if_addrs::get_if_addrs()?;
+    let of_it = || interfaces.iter().filter(|one| one.name == *name).map(|one| one.ip());
+    of_it().find(IpAddr::is_ipv4).or_else(|| of_it().next()).ok_or_else(|| {
+        let mut known: Vec<&str> = interfaces.iter().map(|one| one.name.as_str()).collect();
+        known.sort_unstable();
+        known.dedup();
+        let message = format!(
+            "`{name}` is neither an address nor an interface that has one; there are {}",
+            known.join(", ")
+        );
+        io::Error::new(io::ErrorKind::AddrNotAvailable, message)
+    })
+}
+
+async fn accept(
+    listener: TcpListener,
+    way: Way,
+    carrier: Arc<dyn Carrier>,
+    stop: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(MOST_CLIENTS));
+    loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = accepted => accepted,
+        };
+        match accepted {
+            Ok((stream, remote)) => {
+                let Some(call) = prepared(&way, stream, remote) else { continue };
+                let carrying = carrier.carry(call);
+                let service = Arc::clone(&way.service);
+                tokio::spawn(async move {
+                    report(&service, remote, carrying.await);
+                    drop(place);
+                });
+            }
+            Err(problem) => {
+                tracing::warn!(service = %way.service.name, %problem, "a client was not accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn prepared(way: &Way, stream: TcpStream, remote: SocketAddr) -> Option<Call> {
+    let local = stream.local_addr().ok()?;
+    weft_channel::prepare(&stream, Some(weft_channel::PEER_TIMEOUT)).ok()?;
+    Some(way.call(Client::Tcp(stream), local, remote))
+}
+
+async fn receive(
+    socket: Arc<UdpSocket>,
+    way: Way,
+    carrier: Arc<dyn Carrier>,
+    times: UdpTimes,
+    stop: CancellationToken,
+) {
+    let Ok(local) = socket.local_addr() else { return };
+    let sessions = Sessions::new(times);
+    let mut buffer = vec![0; MAX_DATAGRAM];
+    loop {
+        let received = tokio::select! {
+            () = stop.cancelled() => return,
+            received = socket.recv_from(&mut buffer) => received,
+        };
+        let (length, remote) = match received {
+            Ok(received) => received,
+            // A client that is gone, of whom an earlier answer tells.
+            Err(problem) if problem.kind() == io::ErrorKind::ConnectionRefused => continue,
+            Err(problem) => {
+                tracing::warn!(service = %way.service.name, %problem, "no datagram was received");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let datagram = Bytes::copy_from_slice(buffer.get(..length).unwrap_or_default());
+        let reply = || Ok(Reply::Shared(Arc::clone(&socket), remote));
+        match sessions.deliver(&remote, datagram, reply) {
+            Ok(None) => {}
+            Ok(Some(begun)) => {
+                let carrying = carrier.carry(way.call(Client::Udp(begun), local, remote));
+                let service = Arc::clone(&way.service);
+                tokio::spawn(async move { report(&service, remote, carrying.await) });
+            }
+            Err(problem) => {
+                tracing::debug!(service = %way.service.name, %remote, %problem, "a datagram is dropped");
+            }
+        }
+    }
+}
+
+fn report(service: &Service, client: SocketAddr, carried: Result<(), crate::Refusal>) {
+    if let Err(refusal) = carried {
+        tracing::warn!(service = %service.name, %client, %refusal, "a client was not connected");
+    }
+}

@@ -1,0 +1,176 @@
+//! The ports of this machine that lead to services, kept as they are wanted.
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+
+use crate::{
+    Carrier, Configs, Identity, Listening, Protocol, ProxyPort, Service, UdpTimes, Way,
+    config::ListenAt,
+};
+
+/// A service and a port that it is wanted at, whatever its configs say.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NamedPort {
+    /// Name of the service.
+    pub service: String,
+    /// The port; 0 takes a free one.
+    pub port: u16,
+    /// What is spoken there.
+    pub protocol: Protocol,
+}
+
+/// A port that is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortWanted {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// The port; 0 takes a free one.
+    pub port: u16,
+    /// At which address.
+    pub at: ListenAt,
+    /// What its clients get.
+    pub way: Way,
+}
+
+impl PortWanted {
+    /// The ports that a service is wanted at: its `proxy.v1` comes before what is named.
+    ///
+    /// What cannot be used is told in the log.
+    #[must_use]
+    pub fn of(
+        service: &Arc<Service>,
+        configs: &Configs,
+        identity: &Identity,
+        named: &[NamedPort],
+        usual: &ListenAt,
+    ) -> Vec<Self> {
+        let own = ProxyPort::read(configs).unwrap_or_else(|problem| {
+            tracing::warn!(service = %service.name, %problem, "a service has no port");
+            None
+        });
+        let ports: Vec<(Protocol, u16, ListenAt)> = match own {
+            Some(own) => {
+                let at = own.at.unwrap_or_else(|| usual.clone());
+                let protocols = own.protocols.into_iter();
+                protocols.map(|protocol| (protocol, own.port, at.clone())).collect()
+            }
+            None => named
+                .iter()
+                .filter(|named| named.service == service.name)
+                .map(|named| (named.protocol, named.port, usual.clone()))
+                .collect(),
+        };
+        let wanted = ports.into_iter().map(|(protocol, port, at)| {
+            let way =
+                Way::new(Arc::clone(service), configs, identity, port).unwrap_or_else(|problem| {
+                    tracing::warn!(service = %service.name, %problem, "a config is not used");
+                    Way::plain(Arc::clone(service))
+                });
+            Self { protocol, port, at, way }
+        });
+        wanted.collect()
+    }
+}
+
+/// A port, and how it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortState {
+    /// Name of the service.
+    pub service: String,
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Where it listens, or why it does not.
+    pub listening: Result<std::net::SocketAddr, String>,
+}
+
+/// Listens at the ports that are wanted.
+pub struct Ports {
+    carrier: Arc<dyn Carrier>,
+    times: UdpTimes,
+    /// One change at a time.
+    changing: tokio::sync::Mutex<()>,
+    open: Mutex<Vec<Open>>,
+}
+
+struct Open {
+    wanted: PortWanted,
+    listening: Result<Listening, String>,
+}
+
+impl Ports {
+    /// None yet.
+    #[must_use]
+    pub fn new(carrier: Arc<dyn Carrier>, times: UdpTimes) -> Self {
+        Self { carrier, times, changing: tokio::sync::Mutex::default(), open: Mutex::default() }
+    }
+
+    /// Makes the ports what is wanted. Those that stay the same stay; those that could not be
+    /// listened at are tried again.
+    pub async fn set(&self, wanted: Vec<PortWanted>) {
+        let _one = self.changing.lock().await;
+        let before = std::mem::take(&mut *self.open.lock());
+        let (kept, gone): (Vec<_>, Vec<_>) = before
+            .into_iter()
+            .partition(|open| open.listening.is_ok() && wanted.contains(&open.wanted));
+        let known: Vec<PortWanted> = kept.iter().map(|open| open.wanted.clone()).collect();
+        *self.open.lock() = kept;
+        let mut problems = HashMap::new();
+        for open in gone {
+            match open.listening {
+                // Another service may take the port only now.
+                Ok(listening) => listening.close().await,
+                Err(problem) => {
+                    drop(problems.insert((open.wanted.protocol, open.wanted.port), problem))
+                }
+            }
+        }
+        for wanted in wanted.into_iter().filter(|wanted| !known.contains(wanted)) {
+            let (protocol, port) = (wanted.protocol, wanted.port);
+            let (way, carrier) = (wanted.way.clone(), Arc::clone(&self.carrier));
+            let service = Arc::clone(&way.service);
+            let started =
+                Listening::start(protocol, &wanted.at, port, way, carrier, self.times).await;
+            let listening = match started {
+                Ok(listening) => {
+                    let at = listening.address();
+                    tracing::info!(service = %service.name, "listening at {protocol}:{at}");
+                    Ok(listening)
+                }
+                Err(error) => {
+                    let problem =
+                        format!("cannot listen at {protocol}:{}:{port}: {error}", wanted.at);
+                    if problems.get(&(protocol, port)) != Some(&problem) {
+                        tracing::error!(service = %service.name, problem, "a service has no port");
+                    }
+                    Err(problem)
+                }
+            };
+            self.open.lock().push(Open { wanted, listening });
+        }
+    }
+
+    /// The ports, and how they are.
+    #[must_use]
+    pub fn states(&self) -> Vec<PortState> {
+        let open = self.open.lock();
+        let state = |open: &Open| PortState {
+            service: open.wanted.way.service.name.clone(),
+            protocol: open.wanted.protocol,
+            listening: open.listening.as_ref().map(Listening::address).map_err(Clone::clone),
+        };
+        open.iter().map(state).collect()
+    }
+
+    /// Whether a port that is wanted is not listened at.
+    #[must_use]
+    pub fn any_failed(&self) -> bool {
+        self.open.lock().iter().any(|open| open.listening.is_err())
+    }
+}
+
+impl std::fmt::Debug for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.states()).finish()
+    }
+}
