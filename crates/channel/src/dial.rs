@@ -123,7 +123,9 @@ pub(crate) async fn connect(options: &DialOptions, hello: &Hello) -> Result<Dial
         address: options.error_address(),
         seconds: options.timeout.as_secs_f32(),
     };
-    tokio::time::timeout_at(deadline, connect_now(options, hello)).await.map_err(|_| timeout())?
+    // Boxed: what the caller awaits stays small.
+    let connected = Box::pin(connect_now(options, hello));
+    tokio::time::timeout_at(deadline, connected).await.map_err(|_| timeout())?
 }
 
 async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, DialError> {

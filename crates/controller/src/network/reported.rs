@@ -223,7 +223,7 @@ mod tests {
         };
         assert!(reported.keep(&r1, &latency, Timestamp(3), all_own));
         let all = reported.all();
-        let names: Vec<&String> = all[0].values.keys().collect();
+        let names: Vec<&str> = all[0].values.keys().map(String::as_str).collect();
         assert_eq!((names, all[0].at.0), (vec!["link.l1.latency", b, c], 3));
         assert_eq!(reported.counts(), (3, 0));
         reported.forget(&r1);
@@ -254,7 +254,7 @@ mod tests {
         let reported = Reported::default();
         let many = with_ints((0..MAX_NAMES).map(|at| format!("link.{at}.latency")));
         for at in 0..50 {
-            reported.keep(&Id::new(format!("r{at}")), &many, Timestamp(1), all_own);
+            reported.keep(&Id::new(&format!("r{at}")), &many, Timestamp(1), all_own);
         }
         assert_eq!(reported.counts().0, MAX_IN_ALL as u64);
     }

@@ -149,7 +149,7 @@ impl Network {
             yield_in_turn(at).await;
         }
         let version = self.graph().version();
-        let next = self.0.moves.queue.lock().to_look_at(version, LOOKED_AT);
+        let next = self.0.moves.queue.lock().take_to_look_at(version, LOOKED_AT);
         for (at, id) in next.iter().enumerate() {
             let circuit = self.0.circuits.get(id);
             let ends = circuit.as_ref().and_then(|it| it.path.first().zip(it.path.last()));

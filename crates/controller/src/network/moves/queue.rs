@@ -230,7 +230,7 @@ impl Queue {
 
     /// Those of the next `most` circuits without a path that were not looked at in this version of the
     /// graph: from now on they were.
-    pub(super) fn to_look_at(&mut self, version: u64, most: usize) -> Vec<Arc<str>> {
+    pub(super) fn take_to_look_at(&mut self, version: u64, most: usize) -> Vec<Arc<str>> {
         let from = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.stranded.range((from, Bound::Unbounded)).take(most);
         let next: Vec<_> = next.map(|(at, id)| (*at, Arc::clone(id))).collect();
@@ -412,11 +412,11 @@ mod tests {
             let (next, wish) = queue.pop(false).unwrap();
             queue.strand(&next, wish, start + Duration::from_secs(number as u64), 7);
         }
-        assert!(queue.to_look_at(7, 100).is_empty());
-        assert_eq!(queue.to_look_at(8, 4), [id(0), id(1), id(2), id(3)]);
-        assert_eq!(queue.to_look_at(8, 4), [id(4), id(5), id(6), id(7)]);
-        assert_eq!(queue.to_look_at(8, 4), [id(8), id(9)]);
-        assert!(queue.to_look_at(8, 4).is_empty());
+        assert!(queue.take_to_look_at(7, 100).is_empty());
+        assert_eq!(queue.take_to_look_at(8, 4), [id(0), id(1), id(2), id(3)]);
+        assert_eq!(queue.take_to_look_at(8, 4), [id(4), id(5), id(6), id(7)]);
+        assert_eq!(queue.take_to_look_at(8, 4), [id(8), id(9)]);
+        assert!(queue.take_to_look_at(8, 4).is_empty());
         queue.found_path(&id(5));
         queue.found_path(&id(5));
         assert_eq!((queue.stranded(), queue.ready()), (9, 1));
