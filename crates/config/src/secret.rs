@@ -14,6 +14,9 @@ pub(crate) fn is_secret(path: &str, value: &str) -> bool {
 /// Whether a line of a file holds such a value.
 pub(crate) fn is_secret_line(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
+    if lower.split_once("://").is_some_and(|(_, rest)| rest.contains('@')) {
+        return true;
+    }
     ["password", "secret", "connectionstring", "private key", "-----begin", "pem:"]
         .iter()
         .any(|word| lower.contains(word))

@@ -21,6 +21,19 @@ fn report(more: &str) -> String {
 }
 
 #[test]
+fn marks_end_with_their_value_and_credentials_are_not_shown() {
+    let marked = |value: &str| {
+        let text = report(&format!("forwarder:\n  faultTxInterval: {value}\n"));
+        text.matches('^').count()
+    };
+    assert_eq!(marked("soon # 'no'"), 4);
+    assert_eq!(marked("'it''s' # 'no'"), 7);
+    assert_eq!(marked(r#""a \" b" # "no""#), 8);
+    let proxy = report("proxy: {type: http, address: 'http://user:geheim@p:3128'}\n");
+    assert!(!proxy.is_empty() && !proxy.contains("geheim"), "{proxy}");
+}
+
+#[test]
 fn a_mistake_is_shown_in_its_line() {
     assert_eq!(
         report("forwarder:\n  faultTxInterval: \"soon\"  # no\n"),
