@@ -490,7 +490,8 @@ impl DataHalf {
         if self.options.dialers.iter().any(allows) {
             return Ok(());
         }
-        let text = format!("the file of this router has no dialer for binding {binding:?}");
+        let name = binding.name();
+        let text = format!("the file of this router has no dialer for binding {name}");
         Err(transport::misconfigured(text))
     }
 

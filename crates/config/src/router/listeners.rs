@@ -37,6 +37,20 @@ pub enum DialerBinding {
     Tunnel,
 }
 
+impl DialerBinding {
+    /// As files name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Transport => "transport",
+            Self::TransportUdp => "transport_udp",
+            Self::Edge => "edge",
+            Self::EdgeTransport => "edge_transport",
+            Self::Tunnel => "tunnel",
+        }
+    }
+}
+
 /// Where clients connect.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Listener {

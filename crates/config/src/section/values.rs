@@ -6,6 +6,7 @@ use super::{Item, Section};
 use crate::{
     address::{Address, HostPort},
     duration::{SignedDuration, parse_duration, show_duration},
+    secret,
     yaml::{Node, Value},
 };
 
@@ -327,7 +328,11 @@ impl<'t> Section<'t> {
         match text.parse() {
             Ok(address) => Some(address),
             Err(reason) => {
-                self.problem(key, format!("invalid value {text}: {reason}"));
+                let said = match secret::is_secret(key, &text) {
+                    true => "invalid value, expected <host>:<port>".to_owned(),
+                    false => format!("invalid value {text}: {reason}"),
+                };
+                self.problem(key, said);
                 None
             }
         }

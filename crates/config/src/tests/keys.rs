@@ -141,7 +141,7 @@ fn every_key_moves_the_configuration() {
             // Pairs of keys have bounds among themselves: a lowest above a highest, a binding's
             // type of address.
             let among =
-                [" is larger than max", "than txPortalM", "the type of the address must be"];
+                [" is larger than max", "than txPortalM", "type of the address", "listener speaks"];
             let pair = said
                 .problems
                 .iter()
