@@ -37,6 +37,7 @@ pub use file::MAX_FILE_BYTES;
 pub use identity::{AltServerCert, IdentitySection};
 pub use rate_limiter::RateLimiter;
 pub use router::{EndpointsFile, RouterConfig};
+pub use suggest::nearest;
 pub use template::{ControllerTemplate, RouterTemplate, TunnelerMode};
 pub use web::{BindPoint, FileOptions, WebApi, WebServer};
 pub use xgress_options::XgressOptions;

@@ -13,7 +13,10 @@ use weft_channel::{
     AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, RegisterError, Registration,
     TlsSource,
 };
-use weft_config::{XgressOptions, router::ForwarderConfig};
+use weft_config::{
+    XgressOptions,
+    router::{ForwarderConfig, TunnelOptions},
+};
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
 use weft_wire::{VersionInfo, ctrl::REROUTE_ATTEMPT, hello::alpn};
@@ -70,8 +73,8 @@ pub struct DataOptions {
     pub forwarder: ForwarderConfig,
     /// How long an end of direction for an old native SDK waits for the close that may follow it.
     pub fin_hold: Duration,
-    /// Whether the router hosts services itself.
-    pub tunnel: bool,
+    /// What the router does as a tunneler.
+    pub tunnel: Option<TunnelOptions>,
     /// SDK connections are read and written here.
     pub data_runtime: tokio::runtime::Handle,
     /// Everything else happens here.
@@ -119,10 +122,11 @@ impl DataHalf {
             },
         );
         let tunnel = TunnelBinding::new(
-            Arc::clone(&forwarder),
-            control,
+            &forwarder,
+            &control,
             access,
             end.clone(),
+            options.tunnel.as_ref().map_or_else(|| end.clone(), |own| end_options(&own.options)),
             options.forwarder.xgress_user_timeout,
         );
         let dials = tokio::sync::Semaphore::new(options.forwarder.xgress_dial_queue as usize);
@@ -153,8 +157,10 @@ impl DataHalf {
             idle_after: forwarder.idle_circuit_timeout,
         };
         runtime.spawn(Arc::clone(&self.forwarder).report(intervals, self.stop.clone()));
-        if self.options.tunnel {
-            runtime.spawn(Arc::clone(&self.tunnel).run(self.stop.clone()));
+        if let Some(options) = self.options.tunnel.clone() {
+            // Clients' sockets are read and written where circuits are.
+            let runtime = &self.options.data_runtime;
+            runtime.spawn(Arc::clone(&self.tunnel).run(options, self.stop.clone()));
         }
     }
 

@@ -414,7 +414,10 @@ fn data_options(
         xgress: xgress.unwrap_or_default(),
         forwarder: config.forwarder.clone(),
         fin_hold: FIN_HOLD,
-        tunnel: config.listeners.iter().any(|one| matches!(one, Listener::Tunnel(_))),
+        tunnel: config.listeners.iter().find_map(|one| match one {
+            Listener::Tunnel(options) => Some((**options).clone()),
+            _ => None,
+        }),
         data_runtime: runtimes.data.clone(),
         control_runtime: runtimes.control.clone(),
     }
@@ -482,11 +485,7 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
             Listener::Edge(edge) if edge.address.kind != AddressKind::Tls => {
                 ("listeners[edge].address", "SDKs are served over tls only")
             }
-            Listener::Tunnel(tunnel) if tunnel.mode == TunnelMode::Proxy => (
-                "listeners[tunnel].options.mode",
-                "services are hosted, none are offered at ports yet",
-            ),
-            Listener::Tunnel(tunnel) if tunnel.mode != TunnelMode::Host => {
+            Listener::Tunnel(tunnel) if matches!(tunnel.mode, TunnelMode::Tproxy(_)) => {
                 ("listeners[tunnel].options.mode", "services are hosted, none are intercepted yet")
             }
             Listener::Transport { udp: false, .. } => ("listeners[transport]", "not served"),
@@ -544,7 +543,7 @@ mod tests {
             - {binding: proxy, address: 'tcp:0.0.0.0:2', service: b}\n\
             - {binding: proxy_udp, address: 'udp:0.0.0.0:1', service: a}\n\
             - {binding: transport_udp, address: 'udp:0.0.0.0:3'}\n\
-            - {binding: tunnel, options: {mode: proxy, services: ['a:7', 'b:8:udp']}}\n";
+            - {binding: tunnel, options: {mode: tproxy}}\n";
         let none = |_: &str| None;
         let read = |text: &str| {
             let path = std::path::Path::new("router.yaml");

@@ -56,6 +56,10 @@ impl HostConfig {
         timeout: Duration,
         peer_timeout: Option<Duration>,
     ) -> Result<Connected, Refusal> {
+        // A dialer that wants names resolved here would take the application's bytes for answers.
+        if data.text("connType")? == Some("resolver") {
+            return Err(Refusal::other("connType 'resolver': names are not resolved for dialers"));
+        }
         let target = self.target(data)?;
         let source = self.source(data)?;
         let deadline = Instant::now() + timeout.min(self.connect_timeout);
@@ -211,6 +215,10 @@ async fn through(
             })?
         }
     };
+    if !asked.bytes().all(|one| one.is_ascii_graphic()) {
+        let shown = asked.escape_debug();
+        return Err(Refusal::other(format!("'{shown}' cannot be asked of a proxy")));
+    }
     let addresses = resolve(&proxy.host, proxy.port, deadline).await?;
     let mut stream = tcp(addresses, source, deadline).await?;
     let what = format!("the proxy {}:{}", proxy.host, proxy.port);

@@ -27,6 +27,7 @@ mod network;
 mod ports;
 mod probe;
 mod refusal;
+mod source_addresses;
 mod template;
 
 pub use address::{AddressRule, Host, Reach, Target, Translation};
@@ -42,4 +43,5 @@ pub use network::Network;
 pub use ports::{NamedPort, PortState, PortWanted, Ports};
 pub use probe::watch;
 pub use refusal::{Cause, Refusal};
+pub use source_addresses::SourceAddresses;
 pub use template::{Identity, Template, TemplateError};

@@ -26,6 +26,7 @@ mod session;
 mod signals;
 mod tools;
 mod topology;
+mod tunnel;
 mod verify;
 mod weak;
 mod yaml;
@@ -35,7 +36,7 @@ use std::{future::Future, process::ExitCode};
 use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{Asked, CompletionsArgs, Fixed};
+use cli::{Asked, CompletionsArgs, Fixed, TunnelCommand};
 use failure::Failure;
 
 /// A shell that wants to know how a line goes on sets this.
@@ -90,6 +91,9 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Controller(command) => controller::controller(command).await,
         Fixed::Router(command) => router::router(command).await,
         Fixed::Quickstart(args) => quickstart::quickstart(args).await,
+        Fixed::Tunnel(command) => tunnel::tunnel(command).await,
+        Fixed::Dial(args) => tunnel::dial(args).await,
+        Fixed::Host(args) => tunnel::host(args).await,
         Fixed::Verify(cli::VerifyCommand::Traffic(args)) => verify::traffic(args).await,
         Fixed::Verify(cli::VerifyCommand::Ca(args)) => {
             until_interrupted(tools::ca::verify(args)).await
@@ -148,6 +152,7 @@ fn default_level(asked: &Asked) -> &'static str {
     match asked {
         Asked::Fixed(command) => match **command {
             Fixed::Controller(_) | Fixed::Router(_) => "info",
+            Fixed::Tunnel(TunnelCommand::Run(_) | TunnelCommand::RunHost(_)) => "info",
             _ => "warn",
         },
         Asked::Entity(_) | Asked::Action(_) => "warn",

@@ -20,7 +20,7 @@ pub struct Intercept {
     pub addresses: Vec<InterceptAddress>,
     /// Which ports; at least one range.
     pub port_ranges: Vec<PortRange>,
-    /// The most time a dial takes, if the config says so. Nothing is as it is written.
+    /// The most time a dial takes, if the config says so.
     pub connect_timeout: Option<Duration>,
     /// Template of the instance that is dialed; empty for any.
     pub identity: String,
@@ -92,6 +92,7 @@ impl Intercept {
     fn from_v1(config: InterceptV1) -> Result<Self> {
         let dial = config.dial_options;
         let seconds = dial.as_ref().and_then(|dial| dial.connect_timeout_seconds);
+        let seconds = seconds.filter(|seconds| *seconds > 0);
         let allowed = config.allowed_source_addresses.map(|texts| {
             let member = "allowedSourceAddresses";
             let texts = part::inhabited(INTERCEPT_V1, member, texts)?;

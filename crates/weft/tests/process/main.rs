@@ -36,3 +36,4 @@ mod slow_readers;
 mod strangers;
 mod tour;
 mod traffic;
+mod tunnel;
