@@ -61,7 +61,7 @@ pub use listener::{
 };
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
-pub use socket::{PEER_TIMEOUT, connect, prepare};
+pub use socket::{PEER_TIMEOUT, connect, mark, mark_connections, prepare};
 pub use wake::UnderlayWaker;
 
 #[cfg(test)]

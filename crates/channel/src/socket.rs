@@ -4,6 +4,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -17,6 +18,38 @@ const KEEPALIVE_RETRIES: u32 = 3;
 const HEAD_START: Duration = Duration::from_millis(250);
 /// More addresses of one host than this are not tried.
 const MAX_ADDRESSES: usize = 32;
+
+/// The mark of sockets that connect; 0 is none.
+static MARK: AtomicU32 = AtomicU32::new(0);
+
+/// Marks what this process connects to from now on (`SO_MARK`), so that rules of the system can tell
+/// it from what other programs send. Of the process, because a connection that is forgotten would
+/// be intercepted by the process itself.
+pub fn mark_connections(mark: u32) {
+    MARK.store(mark, Ordering::Relaxed);
+}
+
+/// Gives a socket that is going to connect the mark of this process's connections, if it has one.
+///
+/// # Errors
+/// When the system refuses.
+#[cfg(target_os = "linux")]
+pub fn mark(socket: &impl std::os::fd::AsFd) -> io::Result<()> {
+    match MARK.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        mark => SockRef::from(socket).set_mark(mark),
+    }
+}
+
+/// Gives a socket that is going to connect the mark of this process's connections: only Linux has
+/// marks.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn mark<S>(_socket: &S) -> io::Result<()> {
+    Ok(())
+}
 
 /// How long a peer may leave unanswered what it was sent, or take nothing of it, before the system
 /// ends the connection; also the default for writing to channels.
@@ -91,6 +124,7 @@ pub async fn connect(addresses: Vec<SocketAddr>, bind: Option<IpAddr>) -> io::Re
 
 async fn connect_to(remote: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {
     let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    mark(&socket)?;
     if let Some(local) = bind {
         socket.bind(SocketAddr::new(local, 0))?;
     }

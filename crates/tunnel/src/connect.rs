@@ -155,6 +155,7 @@ async fn from(source: SocketAddr, addresses: &[SocketAddr]) -> io::Result<TcpStr
         let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // The client of the other side may come again from the same port.
         socket.set_reuseaddr(true)?;
+        weft_channel::mark(&socket)?;
         socket.bind(source)?;
         match socket.connect(*remote).await {
             Ok(stream) => return Ok(stream),
@@ -185,6 +186,7 @@ async fn udp(addresses: &[SocketAddr], source: Option<SocketAddr>) -> Result<Udp
         let domain = socket2::Domain::for_address(*address);
         let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None)?;
         socket.set_nonblocking(true)?;
+        weft_channel::mark(&socket)?;
         if source.is_some_and(|source| source.port() != 0) {
             socket.set_reuse_address(true)?;
         }

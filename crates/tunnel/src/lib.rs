@@ -22,6 +22,8 @@ mod connect;
 mod datagrams;
 mod flow;
 mod health;
+#[cfg(target_os = "linux")]
+mod interception;
 mod listen;
 mod network;
 mod ports;
@@ -38,6 +40,8 @@ pub use connect::Connected;
 pub use datagrams::{Datagrams, Reply, Sessions, UdpTimes};
 pub use flow::{Flow, Protocol};
 pub use health::{Health, Outcome, Terms};
+#[cfg(target_os = "linux")]
+pub use interception::{Interceptable, Interception};
 pub use listen::{Aim, Listening, Way};
 pub use network::Network;
 pub use ports::{NamedPort, PortState, PortWanted, Ports};

@@ -1,0 +1,276 @@
+//! Questions and answers, as bytes.
+
+use std::net::IpAddr;
+
+use hickory_proto::{
+    op::{Edns, Message, MessageType, OpCode, Query, ResponseCode},
+    rr::{DNSClass, RData, Record, RecordType},
+};
+
+use crate::{names::TTL, options::Unanswerable};
+
+/// Longest question that is read.
+pub(crate) const MAX_QUERY: usize = 4096;
+/// Most that is sent over UDP to a client that says nothing of what it takes.
+const PLAIN_UDP: usize = 512;
+/// Most that is sent over UDP at all; more is cut into fragments on the way.
+const MAX_UDP: u16 = 1232;
+
+/// What a client sent.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Nothing that is answered.
+    Nothing,
+    /// Wrong, with the answer that says so.
+    Wrong(Vec<u8>),
+    /// A question.
+    Question(Box<Question>),
+}
+
+/// A client's question.
+#[derive(Debug)]
+pub(crate) struct Question {
+    id: u16,
+    recursion_desired: bool,
+    edns: bool,
+    /// Most that the client takes over UDP.
+    most: u16,
+    query: Query,
+    /// In lower case, without the dot at its end.
+    pub(crate) name: String,
+}
+
+/// Reads what a client sent. Answers are never answered, so that two servers cannot keep each other
+/// busy.
+pub(crate) fn read(bytes: &[u8]) -> Read {
+    let Some(&[id_high, id_low, flags, ..]) = bytes.first_chunk::<12>().map(|head| &head[..])
+    else {
+        return Read::Nothing;
+    };
+    if flags & 0x80 != 0 || bytes.len() > MAX_QUERY {
+        return Read::Nothing;
+    }
+    let id = u16::from_be_bytes([id_high, id_low]);
+    let wrong = |code, op| match reply(id, op, code).to_vec() {
+        Ok(bytes) => Read::Wrong(bytes),
+        Err(_) => Read::Nothing,
+    };
+    let Ok(message) = Message::from_vec(bytes) else {
+        return wrong(ResponseCode::FormErr, OpCode::Query);
+    };
+    if message.metadata.op_code != OpCode::Query {
+        return wrong(ResponseCode::NotImp, message.metadata.op_code);
+    }
+    let Some(query) = message.queries.first().cloned() else {
+        return wrong(ResponseCode::FormErr, OpCode::Query);
+    };
+    let name = query.name().to_ascii().to_ascii_lowercase();
+    Read::Question(Box::new(Question {
+        id,
+        recursion_desired: message.metadata.recursion_desired,
+        edns: message.edns.is_some(),
+        most: message.edns.as_ref().map_or(PLAIN_UDP as u16, Edns::max_payload),
+        name: name.strip_suffix('.').unwrap_or(&name).to_owned(),
+        query,
+    }))
+}
+
+/// What a question is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// An address, of IPv6 if so.
+    Address {
+        v6: bool,
+    },
+    Other,
+}
+
+impl Question {
+    pub(crate) fn kind(&self) -> Kind {
+        match (self.query.query_class(), self.query.query_type()) {
+            (DNSClass::IN, RecordType::A) => Kind::Address { v6: false },
+            (DNSClass::IN, RecordType::AAAA) => Kind::Address { v6: true },
+            _ => Kind::Other,
+        }
+    }
+
+    /// The answer with a name's address, or that it has none of this kind.
+    pub(crate) fn found(&self, address: Option<IpAddr>, recursive: bool) -> Option<Vec<u8>> {
+        let mut message = self.blank(ResponseCode::NoError, recursive);
+        message.metadata.authoritative = true;
+        if let Some(address) = address {
+            let data = match address {
+                IpAddr::V4(address) => RData::A(address.into()),
+                IpAddr::V6(address) => RData::AAAA(address.into()),
+            };
+            let name = self.query.name().clone();
+            message.add_answer(Record::from_rdata(name, TTL.as_secs() as u32, data));
+        }
+        message.to_vec().ok()
+    }
+
+    /// What is said where there is no answer.
+    pub(crate) fn unanswerable(&self, how: Unanswerable, recursive: bool) -> Option<Vec<u8>> {
+        let code = match how {
+            Unanswerable::Refused => ResponseCode::Refused,
+            Unanswerable::Servfail => ResponseCode::ServFail,
+            Unanswerable::Timeout => return None,
+        };
+        self.blank(code, recursive).to_vec().ok()
+    }
+
+    /// What goes over UDP of another server's answer: all of it, or that there is more.
+    pub(crate) fn fitting(&self, answer: Vec<u8>) -> Option<Vec<u8>> {
+        if answer.len() <= usize::from(self.most.clamp(PLAIN_UDP as u16, MAX_UDP)) {
+            return Some(answer);
+        }
+        let mut message = self.blank(ResponseCode::NoError, true);
+        message.metadata.truncation = true;
+        message.to_vec().ok()
+    }
+
+    fn blank(&self, code: ResponseCode, recursive: bool) -> Message {
+        let mut message = reply(self.id, OpCode::Query, code);
+        message.metadata.recursion_desired = self.recursion_desired;
+        message.metadata.recursion_available = recursive;
+        message.add_query(self.query.clone());
+        if self.edns {
+            let mut edns = Edns::new();
+            edns.set_max_payload(MAX_UDP).set_version(0);
+            message.set_edns(edns);
+        }
+        message
+    }
+}
+
+fn reply(id: u16, op: OpCode, code: ResponseCode) -> Message {
+    let mut message = Message::new(id, MessageType::Response, op);
+    message.metadata.response_code = code;
+    message
+}
+
+/// How good an answer of another server is; less is better. None: no answer to this question.
+pub(crate) fn rank(question: &[u8], answer: &[u8]) -> Option<u8> {
+    let (asked, head) = (question.get(..2)?, answer.first_chunk::<12>()?);
+    if asked != &head[..2] || head[2] & 0x80 == 0 {
+        return None;
+    }
+    // Some servers leave the question out of their errors.
+    let message = Message::from_vec(answer).ok()?;
+    let own = Message::from_vec(question).ok()?;
+    let answered = message.queries.first();
+    if answered.is_some() && answered != own.queries.first() {
+        return None;
+    }
+    Some(match message.metadata.response_code {
+        ResponseCode::NoError if answered.is_some() => 0,
+        ResponseCode::NXDomain => 1,
+        ResponseCode::ServFail => 2,
+        ResponseCode::Refused => 3,
+        _ => 4,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use hickory_proto::rr::Name;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) fn ask(name: &str, kind: RecordType) -> Vec<u8> {
+        let mut message = Message::new(77, MessageType::Query, OpCode::Query);
+        message.metadata.recursion_desired = true;
+        message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
+        message.to_vec().unwrap()
+    }
+
+    fn question(bytes: &[u8]) -> Question {
+        match read(bytes) {
+            Read::Question(question) => *question,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_name_is_answered_as_it_was_asked() {
+        let asked = question(&ask("Web.Corp.Example.", RecordType::A));
+        assert_eq!(
+            (asked.name.as_str(), asked.kind()),
+            ("web.corp.example", Kind::Address { v6: false })
+        );
+        let bytes = asked.found(Some([100, 64, 0, 2].into()), false).unwrap();
+        let answer = Message::from_vec(&bytes).unwrap();
+        assert_eq!(answer.metadata.id, 77);
+        assert!(answer.metadata.authoritative && answer.metadata.recursion_desired);
+        assert!(!answer.metadata.recursion_available && answer.edns.is_none());
+        assert_eq!(answer.answers.len(), 1);
+        assert_eq!(
+            (answer.answers[0].ttl, answer.answers[0].name.to_ascii()),
+            (60, "Web.Corp.Example.".into())
+        );
+        let none = question(&ask("web.", RecordType::AAAA)).found(None, true).unwrap();
+        let none = Message::from_vec(&none).unwrap();
+        assert_eq!((none.metadata.response_code, none.answers.len()), (ResponseCode::NoError, 0));
+        assert!(none.metadata.recursion_available);
+    }
+
+    #[test]
+    fn what_is_no_question_is_told_so_or_left_alone() {
+        assert!(matches!(read(&[1, 2, 3]), Read::Nothing));
+        let mut empty = vec![0; 12];
+        assert!(matches!(read(&empty), Read::Wrong(_)));
+        empty[2] = 0x80;
+        assert!(matches!(read(&empty), Read::Nothing), "an answer is not answered");
+        let mut notify = ask("a.", RecordType::A);
+        notify[2] = 4 << 3;
+        let Read::Wrong(answer) = read(&notify) else { panic!() };
+        assert_eq!(
+            Message::from_vec(&answer).unwrap().metadata.response_code,
+            ResponseCode::NotImp
+        );
+        let asked = question(&ask("a.", RecordType::MX));
+        assert_eq!(asked.kind(), Kind::Other);
+        assert_eq!(asked.unanswerable(Unanswerable::Timeout, false), None);
+        let refused = asked.unanswerable(Unanswerable::Refused, false).unwrap();
+        assert_eq!(
+            Message::from_vec(&refused).unwrap().metadata.response_code,
+            ResponseCode::Refused
+        );
+    }
+
+    #[test]
+    fn an_answer_of_another_server_has_to_be_one() {
+        let own = ask("a.", RecordType::A);
+        let good = question(&own).found(Some([1, 2, 3, 4].into()), true).unwrap();
+        assert_eq!(rank(&own, &good), Some(0));
+        let refused = question(&own).unanswerable(Unanswerable::Refused, true).unwrap();
+        assert_eq!(rank(&own, &refused), Some(3));
+        let other = question(&ask("b.", RecordType::A)).found(None, true).unwrap();
+        assert_eq!(rank(&own, &other), None);
+        let mut wrong = good.clone();
+        wrong[1] ^= 1;
+        assert_eq!(rank(&own, &wrong), None);
+        assert_eq!(rank(&own, &own), None);
+        assert_eq!(question(&own).fitting(good.clone()), Some(good));
+        let cut = question(&own).fitting(vec![0; 600]).unwrap();
+        assert!(Message::from_vec(&cut).unwrap().metadata.truncation);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0_usize..40, to: u8) {
+            let mut near = ask("some.name.example.", RecordType::A);
+            if let Some(byte) = near.get_mut(at) {
+                *byte = to;
+            }
+            for bytes in [&bytes, &near] {
+                if let Read::Question(question) = read(bytes) {
+                    question.found(Some([1, 2, 3, 4].into()), true);
+                    question.unanswerable(Unanswerable::Servfail, true);
+                }
+                rank(&near, bytes);
+            }
+        }
+    }
+}

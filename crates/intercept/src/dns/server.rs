@@ -1,0 +1,331 @@
+//! Takes questions over UDP and TCP.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull, source_of};
+
+use super::{
+    message::{Kind, MAX_QUERY, Question, Read, read},
+    upstream::Upstreams,
+};
+use crate::{options::DnsOptions, places::Places, shared::Shared, socket, state::Naming};
+
+/// Questions that wait for something at a time.
+const MOST_WAITING: usize = 1_024;
+/// Questions of one client in a second, and at once. This machine's own have no such limit:
+/// its resolver asks for everybody.
+const RATE: (f64, u32) = (500.0, 2_000);
+/// Clients whose rates are kept.
+const MOST_CLIENTS: usize = 4_096;
+/// Connections at a time, in all and of one client.
+const CONNECTIONS: (usize, usize) = (128, 16);
+/// How long a connection may be idle.
+const IDLE: Duration = Duration::from_secs(10);
+/// How often an address is tried that somebody else has.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The DNS server.
+pub(crate) struct DnsServer {
+    shared: Arc<Shared>,
+    options: DnsOptions,
+    /// Whether names have addresses of IPv6; they have one kind only.
+    v6: bool,
+    upstreams: Upstreams,
+    waiting: Arc<Semaphore>,
+    connections: Arc<Places>,
+    rates: Mutex<BoundedTable<IpAddr, TokenBucket, ()>>,
+}
+
+/// What is to be done for a question.
+enum Next {
+    Say(Option<Vec<u8>>),
+    /// A name below a wildcard gets its address first.
+    Assign,
+    /// Somebody else is asked.
+    Ask,
+}
+
+impl DnsServer {
+    pub(crate) fn new(shared: Arc<Shared>, options: DnsOptions, v6: bool) -> Arc<Self> {
+        let caps = Caps {
+            total: MOST_CLIENTS,
+            per_source: MOST_CLIENTS,
+            max_age: None,
+            when_full: WhenFull::EvictOldest,
+        };
+        Arc::new(Self {
+            shared,
+            upstreams: Upstreams::new(&options.upstream, options.mode),
+            options,
+            v6,
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            connections: Places::new(CONNECTIONS.0, CONNECTIONS.1),
+            rates: Mutex::new(BoundedTable::new(caps)),
+        })
+    }
+
+    /// Listens everywhere it should. An address that somebody else has is tried again and again;
+    /// one that this machine does not have is an error.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> Result<(), (SocketAddr, io::Error)> {
+        for &at in &self.options.listen {
+            let bound = match socket::serve(at) {
+                Ok(bound) => Some(bound),
+                Err(problem) if problem.kind() == io::ErrorKind::AddrInUse => {
+                    tracing::error!(
+                        address = %at,
+                        "another program has the DNS server's address: names are not resolved; \
+                         end that program, or change `resolver`"
+                    );
+                    None
+                }
+                Err(problem) => return Err((at, problem)),
+            };
+            let this = Arc::clone(self);
+            let (stop, inner) = (stop.clone(), tasks.clone());
+            tasks.spawn(async move {
+                stop.clone().run_until_cancelled_owned(this.listen(at, bound, inner, stop)).await;
+            });
+        }
+        Ok(())
+    }
+
+    async fn listen(
+        self: Arc<Self>,
+        at: SocketAddr,
+        mut bound: Option<(UdpSocket, TcpListener)>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+    ) {
+        let (udp, tcp) = loop {
+            match bound.take() {
+                Some(bound) => break bound,
+                None => tokio::time::sleep(AGAIN).await,
+            }
+            bound = socket::serve(at).ok();
+        };
+        tracing::info!(address = %at, "DNS server");
+        tokio::join!(
+            self.over_udp(Arc::new(udp), &tasks, &stop),
+            self.over_tcp(tcp, &tasks, &stop)
+        );
+    }
+
+    async fn over_udp(
+        self: &Arc<Self>,
+        socket: Arc<UdpSocket>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        let mut buffer = [0; MAX_QUERY + 1];
+        loop {
+            let Ok((length, client)) = socket.recv_from(&mut buffer).await else {
+                // What an earlier answer met; a socket that stays broken must not keep a processor.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            };
+            let bytes = buffer.get(..length).unwrap_or_default();
+            if !self.serves(client.ip()) || !self.may(client.ip()) {
+                continue;
+            }
+            let question = match read(bytes) {
+                Read::Nothing => continue,
+                Read::Wrong(answer) => {
+                    let _ = socket.try_send_to(&answer, client);
+                    continue;
+                }
+                Read::Question(question) => question,
+            };
+            match self.next(&question) {
+                Next::Say(None) => {}
+                Next::Say(Some(answer)) => drop(socket.try_send_to(&answer, client)),
+                next @ (Next::Assign | Next::Ask) => {
+                    let Ok(turn) = Arc::clone(&self.waiting).try_acquire_owned() else { continue };
+                    let (this, socket) = (Arc::clone(self), Arc::clone(&socket));
+                    let (bytes, stop) = (bytes.to_vec(), stop.clone());
+                    tasks.spawn(async move {
+                        let answering = this.finish(next, &question, &bytes, false);
+                        let answer = stop.run_until_cancelled(answering).await.flatten();
+                        if let Some(answer) = answer.and_then(|answer| question.fitting(answer)) {
+                            let _ = socket.send_to(&answer, client).await;
+                        }
+                        drop(turn);
+                    });
+                }
+            }
+        }
+    }
+
+    async fn over_tcp(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        loop {
+            let Ok((stream, client)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            if !self.serves(client.ip()) {
+                continue;
+            }
+            let Some(place) = self.connections.take(client.ip()) else { continue };
+            let (this, stop) = (Arc::clone(self), stop.clone());
+            tasks.spawn(async move {
+                let _ = stop.run_until_cancelled(this.converse(stream, client.ip())).await;
+                drop(place);
+            });
+        }
+    }
+
+    async fn converse(&self, mut stream: TcpStream, client: IpAddr) -> io::Result<()> {
+        loop {
+            let length = usize::from(timeout(IDLE, stream.read_u16()).await??);
+            if length > MAX_QUERY || !self.may(client) {
+                return Ok(());
+            }
+            let mut bytes = vec![0; length];
+            timeout(IDLE, stream.read_exact(&mut bytes)).await??;
+            let answer = match read(&bytes) {
+                Read::Nothing => return Ok(()),
+                Read::Wrong(answer) => Some(answer),
+                Read::Question(question) => match self.next(&question) {
+                    Next::Say(answer) => answer,
+                    next => self.finish(next, &question, &bytes, true).await,
+                },
+            };
+            let Some(answer) = answer else { return Ok(()) };
+            let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
+            let framed = [&length.to_be_bytes()[..], &answer].concat();
+            timeout(IDLE, stream.write_all(&framed)).await??;
+        }
+    }
+
+    /// Whether a client is one of those that are answered.
+    fn serves(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        if self.options.clients.is_empty() {
+            return is_near(client);
+        }
+        client.is_loopback() || self.options.clients.iter().any(|net| net.contains(&client))
+    }
+
+    /// Whether a client may ask now.
+    fn may(&self, client: IpAddr) -> bool {
+        if client.is_loopback() {
+            return true;
+        }
+        let now = Instant::now();
+        let source = source_of(client);
+        let mut rates = self.rates.lock();
+        if let Some(rate) = rates.get_mut(&source, now) {
+            return rate.try_take(1, now);
+        }
+        let mut rate = TokenBucket::new(RATE.0, RATE.1, now);
+        let may = rate.try_take(1, now);
+        let _ = rates.insert(source, rate, (), now);
+        may
+    }
+
+    fn next(&self, question: &Question) -> Next {
+        let recursive = !self.upstreams.is_empty();
+        let unanswerable =
+            || Next::Say(question.unanswerable(self.options.unanswerable, recursive));
+        let Kind::Address { v6 } = question.kind() else { return unanswerable() };
+        match self.shared.naming(&question.name) {
+            Naming::Known(address) => {
+                let address = (address.is_ipv6() == v6).then_some(address);
+                Next::Say(question.found(address, recursive))
+            }
+            Naming::Wild if v6 == self.v6 => Next::Assign,
+            Naming::Wild => Next::Say(question.found(None, recursive)),
+            Naming::Unknown if recursive => Next::Ask,
+            Naming::Unknown => unanswerable(),
+        }
+    }
+
+    async fn finish(
+        &self,
+        next: Next,
+        question: &Question,
+        bytes: &[u8],
+        tcp: bool,
+    ) -> Option<Vec<u8>> {
+        let recursive = !self.upstreams.is_empty();
+        let answer = match next {
+            Next::Say(answer) => return answer,
+            Next::Assign => match self.shared.assign(&question.name).await {
+                Some(address) => question.found(Some(address), recursive),
+                None => None,
+            },
+            Next::Ask => self.upstreams.ask(bytes, tcp).await,
+        };
+        answer.or_else(|| question.unanswerable(self.options.unanswerable, recursive))
+    }
+}
+
+/// Whether an address belongs to this machine or to a private network.
+fn is_near(client: IpAddr) -> bool {
+    match client {
+        IpAddr::V4(v4) => {
+            let shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
+            v4.is_loopback() || v4.is_private() || v4.is_link_local() || shared
+        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
+/// Whether asking a server would be asking ourselves.
+pub(crate) fn is_ourselves(options: &DnsOptions, upstream: SocketAddr) -> bool {
+    options.listen.iter().any(|at| {
+        let all = at.ip().is_unspecified() && is_this_machine(upstream.ip());
+        at.port() == upstream.port() && (at.ip() == upstream.ip() || all)
+    })
+}
+
+fn is_this_machine(address: IpAddr) -> bool {
+    address.is_unspecified()
+        || address.is_loopback()
+        || if_addrs::get_if_addrs().is_ok_and(|own| own.iter().any(|own| own.ip() == address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_not_answered() {
+        for near in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "192.168.0.9",
+            "172.31.1.1",
+            "100.64.0.1",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+        ] {
+            assert!(is_near(near.parse().unwrap()), "{near}");
+        }
+        for far in ["8.8.8.8", "100.128.0.1", "172.32.0.1", "2001:db8::1", "0.0.0.0"] {
+            assert!(!is_near(far.parse().unwrap()), "{far}");
+        }
+    }
+}

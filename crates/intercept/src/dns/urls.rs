@@ -1,0 +1,139 @@
+//! The DNS server as configuration files write it (protocol: tunnel 6.1).
+
+use std::net::SocketAddr;
+
+use ipnet::IpNet;
+
+use crate::options::{DnsOptions, Unanswerable, Upstream, UpstreamMode};
+
+const PORT: u16 = 53;
+
+impl DnsOptions {
+    /// Reads where to listen (`udp://host:port`) and whom to ask (`udp://host:port`,
+    /// `tcp://host:port`). What follows a `?` says who is answered (`clients=` and networks) and
+    /// what is said where there is no answer (`refused`, `servfail`, `timeout`). None without a place
+    /// to listen.
+    ///
+    /// # Errors
+    /// When an entry cannot be read, or the host of an upstream has no address; names the entry.
+    pub async fn read(
+        resolver: &[String],
+        upstream: &[String],
+        mode: UpstreamMode,
+        unanswerable: Option<Unanswerable>,
+    ) -> Result<Option<Self>, String> {
+        let wrong = |key: &str, text: &str, why: &str| format!("{key} {text:?}: {why}");
+        let mut options = Self {
+            listen: Vec::new(),
+            upstream: Vec::new(),
+            mode,
+            unanswerable: Unanswerable::Refused,
+            clients: Vec::new(),
+        };
+        for text in resolver {
+            let (host, query) = text.split_once('?').unwrap_or((text, ""));
+            let host = host
+                .strip_prefix("udp://")
+                .ok_or_else(|| wrong("resolver", text, "has to be udp://<address>:<port>"))?;
+            let at = addresses(host).await.map_err(|why| wrong("resolver", text, &why))?;
+            options.listen.extend(at);
+            options.listens_for(query).map_err(|why| wrong("resolver", text, &why))?;
+        }
+        options.unanswerable = unanswerable.unwrap_or(options.unanswerable);
+        for text in upstream {
+            let tcp = text.starts_with("tcp://");
+            let host = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("udp://"));
+            let form = "has to be udp://<host>:<port> or tcp://<host>:<port>";
+            let host = host.ok_or_else(|| wrong("dnsUpstream", text, form))?;
+            let at = addresses(host).await.map_err(|why| wrong("dnsUpstream", text, &why))?;
+            options.upstream.extend(at.first().map(|&address| Upstream { address, tcp }));
+        }
+        Ok((!options.listen.is_empty()).then_some(options))
+    }
+
+    fn listens_for(&mut self, query: &str) -> Result<(), String> {
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once('=').unwrap_or(("", part));
+            match key {
+                "clients" => {
+                    for text in value.split(',') {
+                        let net = text.parse::<IpNet>().map(|net| net.trunc());
+                        self.clients.push(net.map_err(|_| format!("{text:?} is no network"))?);
+                    }
+                }
+                "" | "response" | "unanswerable" => {
+                    self.unanswerable = match value {
+                        "refused" => Unanswerable::Refused,
+                        "servfail" => Unanswerable::Servfail,
+                        "timeout" => Unanswerable::Timeout,
+                        _ => {
+                            return Err(format!("{value:?} is none of refused, servfail, timeout"));
+                        }
+                    };
+                }
+                _ => return Err(format!("{key:?} is none of clients, response, unanswerable")),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The addresses of `host:port`, `[v6]:port` or a host alone.
+async fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(vec![address]);
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse() {
+        return Ok(vec![SocketAddr::new(address, PORT)]);
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().map_err(|_| format!("{port:?} is no port"))?),
+        None => (text, PORT),
+    };
+    let found = tokio::net::lookup_host((host, port)).await;
+    let found: Vec<_> = found.map_err(|problem| problem.to_string())?.collect();
+    if found.is_empty() { Err("the host has no address".into()) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(resolver: &[&str], upstream: &[&str]) -> Result<Option<DnsOptions>, String> {
+        let texts =
+            |list: &[&str]| -> Vec<String> { list.iter().map(|&text| text.to_owned()).collect() };
+        DnsOptions::read(&texts(resolver), &texts(upstream), UpstreamMode::Serial, None).await
+    }
+
+    #[tokio::test]
+    async fn servers_are_what_is_written() {
+        let resolver = ["udp://127.0.0.1:53", "udp://[::1]:5353?clients=10.0.0.9/8,::/0&servfail"];
+        let options = read(&resolver, &["tcp://10.0.0.1:54", "udp://10.0.0.2"]).await;
+        let options = options.unwrap().unwrap();
+        assert_eq!(options.listen, ["127.0.0.1:53", "[::1]:5353"].map(|at| at.parse().unwrap()));
+        assert_eq!(options.clients, ["10.0.0.0/8", "::/0"].map(|net| net.parse().unwrap()));
+        assert_eq!(options.unanswerable, Unanswerable::Servfail);
+        let upstream: Vec<_> =
+            options.upstream.iter().map(|one| (one.address.to_string(), one.tcp)).collect();
+        assert_eq!(upstream, [("10.0.0.1:54".into(), true), ("10.0.0.2:53".into(), false)]);
+        assert!(read(&[], &["udp://10.0.0.1:53"]).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_makes_no_sense_is_named() {
+        for (resolver, upstream) in [
+            (&["tcp://127.0.0.1:53"][..], &[][..]),
+            (&["127.0.0.1:53"], &[]),
+            (&["udp://127.0.0.1:dns"], &[]),
+            (&["udp://127.0.0.1:53?clients=all"], &[]),
+            (&["udp://127.0.0.1:53?maybe"], &[]),
+            (&["udp://127.0.0.1:53?a=b"], &[]),
+            (&["udp://127.0.0.1:53"], &["https://10.0.0.1"]),
+            (&["udp://127.0.0.1:53"], &["udp://10.0.0.1:70000"]),
+        ] {
+            let problem = read(resolver, upstream).await.unwrap_err();
+            assert!(problem.contains('"'), "{problem}");
+        }
+    }
+}

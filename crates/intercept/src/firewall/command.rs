@@ -1,0 +1,71 @@
+//! Runs the programs that change the system.
+
+use std::{io, process::Stdio, time::Duration};
+
+use tokio::{io::AsyncWriteExt, process::Command};
+
+/// How long a program has; tables of tens of thousands of elements take a second.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a program said.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// It could not be run.
+    #[error("cannot run {program}: {problem}")]
+    Run {
+        /// The program.
+        program: String,
+        /// Why not.
+        problem: io::Error,
+    },
+    /// It did not do what it was told.
+    #[error("{command}: {message}")]
+    Failed {
+        /// The program with its arguments.
+        command: String,
+        /// What it said.
+        message: String,
+    },
+}
+
+impl CommandError {
+    /// Whether the program is not there.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self, Self::Run { problem, .. } if problem.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Runs a program with some input, and gives back what it prints.
+pub(crate) async fn run(program: &str, args: &[&str], input: &str) -> Result<String, CommandError> {
+    let cannot = |problem| CommandError::Run { program: program.to_owned(), problem };
+    let mut child = Command::new(program)
+        .args(args)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(cannot)?;
+    let mut stdin = child.stdin.take();
+    let feeding = async {
+        if let Some(stdin) = stdin.as_mut() {
+            // What it does not want to read it says something about.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+        drop(stdin);
+    };
+    let both = async { tokio::join!(feeding, child.wait_with_output()).1 };
+    let output = tokio::time::timeout(PATIENCE, both).await;
+    let output = output.map_err(|_| cannot(io::ErrorKind::TimedOut.into()))?.map_err(cannot)?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Scripts of thousands of lines are shown back by some programs.
+    let message: Vec<&str> = said.lines().take(3).map(str::trim).collect();
+    Err(CommandError::Failed {
+        command: format!("{program} {}", args.join(" ")),
+        message: message.join("; ").chars().take(500).collect(),
+    })
+}

@@ -1,0 +1,276 @@
+//! The same rules by `iptables` and `ip6tables`, where there is no `nft`: chains of our own, a rule
+//! for each network with ports, and changes by transactions of `iptables-restore`.
+
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+
+use ipnet::IpNet;
+
+use super::{
+    DIVERT_MARK, Note, Setup,
+    command::{CommandError, run},
+};
+use crate::{
+    options::Interfaces,
+    service::Protocol,
+    socket::OWN_MARK,
+    state::{Changes, EVERYBODY, Element, Group},
+};
+
+#[derive(Debug)]
+pub(super) struct Iptables {
+    instance: String,
+    v6: bool,
+    interfaces: Interfaces,
+    ports: [Option<(u16, u16)>; 2],
+    groups: BTreeMap<Group, Arc<[IpNet]>>,
+}
+
+/// A program, with its restoring companion.
+struct Family {
+    v6: bool,
+    program: &'static str,
+    restore: &'static str,
+}
+
+const FAMILIES: [Family; 2] = [
+    Family { v6: false, program: "iptables", restore: "iptables-restore" },
+    Family { v6: true, program: "ip6tables", restore: "ip6tables-restore" },
+];
+
+/// Our chains: what comes in, what this machine sends; what of it is never intercepted, and what
+/// is; what becomes of packets that have a socket here.
+const CHAINS: [&str; 7] = ["P", "O", "PN", "ON", "PM", "OM", "D"];
+
+impl Iptables {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let listeners = &setup.listeners;
+        Self {
+            instance: setup.instance.clone(),
+            v6: listeners.v6.is_some(),
+            interfaces: setup.interfaces.clone(),
+            ports: [Some((listeners.tcp4, listeners.udp4)), listeners.v6],
+            groups: BTreeMap::new(),
+        }
+    }
+
+    fn families(&self) -> impl Iterator<Item = &'static Family> + use<> {
+        let v6 = self.v6;
+        FAMILIES.iter().filter(move |family| !family.v6 || v6)
+    }
+
+    fn chain(&self, name: &str) -> String {
+        format!("WEFT-{}-{name}", self.instance)
+    }
+
+    pub(super) async fn note(&self) -> Result<Option<Note>, CommandError> {
+        let listed = run("iptables", &["-w", "-t", "mangle", "-S"], "").await?;
+        let own = format!("-A {} ", self.chain("P"));
+        Ok(listed.lines().filter(|line| line.starts_with(&own)).find_map(Note::find))
+    }
+
+    pub(super) async fn install(
+        &mut self,
+        setup: &Setup,
+        note: Note,
+        everything: &Changes,
+    ) -> Result<(), CommandError> {
+        self.groups.clear();
+        self.remove().await?;
+        for family in self.families() {
+            self.restore(family, &self.skeleton(family, setup, note)).await?;
+        }
+        self.apply(everything).await
+    }
+
+    pub(super) async fn apply(&mut self, changes: &Changes) -> Result<(), CommandError> {
+        let mut groups = self.groups.clone();
+        groups.extend(changes.new_groups.iter().cloned());
+        for family in self.families() {
+            let mut script = String::new();
+            for (verb, elements) in [("-D", &changes.gone), ("-A", &changes.new)] {
+                for element in elements {
+                    self.rules(verb, family, element, &groups, &mut script);
+                }
+            }
+            if !script.is_empty() {
+                self.restore(family, &script).await?;
+            }
+        }
+        groups.retain(|group, _| !changes.gone_groups.contains(group));
+        self.groups = groups;
+        Ok(())
+    }
+
+    pub(super) async fn exclude(&self, setup: &Setup) -> Result<(), CommandError> {
+        for family in self.families() {
+            let [p, o] = ["PN", "ON"].map(|name| self.chain(name));
+            let script = format!("-F {p}\n-F {o}\n{}", self.never(family, setup));
+            self.restore(family, &script).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn is_intact(&self) -> bool {
+        for family in self.families() {
+            let listed = run(family.program, &["-w", "-t", "mangle", "-S"], "").await;
+            let Ok(listed) = listed else { return false };
+            let jumps = |from: &str, to: &str| {
+                let to = format!("-j {}", self.chain(to));
+                listed.lines().any(|line| line.starts_with(from) && line.ends_with(&to))
+            };
+            if !jumps("-A PREROUTING", "P") || !jumps("-A OUTPUT", "O") {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes out what is there.
+    pub(super) async fn remove(&self) -> Result<(), CommandError> {
+        for family in self.families() {
+            let listed = run(family.program, &["-w", "-t", "mangle", "-S"], "").await?;
+            let mut script = String::new();
+            for line in listed.lines() {
+                let ours = ["P", "O"].map(|name| format!("-j {}", self.chain(name)));
+                let linked = line.starts_with("-A PREROUTING") || line.starts_with("-A OUTPUT");
+                if linked && ours.iter().any(|jump| line.ends_with(jump)) {
+                    let _ = writeln!(script, "{}", line.replacen("-A", "-D", 1));
+                }
+            }
+            let there: Vec<String> = CHAINS
+                .iter()
+                .map(|name| self.chain(name))
+                .filter(|chain| listed.lines().any(|line| line == format!("-N {chain}")))
+                .collect();
+            for verb in ["-F", "-X"] {
+                for chain in &there {
+                    let _ = writeln!(script, "{verb} {chain}");
+                }
+            }
+            if !script.is_empty() {
+                self.restore(family, &script).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn restore(&self, family: &Family, rules: &str) -> Result<(), CommandError> {
+        let script = format!("*mangle\n{rules}COMMIT\n");
+        run(family.restore, &["-w", "--noflush"], &script).await.map(drop)
+    }
+
+    /// The chains as they are while nothing is intercepted.
+    fn skeleton(&self, family: &Family, setup: &Setup, note: Note) -> String {
+        let [p, o, pn, on, pm, om, d] = CHAINS.map(|name| self.chain(name));
+        let mut script = String::new();
+        for chain in [&p, &o, &pn, &on, &pm, &om, &d] {
+            let _ = writeln!(script, ":{chain} - [0:0]");
+        }
+        let local = "-m addrtype --dst-type LOCAL,BROADCAST,ANYCAST,MULTICAST -j RETURN";
+        // The range's addresses are this machine's so that it sends them here; a service has them.
+        let (coming, going) = match setup.names {
+            IpNet::V4(names) if !family.v6 => {
+                (format!("-A {p} ! -d {} {local}\n", names.trunc()), format!("-A {o} {local}\n"))
+            }
+            _ if family.v6 => (String::new(), String::new()),
+            _ => (format!("-A {p} {local}\n"), format!("-A {o} {local}\n")),
+        };
+        let reply = "-m conntrack --ctdir REPLY -j RETURN";
+        let _ = write!(
+            script,
+            "-A {p} -m comment --comment \"{note}\"\n\
+             -A {p} -p tcp -m socket --transparent -j {d}\n\
+             -A {p} {reply}\n\
+             {coming}\
+             -A {p} -g {pn}\n\
+             -A {d} -j MARK --set-mark {DIVERT_MARK:#x}\n\
+             -A {d} -j ACCEPT\n\
+             -A {o} -m mark --mark {OWN_MARK:#x} -j RETURN\n\
+             -A {o} {reply}\n\
+             {going}\
+             -A {o} -g {on}\n"
+        );
+        script.push_str(&self.never(family, setup));
+        match &self.interfaces {
+            Interfaces::All => {
+                let _ = writeln!(script, "-A PREROUTING -j {p}");
+            }
+            Interfaces::Named(named) => {
+                for name in ["lo"].into_iter().chain(named.iter().map(String::as_str)) {
+                    let _ = writeln!(script, "-A PREROUTING -i {name} -j {p}");
+                }
+            }
+        }
+        let _ = writeln!(script, "-A OUTPUT -j {o}");
+        script
+    }
+
+    /// What is left alone, before all else is looked at. A chain that is gone to returns to the
+    /// system's own.
+    fn never(&self, family: &Family, setup: &Setup) -> String {
+        let mut left = Vec::new();
+        for (address, port) in &setup.exclude {
+            match port {
+                _ if address.is_ipv6() != family.v6 => {}
+                None => left.push(format!("-d {address}")),
+                Some(port) => left.extend(
+                    [Protocol::Tcp, Protocol::Udp]
+                        .map(|protocol| format!("-d {address} -p {protocol} --dport {port}")),
+                ),
+            }
+        }
+        if family.v6 {
+            left.extend(setup.own.iter().map(|own| format!("-d {own}/128")));
+            left.extend(["-d fe80::/10".to_owned(), "-d ff00::/8".to_owned()]);
+        }
+        let mut script = String::new();
+        for (chain, then) in [("PN", "PM"), ("ON", "OM")] {
+            let [chain, then] = [chain, then].map(|name| self.chain(name));
+            for what in &left {
+                let _ = writeln!(script, "-A {chain} {what} -j RETURN");
+            }
+            let _ = writeln!(script, "-A {chain} -g {then}");
+        }
+        script
+    }
+
+    fn rules(
+        &self,
+        verb: &str,
+        family: &Family,
+        element: &Element,
+        groups: &BTreeMap<Group, Arc<[IpNet]>>,
+        script: &mut String,
+    ) {
+        let Element { group, protocol, net, ports: (low, high) } = element;
+        let is_v6 = |net: &IpNet| matches!(net, IpNet::V6(_));
+        let Some((tcp, udp)) = self.ports[usize::from(family.v6)] else { return };
+        if is_v6(net) != family.v6 {
+            return;
+        }
+        let (local, port) = match (family.v6, protocol) {
+            (false, Protocol::Tcp) => ("127.0.0.1", tcp),
+            (false, Protocol::Udp) => ("127.0.0.1", udp),
+            (true, Protocol::Tcp) => ("::1", tcp),
+            (true, Protocol::Udp) => ("::1", udp),
+        };
+        let [pm, om] = ["PM", "OM"].map(|name| self.chain(name));
+        let mut write = |from: &str| {
+            let what = format!("{from}-d {net} -p {protocol} --dport {low}:{high}");
+            let _ = write!(
+                script,
+                "{verb} {pm} {what} -j TPROXY --on-ip {local} --on-port {port} \
+                 --tproxy-mark {DIVERT_MARK:#x}/0xffffffff\n\
+                 {verb} {om} {what} -j MARK --set-mark {DIVERT_MARK:#x}\n"
+            );
+        };
+        if *group == EVERYBODY {
+            return write("");
+        }
+        for source in groups.get(group).into_iter().flat_map(|nets| nets.iter()) {
+            if is_v6(source) == family.v6 {
+                write(&format!("-s {source} "));
+            }
+        }
+    }
+}

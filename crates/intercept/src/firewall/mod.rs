@@ -1,0 +1,253 @@
+//! What is changed in the system so that traffic comes here, and how it is changed back.
+//!
+//! Everything has the instance's name or numbers of its slot, and the rules carry a note with both.
+//! They are put in first and taken out last, so that whoever finds the note finds the rest.
+
+mod command;
+mod iptables;
+mod nft;
+mod routes;
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+};
+
+use ipnet::IpNet;
+
+pub use self::command::CommandError;
+use self::{iptables::Iptables, nft::Nft, routes::Routes};
+use crate::{
+    options::{FirewallKind, Interfaces},
+    state::Changes,
+};
+
+/// The mark of packets that are delivered here whatever their destination.
+pub const DIVERT_MARK: u32 = 0x7766_0001;
+
+/// More elements than this are not taken out one by one: the system needs some 16 ms for each of a
+/// set of 10,000, and a second for putting in all of them.
+const MOST_GONE: usize = 64;
+
+/// Where intercepted traffic is taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listeners {
+    pub(crate) tcp4: u16,
+    pub(crate) udp4: u16,
+    /// TCP and UDP; none if this machine has no IPv6.
+    pub(crate) v6: Option<(u16, u16)>,
+}
+
+/// What rules are made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    pub(crate) instance: String,
+    pub(crate) names: IpNet,
+    pub(crate) interfaces: Interfaces,
+    pub(crate) exclude: BTreeSet<(IpAddr, Option<u16>)>,
+    pub(crate) listeners: Listeners,
+    /// This machine's own addresses of IPv6.
+    pub(crate) own: BTreeSet<Ipv6Addr>,
+}
+
+/// What a later start has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// Which numbers of routing tables and rules are ours.
+    slot: u32,
+    names: IpNet,
+    /// Whether the address of the names' range was put there by us.
+    ours: bool,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { slot, names, ours } = self;
+        write!(out, "weft slot={slot} names={names} ours={}", u8::from(*ours))
+    }
+}
+
+impl Note {
+    /// The first note in a listing.
+    fn find(listing: &str) -> Option<Self> {
+        let (_, rest) = listing.split_once("weft slot=")?;
+        let mut words = rest.split([' ', '"', '\n']);
+        let slot = words.next()?.parse().ok()?;
+        let names = words.next()?.strip_prefix("names=")?.parse().ok()?;
+        let ours = words.next()?.strip_prefix("ours=")? == "1";
+        Some(Self { slot, names, ours })
+    }
+}
+
+#[derive(Debug)]
+enum Rules {
+    Nft(Nft),
+    Iptables(Iptables),
+}
+
+/// The rules, routes and addresses of one interceptor.
+#[derive(Debug)]
+pub(crate) struct Firewall {
+    rules: Rules,
+    routes: Routes,
+    setup: Setup,
+}
+
+impl Firewall {
+    /// Removes what an earlier instance of the same name left, and puts in what belongs to an
+    /// empty one. `remembered` is what that instance noted elsewhere: somebody may have emptied its
+    /// tables.
+    pub(crate) async fn open(
+        kind: FirewallKind,
+        setup: Setup,
+        remembered: &str,
+    ) -> Result<Self, CommandError> {
+        let mut rules = match kind {
+            FirewallKind::Nftables => Rules::Nft(Nft::new(&setup.instance)),
+            FirewallKind::Iptables => Rules::Iptables(Iptables::new(&setup)),
+            FirewallKind::Any => match command::run("nft", &["--version"], "").await {
+                Err(error) if error.is_absent() => Rules::Iptables(Iptables::new(&setup)),
+                _ => Rules::Nft(Nft::new(&setup.instance)),
+            },
+        };
+        let v6 = setup.listeners.v6.is_some();
+        if let Some(note) = rules.note().await?.or_else(|| Note::find(remembered)) {
+            tracing::info!(%note, instance = %setup.instance, "removing what an earlier run left");
+            Routes::of(note, v6).remove().await;
+            rules.remove().await?;
+        }
+        let note = routes::unused(setup.names, v6).await?;
+        let routes = Routes::of(note, v6);
+        rules.install(&setup, note, &Changes::default()).await?;
+        let opened = Self { rules, routes, setup };
+        if let Err(error) = opened.routes.install().await {
+            opened.close().await;
+            return Err(error);
+        }
+        Ok(opened)
+    }
+
+    /// Whether a change costs more than putting everything in anew.
+    pub(crate) fn is_much(changes: &Changes) -> bool {
+        changes.gone.len() > MOST_GONE
+    }
+
+    /// Puts a change in. With `everything`, which is what there is to be then, all rules are put in
+    /// anew.
+    pub(crate) async fn apply(
+        &mut self,
+        changes: &Changes,
+        everything: Option<&Changes>,
+    ) -> Result<(), CommandError> {
+        if let Some(everything) = everything {
+            self.rules.install(&self.setup, self.routes.note(), everything).await?;
+        } else {
+            match &mut self.rules {
+                Rules::Nft(nft) => nft.apply(changes).await?,
+                Rules::Iptables(iptables) => iptables.apply(changes).await?,
+            }
+        }
+        self.routes.change(&changes.gone_routes, &changes.new_routes).await
+    }
+
+    /// Whether everything that does not change with services is still there: other programs may
+    /// empty all tables.
+    pub(crate) async fn is_intact(&self) -> bool {
+        let rules = match &self.rules {
+            Rules::Nft(nft) => nft.is_intact().await,
+            Rules::Iptables(iptables) => iptables.is_intact().await,
+        };
+        rules && self.routes.are_intact().await
+    }
+
+    /// Puts everything in anew.
+    pub(crate) async fn rebuild(&mut self, everything: &Changes) -> Result<(), CommandError> {
+        self.rules.install(&self.setup, self.routes.note(), everything).await?;
+        self.routes.clear().await;
+        self.routes.install().await?;
+        self.routes.change(&everything.gone_routes, &everything.new_routes).await
+    }
+
+    /// Which destinations are not intercepted, whatever services say.
+    pub(crate) async fn exclude(
+        &mut self,
+        exclude: BTreeSet<(IpAddr, Option<u16>)>,
+        own: BTreeSet<Ipv6Addr>,
+    ) -> Result<(), CommandError> {
+        if self.setup.exclude == exclude && self.setup.own == own {
+            return Ok(());
+        }
+        (self.setup.exclude, self.setup.own) = (exclude, own);
+        match &self.rules {
+            Rules::Nft(nft) => nft.exclude(&self.setup).await,
+            Rules::Iptables(iptables) => iptables.exclude(&self.setup).await,
+        }
+    }
+
+    /// What a later start has to know.
+    pub(crate) fn note(&self) -> String {
+        self.routes.note().to_string()
+    }
+
+    /// Takes everything out.
+    pub(crate) async fn close(mut self) {
+        self.routes.remove().await;
+        if let Err(error) = self.rules.remove().await {
+            tracing::warn!(%error, "rules could not be removed");
+        }
+    }
+}
+
+impl Rules {
+    async fn note(&self) -> Result<Option<Note>, CommandError> {
+        match self {
+            Self::Nft(nft) => nft.note().await,
+            Self::Iptables(iptables) => iptables.note().await,
+        }
+    }
+
+    async fn install(
+        &mut self,
+        setup: &Setup,
+        note: Note,
+        everything: &Changes,
+    ) -> Result<(), CommandError> {
+        match self {
+            Self::Nft(nft) => nft.install(setup, note, everything).await,
+            Self::Iptables(iptables) => iptables.install(setup, note, everything).await,
+        }
+    }
+
+    async fn remove(&mut self) -> Result<(), CommandError> {
+        match self {
+            Self::Nft(nft) => nft.remove().await,
+            Self::Iptables(iptables) => iptables.remove().await,
+        }
+    }
+}
+
+/// This machine's addresses of IPv6.
+pub(crate) fn own_addresses() -> BTreeSet<Ipv6Addr> {
+    let found = if_addrs::get_if_addrs().unwrap_or_default();
+    let v6 = found.into_iter().filter_map(|interface| match interface.ip() {
+        IpAddr::V6(address) => Some(address),
+        IpAddr::V4(_) => None,
+    });
+    v6.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_is_written() {
+        let note = Note { slot: 3, names: "100.64.0.1/10".parse().unwrap(), ours: true };
+        let listing = format!("table inet weft_x {{\n\tcomment \"{note}\"\n\tset a {{");
+        assert_eq!(Note::find(&listing), Some(note));
+        let listing = format!("-A WEFT-x-P -m comment --comment \"{note}\"\n-A WEFT");
+        assert_eq!(Note::find(&listing), Some(note));
+        assert_eq!(Note::find("table inet weft_x {"), None);
+    }
+}

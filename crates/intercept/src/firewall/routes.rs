@@ -1,0 +1,193 @@
+//! Routes and addresses, by `ip`: what is marked is delivered here, and what is intercepted has a
+//! route even where the machine has none.
+
+use std::{collections::BTreeSet, fmt::Write, ops::Not};
+
+use ipnet::IpNet;
+
+use super::{
+    DIVERT_MARK, Note,
+    command::{CommandError, run},
+};
+
+/// Instances on one machine.
+const SLOTS: u32 = 16;
+/// Rules that come before the machine's own routes.
+const FIRST: u32 = 7_700;
+/// Rules that come after them.
+const LAST: u32 = 32_800;
+/// Routing tables.
+const TABLES: u32 = 776_600;
+
+#[derive(Debug)]
+pub(super) struct Routes {
+    note: Note,
+    v6: bool,
+}
+
+const FAMILIES: [(&str, bool); 2] = [("-4", false), ("-6", true)];
+
+/// Numbers that nobody uses.
+pub(super) async fn unused(names: IpNet, v6: bool) -> Result<Note, CommandError> {
+    let mut rules = String::new();
+    for (family, is_v6) in FAMILIES {
+        if !is_v6 || v6 {
+            rules.push_str(&run("ip", &[family, "rule", "show"], "").await?);
+        }
+    }
+    let used: BTreeSet<&str> = rules.lines().filter_map(|line| line.split(':').next()).collect();
+    for slot in 0..SLOTS {
+        let numbers = [FIRST + slot, LAST + slot].map(|number| number.to_string());
+        if numbers.iter().any(|number| used.contains(number.as_str())) {
+            continue;
+        }
+        let mut empty = true;
+        for table in [TABLES + 2 * slot, TABLES + 2 * slot + 1] {
+            for (family, _) in FAMILIES {
+                // A table that never had a route does not exist: `ip` says so by an error.
+                let shown =
+                    run("ip", &[family, "route", "show", "table", &table.to_string()], "").await;
+                empty &= shown.is_ok_and(|routes| !routes.trim().is_empty()).not();
+            }
+        }
+        if empty {
+            let there = run("ip", &["-o", "addr", "show", "dev", "lo"], "").await?;
+            let ours = !there.contains(&format!(" {names} "));
+            return Ok(Note { slot, names, ours });
+        }
+    }
+    Err(CommandError::Failed {
+        command: "ip rule show".into(),
+        message: format!("all of the {SLOTS} places for interceptors on this machine are taken"),
+    })
+}
+
+impl Routes {
+    pub(super) fn of(note: Note, v6: bool) -> Self {
+        Self { note, v6 }
+    }
+
+    pub(super) fn note(&self) -> Note {
+        self.note
+    }
+
+    fn families(&self) -> impl Iterator<Item = (&'static str, bool)> + use<> {
+        let v6 = self.v6;
+        FAMILIES.into_iter().filter(move |(_, is_v6)| !is_v6 || v6)
+    }
+
+    /// Number of the rule for marked packets and of its table; the same for destinations without
+    /// a route.
+    fn numbers(&self) -> [u32; 4] {
+        let slot = self.note.slot;
+        [FIRST + slot, TABLES + 2 * slot, LAST + slot, TABLES + 2 * slot + 1]
+    }
+
+    fn rules(&self, verb: &str) -> String {
+        let [first, marked, last, routed] = self.numbers();
+        // `iif lo`: what this machine sends. Others' packets without a route stay without one.
+        format!(
+            "rule {verb} pref {first} fwmark {DIVERT_MARK:#x} lookup {marked}\n\
+             rule {verb} pref {last} iif lo lookup {routed}\n"
+        )
+    }
+
+    pub(super) async fn install(&self) -> Result<(), CommandError> {
+        let [_, marked, _, _] = self.numbers();
+        if self.note.ours {
+            // It may be there again from before, when all is put in anew.
+            let names = self.note.names.to_string();
+            let there = run("ip", &["-o", "addr", "show", "dev", "lo"], "").await?;
+            if !there.contains(&format!(" {names} ")) {
+                run("ip", &["addr", "add", &names, "dev", "lo", "scope", "host"], "").await?;
+            }
+        }
+        for (family, v6) in self.families() {
+            let all = if v6 { "::/0" } else { "0.0.0.0/0" };
+            let script =
+                format!("{}route replace local {all} dev lo table {marked}\n", self.rules("add"));
+            batch(family, false, &script).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn change(
+        &self,
+        gone: &BTreeSet<IpNet>,
+        new: &BTreeSet<IpNet>,
+    ) -> Result<(), CommandError> {
+        let [_, _, _, table] = self.numbers();
+        for (family, v6) in self.families() {
+            let own = |nets: &BTreeSet<IpNet>| -> Vec<IpNet> {
+                nets.iter().filter(|net| matches!(net, IpNet::V6(_)) == v6).copied().collect()
+            };
+            let mut script = String::new();
+            for net in own(gone) {
+                let _ = writeln!(script, "route del local {net} dev lo table {table}");
+            }
+            // One that is gone already, with its interface for example, is no reason to stop.
+            if !script.is_empty() {
+                let _ = batch(family, true, &script).await;
+            }
+            let mut script = String::new();
+            let source = match self.note.names {
+                IpNet::V4(names) if !v6 => format!(" src {}", names.addr()),
+                _ => String::new(),
+            };
+            for net in own(new) {
+                let _ = writeln!(script, "route replace local {net} dev lo table {table}{source}");
+            }
+            if !script.is_empty() {
+                batch(family, false, &script).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn are_intact(&self) -> bool {
+        let [first, marked, last, _] = self.numbers();
+        for (family, _) in self.families() {
+            let rules = run("ip", &[family, "rule", "show"], "").await.unwrap_or_default();
+            let number =
+                |number: u32| rules.lines().any(|line| line.starts_with(&format!("{number}:")));
+            let marked = marked.to_string();
+            let routes = run("ip", &[family, "route", "show", "table", &marked], "").await;
+            let there = routes.is_ok_and(|routes| !routes.trim().is_empty());
+            if !number(first) || !number(last) || !there {
+                return false;
+            }
+        }
+        let names = format!(" {} ", self.note.names);
+        let there = run("ip", &["-o", "addr", "show", "dev", "lo"], "").await;
+        there.is_ok_and(|there| there.contains(&names))
+    }
+
+    /// Takes out the rules, and the routes of services.
+    pub(super) async fn clear(&self) {
+        let [_, _, _, routed] = self.numbers();
+        for (family, _) in self.families() {
+            let script = format!("{}route flush table {routed}\n", self.rules("del"));
+            let _ = batch(family, true, &script).await;
+        }
+    }
+
+    /// Takes out what is there; what is not needs nothing.
+    pub(super) async fn remove(&self) {
+        self.clear().await;
+        let [_, marked, _, _] = self.numbers();
+        for (family, _) in self.families() {
+            let script = format!("route flush table {marked}\n");
+            let _ = batch(family, true, &script).await;
+        }
+        if self.note.ours {
+            let names = self.note.names.to_string();
+            let _ = run("ip", &["addr", "del", &names, "dev", "lo"], "").await;
+        }
+    }
+}
+
+async fn batch(family: &str, force: bool, script: &str) -> Result<(), CommandError> {
+    let args: &[&str] =
+        if force { &[family, "-force", "-batch", "-"] } else { &[family, "-batch", "-"] };
+    run("ip", args, script).await.map(drop)
+}

@@ -1,0 +1,404 @@
+//! Puts the parts together: start, changes, stop.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ipnet::IpNet;
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    carry::Carry,
+    dns::server::{DnsServer, is_ourselves},
+    firewall::{CommandError, Firewall, Listeners, Setup, own_addresses},
+    lock::Lock,
+    options::{Interfaces, Options},
+    service::{Problem, Service},
+    shared::Shared,
+    socket,
+    state::Changes,
+    tcp, udp,
+};
+
+/// How often it is looked whether the rules are still there, and which addresses this machine has.
+const LOOK: Duration = Duration::from_secs(15);
+/// How often names are given back that nobody uses.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Why nothing can be intercepted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An option makes no sense.
+    #[error("{0}")]
+    Options(String),
+    /// Another process has the name.
+    #[error("another process intercepts as {0:?} on this machine: end it, or choose another name")]
+    Taken(String),
+    /// The lock cannot be had.
+    #[error("cannot lock {folder}: {problem}")]
+    Lock {
+        /// The folder of the locks.
+        folder: String,
+        /// Why not.
+        problem: io::Error,
+    },
+    /// A socket cannot be opened.
+    #[error(
+        "cannot open a transparent socket: {0}; intercepting needs root, or the capabilities \
+         CAP_NET_ADMIN and CAP_NET_RAW"
+    )]
+    Socket(io::Error),
+    /// The DNS server's socket cannot be opened.
+    #[error("the DNS server cannot listen at {address}: {problem}")]
+    Dns {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        problem: io::Error,
+    },
+    /// Rules or routes cannot be put in.
+    #[error(transparent)]
+    Firewall(#[from] CommandError),
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Services.
+    pub services: usize,
+    /// Names with an address.
+    pub names: usize,
+    /// Networks with ports that the firewall knows.
+    pub elements: usize,
+    /// TCP connections.
+    pub connections: usize,
+    /// UDP sessions.
+    pub sessions: usize,
+}
+
+/// Destinations that are left alone: an address, and one port or all.
+type Excluded = BTreeSet<(IpAddr, Option<u16>)>;
+
+/// Intercepts traffic until it is stopped, or dropped, which stops it as well and waits for nothing.
+pub struct Interceptor {
+    shared: Arc<Shared>,
+    exclude: watch::Sender<Excluded>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Interceptor {
+    /// Begins with no service. What an earlier process of the same name left is removed.
+    pub async fn start(mut options: Options, carry: Arc<dyn Carry>) -> Result<Self, Error> {
+        check(&mut options)?;
+        let mut lock = lock(&options)?;
+        let tcp4 = socket::tcp_listener(false).map_err(Error::Socket)?;
+        let udp4 = socket::udp_listener(false).map_err(Error::Socket)?;
+        // Machines without IPv6 have no such sockets, or no such address.
+        let v6 = socket::tcp_listener(true).and_then(|tcp| Ok((tcp, socket::udp_listener(true)?)));
+        let v6 = v6.inspect_err(|problem| tracing::info!(%problem, "IPv6 is not intercepted")).ok();
+        let exclude: Excluded = options.exclude.iter().copied().collect();
+        let setup = setup(&options, &exclude, &tcp4, &udp4, v6.as_ref()).map_err(Error::Socket)?;
+        let firewall = open(&options, setup, &lock.remembered()).await?;
+        if let Err(problem) = lock.remember(&firewall.note()) {
+            tracing::warn!(%problem, "what has to be removed after a crash is not written down");
+        }
+
+        let shared = Arc::new(Shared::new(&options, carry));
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let (sender, receiver) = watch::channel(exclude);
+        // From here on rules are taken out however this ends.
+        tasks.spawn(keep(Arc::clone(&shared), firewall, receiver, stop.clone(), lock));
+        let this = Self { shared: Arc::clone(&shared), exclude: sender, tasks, stop };
+        let (tcp6, udp6) = v6.unzip();
+        for listener in [Some(tcp4), tcp6].into_iter().flatten() {
+            this.tasks.spawn(tcp::run(Arc::clone(&shared), listener, this.stop.clone()));
+        }
+        for socket in [Some(udp4), udp6].into_iter().flatten() {
+            this.tasks.spawn(udp::run(Arc::clone(&shared), socket, this.stop.clone()));
+        }
+        let sessions = Arc::clone(&shared.sessions);
+        let (idle, every) = (options.udp_idle, options.udp_check);
+        this.tasks.spawn(udp::check(sessions, idle, every, this.stop.clone()));
+        if let Some(dns) = options.dns {
+            let v6 = matches!(options.names, IpNet::V6(_));
+            let started = DnsServer::new(shared, dns, v6).start(&this.tasks, &this.stop);
+            if let Err((address, problem)) = started {
+                this.stop().await;
+                return Err(Error::Dns { address, problem });
+            }
+        }
+        Ok(this)
+    }
+
+    /// Intercepts a service, in place of what had its id, and says what of it is left alone. Done
+    /// once the firewall knows.
+    pub async fn add(&self, service: &Service) -> Vec<Problem> {
+        let now = Instant::now();
+        let (problems, known) = self.shared.change(|state| {
+            if state.has(service) {
+                return (Vec::new(), Changes::default());
+            }
+            let (changes, problems) = state.add(service, now);
+            (problems, changes)
+        });
+        log(&problems);
+        let _ = known.await;
+        problems
+    }
+
+    /// Intercepts a service no longer. Connections stay, sessions end.
+    pub async fn remove(&self, id: &str) {
+        let now = Instant::now();
+        let ((), known) = self.shared.change(|state| ((), state.remove(id, now)));
+        let _ = known.await;
+        self.shared.sessions.end_service(id);
+    }
+
+    /// Intercepts these services and no others. Those that stay the same are not touched.
+    pub async fn set_services(&self, services: &[Service]) -> Vec<Problem> {
+        let now = Instant::now();
+        let wanted: HashSet<&str> = services.iter().map(|service| service.id.as_str()).collect();
+        let ((problems, ended), known) = self.shared.change(|state| {
+            let mut changes = Changes::default();
+            let mut problems = Vec::new();
+            let mut ended = Vec::new();
+            for id in state.ids() {
+                if !wanted.contains(&*id) {
+                    changes.then(state.remove(&id, now));
+                    ended.push(id);
+                }
+            }
+            for service in services {
+                if !state.has(service) {
+                    let (change, wrong) = state.add(service, now);
+                    changes.then(change);
+                    problems.extend(wrong);
+                }
+            }
+            ((problems, ended), changes)
+        });
+        log(&problems);
+        let _ = known.await;
+        for id in ended {
+            self.shared.sessions.end_service(&id);
+        }
+        problems
+    }
+
+    /// Destinations that are left alone from now on, in place of those of before.
+    pub fn exclude(&self, destinations: impl IntoIterator<Item = (IpAddr, Option<u16>)>) {
+        self.exclude.send_replace(destinations.into_iter().collect());
+    }
+
+    /// How much there is.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let (services, names, elements) = self.shared.state.lock().sizes();
+        let connections = self.shared.places.taken();
+        Counts { services, names, elements, connections, sessions: self.shared.sessions.len() }
+    }
+
+    /// Takes everything out of the system. Connections are with whoever carries them.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Interceptor {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.shared.sessions.end_all();
+    }
+}
+
+fn log(problems: &[Problem]) {
+    for problem in problems {
+        tracing::warn!(%problem, "not intercepted");
+    }
+}
+
+/// Options that make sense.
+fn check(options: &mut Options) -> Result<(), Error> {
+    let wrong = |text: String| Err(Error::Options(text));
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let instance = &options.instance;
+    if !(1..=20).contains(&instance.len()) || !instance.chars().all(legal) {
+        return wrong(format!(
+            "the interceptor's name {instance:?} has 1 to 20 letters, digits, - and _"
+        ));
+    }
+    let names = options.names;
+    let room = names.max_prefix_len() - names.prefix_len();
+    let net = names.trunc();
+    if room < 2
+        || net.addr().is_loopback()
+        || net.addr().is_multicast()
+        || net.addr().is_unspecified()
+    {
+        return wrong(format!(
+            "dnsSvcIpRange {names}: an address and a prefix with room for at least 4 addresses, \
+             such as 100.64.0.1/10"
+        ));
+    }
+    if let Interfaces::Named(named) = &options.interfaces {
+        for name in named {
+            let legal = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-@:".contains(c));
+            if !legal || nix::net::if_::if_nametoindex(name.as_str()).is_err() {
+                return wrong(format!("lanIf {name:?}: there is no such network interface"));
+            }
+        }
+    }
+    if let Some(dns) = &options.dns {
+        for upstream in &dns.upstream {
+            if is_ourselves(dns, upstream.address) {
+                let at = upstream.address;
+                return wrong(format!("dnsUpstream {at}: the DNS server would ask itself"));
+            }
+        }
+    }
+    for (what, value, least, instead) in [
+        ("udpIdleTimeout", &mut options.udp_idle, 5, 300),
+        ("udpCheckInterval", &mut options.udp_check, 1, 30),
+    ] {
+        if *value < Duration::from_secs(least) {
+            tracing::warn!("{what} is less than {least}s: {instead}s is taken");
+            *value = Duration::from_secs(instead);
+        }
+    }
+    Ok(())
+}
+
+fn lock(options: &Options) -> Result<Lock, Error> {
+    let failed = |problem| Error::Lock { folder: options.locks.display().to_string(), problem };
+    let held = Lock::of(&options.locks, &options.instance).map_err(failed)?;
+    held.ok_or_else(|| Error::Taken(options.instance.clone()))
+}
+
+fn setup(
+    options: &Options,
+    exclude: &Excluded,
+    tcp: &tokio::net::TcpListener,
+    udp: &tokio::net::UdpSocket,
+    v6: Option<&(tokio::net::TcpListener, tokio::net::UdpSocket)>,
+) -> io::Result<Setup> {
+    let v6 = match v6 {
+        Some((tcp, udp)) => Some((tcp.local_addr()?.port(), udp.local_addr()?.port())),
+        None => None,
+    };
+    let (tcp4, udp4) = (tcp.local_addr()?.port(), udp.local_addr()?.port());
+    Ok(Setup {
+        instance: options.instance.clone(),
+        names: options.names,
+        interfaces: options.interfaces.clone(),
+        exclude: exclude.clone(),
+        listeners: Listeners { tcp4, udp4, v6 },
+        own: own_addresses(),
+    })
+}
+
+async fn open(options: &Options, setup: Setup, remembered: &str) -> Result<Firewall, Error> {
+    let folder = options.locks.clone();
+    let locking = tokio::task::spawn_blocking(move || Lock::of_all(&folder));
+    let failed = |problem| Error::Lock { folder: options.locks.display().to_string(), problem };
+    let alone = locking.await.map_err(io::Error::other).and_then(|lock| lock).map_err(failed)?;
+    let opened = Firewall::open(options.firewall, setup, remembered).await;
+    drop(alone);
+    Ok(opened?)
+}
+
+/// Owns the firewall: puts changes in, looks after it, and takes it out at the end.
+async fn keep(
+    shared: Arc<Shared>,
+    mut firewall: Firewall,
+    mut exclude: watch::Receiver<Excluded>,
+    stop: CancellationToken,
+    mut lock: Lock,
+) {
+    let mut look = tokio::time::interval(LOOK);
+    let mut sweep = tokio::time::interval(SWEEP);
+    for timer in [&mut look, &mut sweep] {
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        timer.tick().await;
+    }
+    let mut broken = false;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = shared.changed.notified() => put_in(&shared, &mut firewall, &mut broken).await,
+            Ok(()) = exclude.changed() => leave_alone(&mut firewall, &mut exclude).await,
+            _ = look.tick() => {
+                if broken || !firewall.is_intact().await {
+                    tracing::warn!("rules of the firewall are gone or not whole: put in again");
+                    broken = !put_in_anew(&shared, &mut firewall).await;
+                }
+                leave_alone(&mut firewall, &mut exclude).await;
+            }
+            _ = sweep.tick() => {
+                let now = Instant::now();
+                let ((), _known) = shared.change(|state| ((), state.sweep(now)));
+            }
+        }
+    }
+    firewall.close().await;
+    let _ = lock.remember("");
+    shared.sessions.end_all();
+    // Whoever waits for a change waits no longer.
+    drop(std::mem::take(&mut *shared.pending.lock()));
+    drop(lock);
+}
+
+async fn put_in(shared: &Shared, firewall: &mut Firewall, broken: &mut bool) {
+    let (pending, everything) = {
+        let state = shared.state.lock();
+        let pending = std::mem::take(&mut *shared.pending.lock());
+        let much = Firewall::is_much(&pending.changes);
+        (pending, much.then(|| state.everything()))
+    };
+    let mut known = !*broken;
+    if known
+        && !pending.changes.is_empty()
+        && let Err(error) = firewall.apply(&pending.changes, everything.as_ref()).await
+    {
+        tracing::warn!(%error, "the firewall did not take a change: all is put in anew");
+        known = false;
+    }
+    if !known {
+        known = put_in_anew(shared, firewall).await;
+        *broken = !known;
+    }
+    for waiting in pending.waiting {
+        let _ = waiting.send(known);
+    }
+}
+
+/// All of the state, with what waits; whether that went well.
+async fn put_in_anew(shared: &Shared, firewall: &mut Firewall) -> bool {
+    let (everything, waiting) = {
+        let state = shared.state.lock();
+        let pending = std::mem::take(&mut *shared.pending.lock());
+        (state.everything(), pending.waiting)
+    };
+    let done = firewall.rebuild(&everything).await;
+    if let Err(error) = &done {
+        tracing::error!(%error, "the firewall cannot be set up; tried again in {LOOK:?}");
+    }
+    for waiting in waiting {
+        let _ = waiting.send(done.is_ok());
+    }
+    done.is_ok()
+}
+
+async fn leave_alone(firewall: &mut Firewall, exclude: &mut watch::Receiver<Excluded>) {
+    let wanted = exclude.borrow_and_update().clone();
+    if let Err(error) = firewall.exclude(wanted, own_addresses()).await {
+        tracing::warn!(%error, "cannot change which destinations are left alone");
+    }
+}

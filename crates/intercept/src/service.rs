@@ -1,0 +1,389 @@
+//! What a service says of the traffic that is its own, read with suspicion: who writes it may be an
+//! administrator of the network and is none of this machine.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
+
+use ipnet::IpNet;
+
+use crate::ports::{self, Range};
+
+/// Addresses, ranges of ports and sources that one service may name.
+const MOST_ENTRIES: usize = 1_000;
+
+/// What is carried over IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        })
+    }
+}
+
+/// A service whose traffic is intercepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Service {
+    /// What tells it from others.
+    pub id: String,
+    /// How people call it.
+    pub name: String,
+    /// What is intercepted of it.
+    pub protocols: Vec<Protocol>,
+    /// IP addresses, networks, host names, `*.domain` or `*`.
+    pub addresses: Vec<String>,
+    /// First and last port of each range.
+    pub ports: Vec<(u16, u16)>,
+    /// Clients that are intercepted: IP addresses and networks. Empty = all.
+    pub sources: Vec<String>,
+}
+
+/// Why something that a service names is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The service's name.
+    pub service: String,
+    /// The entry.
+    pub entry: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Names and entries come from the network: control characters are shown escaped.
+        write!(out, "service {:?}: {:?} {}", self.service, self.entry, self.why)
+    }
+}
+
+/// An address of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Address {
+    Net(IpNet),
+    Name(Arc<str>),
+    /// Names with at least one label more than this one.
+    Under(Arc<str>),
+    Every,
+}
+
+/// Networks from which clients are intercepted, without overlaps and in order; none = all.
+pub(crate) type Sources = Option<Arc<[IpNet]>>;
+
+/// A service as it is put into the tables.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) id: Arc<str>,
+    pub(crate) name: String,
+    pub(crate) protocols: Vec<Protocol>,
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) ports: Vec<Range>,
+    /// As the service gives them; the narrowest counts when several services claim a port.
+    pub(crate) ranges: Vec<Range>,
+    pub(crate) sources: Sources,
+}
+
+impl Plan {
+    /// Reads a service. What makes no sense or is not for a service to name is left out, and told.
+    pub(crate) fn read(service: &Service, names: IpNet) -> (Self, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut problem = |entry: &str, why| {
+            let entry = entry.chars().take(300).collect();
+            problems.push(Problem { service: service.name.clone(), entry, why });
+        };
+        let mut addresses = Vec::new();
+        for text in service.addresses.iter().take(MOST_ENTRIES) {
+            match Address::read(text, names) {
+                Ok(address) if addresses.contains(&address) => {}
+                Ok(address) => addresses.push(address),
+                Err(why) => problem(text, why),
+            }
+        }
+        let mut ranges = Vec::new();
+        for &(low, high) in service.ports.iter().take(MOST_ENTRIES) {
+            if low > high || high == 0 {
+                problem(&format!("{low}-{high}"), "is no range of ports");
+            } else {
+                ranges.push((low.max(1), high));
+            }
+        }
+        let sources = match read_sources(&service.sources, &mut problem) {
+            Ok(sources) => sources,
+            // Never everybody because of a list of which nothing is left.
+            Err(()) => {
+                addresses.clear();
+                None
+            }
+        };
+        let lists = [service.addresses.len(), service.ports.len(), service.sources.len()];
+        if lists.into_iter().any(|entries| entries > MOST_ENTRIES) {
+            problem(
+                "",
+                "has more than 1000 addresses, ranges of ports or sources; the rest is left out",
+            );
+        }
+        let mut protocols = service.protocols.clone();
+        protocols.sort_unstable();
+        protocols.dedup();
+        let plan = Self {
+            id: service.id.as_str().into(),
+            name: service.name.clone(),
+            protocols,
+            addresses,
+            ports: ports::merged(ranges.iter().copied()),
+            ranges,
+            sources,
+        };
+        (plan, problems)
+    }
+
+    /// How well a client's packet fits, apart from its destination's address: width of the
+    /// narrowest range with the port, then bits of the source that do not count. None: not at all.
+    pub(crate) fn fit(&self, protocol: Protocol, source: IpAddr, port: u16) -> Option<(u16, u8)> {
+        if !self.protocols.contains(&protocol) {
+            return None;
+        }
+        let width = ports::narrowest(&self.ranges, port)?;
+        let free = match &self.sources {
+            None => u8::MAX,
+            Some(sources) => {
+                let net = sources.iter().find(|net| net.contains(&source))?;
+                net.max_prefix_len() - net.prefix_len()
+            }
+        };
+        Some((width, free))
+    }
+}
+
+fn read_sources(
+    entries: &[String],
+    problem: &mut impl FnMut(&str, &'static str),
+) -> Result<Sources, ()> {
+    if entries.is_empty() {
+        return Ok(None);
+    }
+    let mut nets = Vec::new();
+    for text in entries.iter().take(MOST_ENTRIES) {
+        match net(text) {
+            Some(net) => nets.push(net),
+            None => problem(text, "is no IP address or network, so no client comes from there"),
+        }
+    }
+    if nets.is_empty() {
+        problem("", "allows no source: nothing of it is intercepted");
+        return Err(());
+    }
+    let mut nets = IpNet::aggregate(&nets);
+    nets.sort();
+    Ok(Some(nets.into()))
+}
+
+/// An IP address or a network.
+fn net(text: &str) -> Option<IpNet> {
+    let net = match text.parse::<IpAddr>() {
+        Ok(address) => IpNet::from(address.to_canonical()),
+        Err(_) => text.parse::<IpNet>().ok()?.trunc(),
+    };
+    // Addresses of IPv4 that are written as those of IPv6 arrive as what they are.
+    match net {
+        IpNet::V6(v6) if v6.prefix_len() >= 96 => match v6.network().to_ipv4_mapped() {
+            Some(v4) => ipnet::Ipv4Net::new(v4, v6.prefix_len() - 96).ok().map(IpNet::V4),
+            None => Some(net),
+        },
+        _ => Some(net),
+    }
+}
+
+/// Networks that are not for a service to take.
+const OURS: [(IpAddr, u8, &str); 9] = [
+    (v4(0, 0), 8, "stands for this machine, which is not intercepted"),
+    (v4(127, 0), 8, "is this machine itself (loopback), which is not intercepted"),
+    (v4(224, 0), 4, "is for multicast, which is not intercepted"),
+    (v4(240, 0), 4, "is reserved"),
+    (v6(0, 0, 0), 128, "stands for this machine, which is not intercepted"),
+    (v6(0, 0, 1), 128, "is this machine itself (loopback), which is not intercepted"),
+    (v6(0, 0xffff, 0), 96, "is IPv4 written as IPv6"),
+    (v6(0xfe80, 0, 0), 10, "belongs to one interface (link-local), which is not intercepted"),
+    (v6(0xff00, 0, 0), 8, "is for multicast, which is not intercepted"),
+];
+
+const fn v4(first: u8, second: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(first, second, 0, 0))
+}
+
+const fn v6(first: u16, sixth: u16, last: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, sixth, 0, last))
+}
+
+impl Address {
+    fn read(text: &str, names: IpNet) -> Result<Self, &'static str> {
+        if text == "*" {
+            return Ok(Self::Every);
+        }
+        if let Some(domain) = text.strip_prefix("*.") {
+            return hostname(domain).map(|name| Self::Under(name.into()));
+        }
+        if let Some(net) = net(text) {
+            let inside = |other: IpNet| other.contains(&net);
+            for (address, bits, why) in OURS {
+                if IpNet::new(address, bits).is_ok_and(inside) {
+                    return Err(why);
+                }
+            }
+            if inside(names) {
+                return Err("lies in dnsSvcIpRange, whose addresses belong to host names");
+            }
+            return Ok(Self::Net(net));
+        }
+        hostname(text).map(|name| Self::Name(name.into()))
+    }
+}
+
+/// A host's name as it is looked up: lower case, ASCII, without the dot at its end.
+pub(crate) fn hostname(text: &str) -> Result<String, &'static str> {
+    // Before any work: what is longer has no short form.
+    if text.len() > 1024 {
+        return Err("is too long for a host name");
+    }
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let name = if text.is_ascii() {
+        text.to_ascii_lowercase()
+    } else {
+        idna::domain_to_ascii(text).map_err(|_| "is no host name")?
+    };
+    if name.is_empty() || name.len() > 253 {
+        return Err("is no host name: it has 1 to 253 characters");
+    }
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !name.split('.').all(|label| (1..=63).contains(&label.len()) && label.chars().all(legal)) {
+        return Err(
+            "is no host name, IP address or network: labels have 1 to 63 letters, digits, - and _",
+        );
+    }
+    let last = name.rsplit('.').next().unwrap_or_default();
+    // Programs take these for addresses and ask no DNS.
+    if last.chars().all(|c| c.is_ascii_digit()) || last.starts_with("0x") {
+        return Err("is neither an IP address nor a network, and no host name ends in a number");
+    }
+    if last == "localhost" {
+        return Err("is this machine itself, which is not intercepted");
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(addresses: &[&str]) -> (Vec<Address>, Vec<Problem>) {
+        let service = Service {
+            name: "web".into(),
+            protocols: vec![Protocol::Tcp],
+            addresses: addresses.iter().map(|&text| text.to_owned()).collect(),
+            ports: vec![(80, 80)],
+            ..Service::default()
+        };
+        let (plan, problems) = Plan::read(&service, "100.64.0.1/10".parse().unwrap());
+        (plan.addresses, problems)
+    }
+
+    #[test]
+    fn addresses_are_what_they_look_like() {
+        let (addresses, problems) = read(&[
+            "10.1.2.3",
+            "10.1.2.3/16",
+            "WEB.Corp.example.",
+            "*.corp.example",
+            "*",
+            "fd00::1",
+            "::ffff:10.9.0.0/112",
+            "bücher.example",
+            "0.0.0.0/0",
+            "web.corp.example",
+        ]);
+        assert_eq!(problems, []);
+        let net = |text: &str| Address::Net(text.parse().unwrap());
+        assert_eq!(
+            addresses,
+            [
+                net("10.1.2.3/32"),
+                net("10.1.0.0/16"),
+                Address::Name("web.corp.example".into()),
+                Address::Under("corp.example".into()),
+                Address::Every,
+                net("fd00::1/128"),
+                net("10.9.0.0/16"),
+                Address::Name("xn--bcher-kva.example".into()),
+                net("0.0.0.0/0"),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_for_a_service_to_take_is_left_alone_and_told() {
+        let long = "x".repeat(64);
+        let odd = [
+            "127.0.0.1",
+            "127.0.0.0/8",
+            "0.0.0.0",
+            "::1",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "fe80::1",
+            "ff02::1",
+            "100.64.0.9",
+            "100.65.0.0/16",
+            "::ffff:127.0.0.1",
+            "1.2.3.4/56",
+            "127.1",
+            "0x7f000001",
+            "2130706433",
+            "localhost",
+            "a.localhost",
+            "*.localhost",
+            "",
+            "a..b",
+            "web\n.example",
+            "we b",
+            "*web.example",
+            "web;drop",
+            "\u{202e}moc",
+            "-\"}-",
+            &long,
+            "web.*",
+            "$(id)",
+            "a/b",
+        ];
+        let (addresses, problems) = read(&odd);
+        assert_eq!(addresses, []);
+        assert_eq!(problems.len(), odd.len(), "{problems:?}");
+        assert!(problems.iter().all(|problem| !problem.to_string().contains('\n')));
+    }
+
+    #[test]
+    fn a_list_of_sources_of_which_nothing_is_left_is_not_everybody() {
+        let service = Service {
+            name: "web".into(),
+            protocols: vec![Protocol::Tcp],
+            addresses: vec!["10.0.0.1".into()],
+            ports: vec![(80, 80), (9, 3), (0, 0)],
+            sources: vec!["printer.corp.example".into()],
+            ..Service::default()
+        };
+        let (plan, problems) = Plan::read(&service, "100.64.0.1/10".parse().unwrap());
+        assert_eq!(plan.addresses, []);
+        assert_eq!(plan.ports, [(80, 80)]);
+        assert_eq!(problems.len(), 4, "{problems:?}");
+    }
+}

@@ -1,0 +1,138 @@
+//! What the parts of an interceptor share.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use weft_limits::TokenBucket;
+
+use crate::{
+    carry::{Arrival, Carry},
+    options::Options,
+    places::Places,
+    service::Protocol,
+    state::{Changes, Naming, State},
+    udp::Sessions,
+};
+
+/// Requests that wait for the firewall at a time; names that clients ask for are refused past it.
+const MOST_WAITING: usize = 4_096;
+/// Names that may get an address in a second, and at once, whoever asks.
+const NAMING: (f64, u32) = (200.0, 2_000);
+
+/// What the parts of an interceptor share.
+pub(crate) struct Shared {
+    pub(crate) state: Mutex<State>,
+    pub(crate) pending: Mutex<Pending>,
+    pub(crate) changed: Notify,
+    pub(crate) places: Arc<Places>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) carry: Arc<dyn Carry>,
+    naming: Mutex<TokenBucket>,
+    complaints: Mutex<TokenBucket>,
+    kept_quiet: AtomicU64,
+}
+
+/// What the firewall does not know yet, and who waits for it.
+#[derive(Default)]
+pub(crate) struct Pending {
+    pub(crate) changes: Changes,
+    pub(crate) waiting: Vec<oneshot::Sender<bool>>,
+}
+
+impl Shared {
+    pub(crate) fn new(options: &Options, carry: Arc<dyn Carry>) -> Self {
+        let now = Instant::now();
+        let kept = options.keep_names.clone();
+        let limits = options.limits;
+        Self {
+            state: Mutex::new(State::new(options.names, limits, kept)),
+            pending: Mutex::default(),
+            changed: Notify::new(),
+            places: Places::new(limits.connections, limits.connections_per_source),
+            sessions: Sessions::new(options),
+            carry,
+            naming: Mutex::new(TokenBucket::new(NAMING.0, NAMING.1, now)),
+            complaints: Mutex::new(TokenBucket::every(Duration::from_secs(10), 5, now)),
+            kept_quiet: AtomicU64::new(0),
+        }
+    }
+
+    /// Changes what is intercepted. The answer comes when the firewall knows: whether it does.
+    pub(crate) fn change<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> (T, Changes),
+    ) -> (T, oneshot::Receiver<bool>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state.lock();
+        let (outcome, changes) = change(&mut state);
+        // Under the lock of the state, so that changes wait in their order.
+        let mut pending = self.pending.lock();
+        pending.changes.then(changes);
+        pending.waiting.push(sender);
+        drop((pending, state));
+        self.changed.notify_one();
+        (outcome, receiver)
+    }
+
+    pub(crate) fn naming(&self, name: &str) -> Naming {
+        self.state.lock().naming(name)
+    }
+
+    /// The address of a name below a wildcard, once the firewall knows it.
+    pub(crate) async fn assign(&self, name: &str) -> Option<IpAddr> {
+        let now = Instant::now();
+        let room = self.pending.lock().waiting.len() < MOST_WAITING;
+        if !room || !self.naming.lock().try_take(1, now) {
+            self.complain(|| tracing::warn!("clients ask for too many names at once"));
+            return None;
+        }
+        let (assigned, known) = self.change(|state| match state.assign(name, now) {
+            Ok((address, changes)) => (Ok(address), changes),
+            Err(problem) => (Err(problem), Changes::default()),
+        });
+        match assigned {
+            Ok(address) => known.await.unwrap_or(false).then_some(address),
+            Err(problem) => {
+                self.complain(|| tracing::warn!(name, %problem, "a name gets no address"));
+                None
+            }
+        }
+    }
+
+    /// Whose an intercepted client is.
+    pub(crate) fn arrival(
+        &self,
+        protocol: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+    ) -> Option<Arrival> {
+        let found = self.state.lock().find(protocol, source.ip(), destination, Instant::now());
+        let Some((plan, hostname)) = found else {
+            tracing::debug!(%protocol, %source, %destination, "intercepted for no service");
+            return None;
+        };
+        let service = Arc::clone(&plan.id);
+        Some(Arrival { service, protocol, source, destination, hostname })
+    }
+
+    /// Says something that a flood would say all the time: not more than now and then.
+    pub(crate) fn complain(&self, say: impl FnOnce()) {
+        if !self.complaints.lock().try_take(1, Instant::now()) {
+            self.kept_quiet.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        say();
+        let quiet = self.kept_quiet.swap(0, Ordering::Relaxed);
+        if quiet > 0 {
+            tracing::warn!(quiet, "so many warnings were not written");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+use std::time::Duration;
+
+use super::*;
+
+fn service(id: &str, addresses: &[&str], ports: &[Range], sources: &[&str]) -> Service {
+    let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+    Service {
+        id: id.into(),
+        name: id.into(),
+        protocols: vec![Protocol::Tcp],
+        addresses: texts(addresses),
+        ports: ports.to_vec(),
+        sources: texts(sources),
+    }
+}
+
+fn state() -> State {
+    State::new("100.64.0.1/10".parse().unwrap(), Limits::default(), ["ctrl.example".to_owned()])
+}
+
+/// Adds a service that has nothing wrong with it.
+fn add(state: &mut State, service: &Service) -> Changes {
+    let (changes, problems) = state.add(service, Instant::now());
+    assert_eq!(problems, []);
+    changes
+}
+
+fn nets<'a>(elements: impl IntoIterator<Item = &'a Element>) -> Vec<(String, Range)> {
+    elements.into_iter().map(|element| (element.net.to_string(), element.ports)).collect()
+}
+
+#[test]
+fn several_services_share_a_name() {
+    let mut state = state();
+    let first = add(&mut state, &service("web", &["App.example"], &[(80, 80)], &[]));
+    assert_eq!(nets(&first.new), [("100.64.0.2/32".into(), (80, 80))]);
+    let second = add(&mut state, &service("ssh", &["app.example"], &[(22, 22)], &[]));
+    assert_eq!(nets(&second.new), [("100.64.0.2/32".into(), (22, 22))]);
+    let now = Instant::now();
+    let to = |state: &mut State, port| {
+        let found =
+            state.find(Protocol::Tcp, [10, 0, 0, 1].into(), ([100, 64, 0, 2], port).into(), now);
+        found.map(|(plan, name)| (plan.name.clone(), name.unwrap().to_string()))
+    };
+    assert_eq!(to(&mut state, 22), Some(("ssh".into(), "app.example".into())));
+    state.remove("ssh", now);
+    assert_eq!(to(&mut state, 22), None);
+    assert_eq!(to(&mut state, 80), Some(("web".into(), "app.example".into())));
+    let gone = state.remove("web", now);
+    assert_eq!(nets(&gone.gone), [("100.64.0.2/32".into(), (80, 80))]);
+    assert_eq!(state.sizes(), (0, 0, 0));
+}
+
+#[test]
+fn two_services_with_one_wildcard_do_not_end_each_other() {
+    let mut state = state();
+    let now = Instant::now();
+    add(&mut state, &service("web", &["*.corp.example"], &[(80, 80)], &[]));
+    add(&mut state, &service("ssh", &["*.corp.example"], &[(22, 22)], &[]));
+    assert_eq!(state.naming("a.corp.example"), Naming::Wild);
+    assert_eq!(state.naming("corp.example"), Naming::Unknown);
+    let (address, changes) = state.assign("a.corp.example", now).unwrap();
+    assert_eq!(changes.new.len(), 2);
+    assert_eq!(state.naming("a.corp.example"), Naming::Known(address));
+    let gone = state.remove("ssh", now);
+    assert_eq!(nets(&gone.gone), [(format!("{address}/32"), (22, 22))]);
+    assert_eq!(state.naming("a.corp.example"), Naming::Known(address));
+    // A service that comes later has the names that are there already.
+    let new = add(&mut state, &service("all", &["*"], &[(1, 65_535)], &[]));
+    assert_eq!(nets(&new.new), [(format!("{address}/32"), (1, 65_535))]);
+    state.remove("web", now);
+    state.remove("all", now);
+    assert_eq!(state.sizes(), (0, 0, 0));
+    assert_eq!(state.naming("a.corp.example"), Naming::Unknown);
+}
+
+#[test]
+fn one_address_of_two_services_stays_until_both_are_gone() {
+    let (mut state, now) = (state(), Instant::now());
+    let first = add(&mut state, &service("a", &["10.0.0.0/8"], &[(80, 80)], &[]));
+    assert_eq!(first.new_routes.len(), 1);
+    let second = add(&mut state, &service("b", &["10.0.0.0/8"], &[(80, 90)], &[]));
+    assert!(second.new_routes.is_empty());
+    assert_eq!(nets(&second.new), [("10.0.0.0/8".into(), (80, 90))]);
+    assert_eq!(nets(&second.gone), [("10.0.0.0/8".into(), (80, 80))]);
+    let gone = state.remove("a", now);
+    assert!(gone.is_empty(), "{gone:?}");
+    let gone = state.remove("b", now);
+    assert_eq!(gone.gone_routes.len(), 1);
+    assert_eq!(state.sizes(), (0, 0, 0));
+}
+
+#[test]
+fn lists_of_sources_are_groups() {
+    let (mut state, now) = (state(), Instant::now());
+    let net = ["10.0.0.0/8"];
+    let first =
+        add(&mut state, &service("a", &net, &[(80, 80)], &["192.168.1.0/24", "192.168.0.0/24"]));
+    assert_eq!(first.new_groups.len(), 1);
+    // The same sources, written in another way.
+    let second = add(&mut state, &service("b", &net, &[(81, 81)], &["192.168.0.0/23"]));
+    assert_eq!(second.new_groups, []);
+    add(&mut state, &service("c", &net, &[(82, 82)], &[]));
+    let whose = |state: &mut State, source: [u8; 4], port| {
+        let found = state.find(Protocol::Tcp, source.into(), ([10, 1, 1, 1], port).into(), now);
+        found.map(|(plan, _)| plan.name.clone())
+    };
+    assert_eq!(whose(&mut state, [192, 168, 1, 9], 81).as_deref(), Some("b"));
+    assert_eq!(whose(&mut state, [192, 168, 2, 9], 81), None);
+    assert_eq!(whose(&mut state, [192, 168, 2, 9], 82).as_deref(), Some("c"));
+    state.remove("a", now);
+    let last = state.remove("b", now);
+    assert_eq!(last.gone_groups.len(), 1);
+    assert_eq!(last.gone.len(), 1);
+}
+
+#[test]
+fn what_a_controller_is_called_is_not_intercepted() {
+    let mut state = state();
+    let (_, problems) =
+        state.add(&service("evil", &["CTRL.example", "*"], &[(443, 443)], &[]), Instant::now());
+    assert_eq!(problems.len(), 1);
+    assert_eq!(state.naming("ctrl.example"), Naming::Unknown);
+    assert_eq!(state.naming("other.example"), Naming::Wild);
+    assert_eq!(state.naming("bad name"), Naming::Unknown);
+}
+
+#[test]
+fn limits_hold_and_are_told() {
+    let limits = Limits { services: 3, elements: 4, groups: 1, names: 1, ..Limits::default() };
+    let mut state = State::new("100.64.0.1/10".parse().unwrap(), limits, []);
+    let now = Instant::now();
+    let mut add = |id, addresses: &[&str], sources: &[&str]| {
+        state.add(&service(id, addresses, &[(80, 80)], sources), now).1.len()
+    };
+    assert_eq!(add("a", &["10.0.0.1"], &["10.1.0.0/16"]), 0);
+    assert_eq!(add("b", &["10.0.0.1"], &["10.2.0.0/16"]), 1);
+    assert_eq!(add("c", &["1.0.0.1", "1.0.0.2", "1.0.0.3", "1.0.0.4"], &[]), 1);
+    assert_eq!(add("d", &["*.x.example"], &[]), 0);
+    assert_eq!(add("e", &["10.0.0.3"], &[]), 0);
+    assert_eq!(add("f", &["10.0.0.4"], &[]), 1);
+    assert!(state.assign("a.x.example", now).is_ok());
+    assert_eq!(state.assign("b.x.example", now).unwrap_err(), NoAddress::TooMany);
+    // Those that nobody uses make room.
+    let later = now + Duration::from_secs(700);
+    let (_, changes) = state.assign("b.x.example", later).unwrap();
+    assert_eq!((changes.gone.len(), changes.new.len()), (1, 1));
+}
+
+#[test]
+fn changes_one_after_the_other_are_one_change() {
+    let (mut state, now) = (state(), Instant::now());
+    let mut all = Changes::default();
+    let services = [
+        service("a", &["10.0.0.0/8", "a.example"], &[(80, 90)], &[]),
+        service("b", &["10.0.0.0/8", "10.1.0.0/16"], &[(85, 95)], &["10.9.0.0/16"]),
+        service("c", &["10.1.0.0/16", "*.example"], &[(1, 1000)], &[]),
+        service("d", &["a.example"], &[(5, 5)], &["fd00::/8"]),
+    ];
+    for service in &services {
+        all.then(add(&mut state, service));
+    }
+    all.then(state.assign("x.example", now).unwrap().1);
+    let mut whole = state.everything();
+    whole.new_groups.sort();
+    all.new_groups.sort();
+    assert_eq!(all, whole);
+    for service in &services {
+        all.then(state.remove(&service.id, now));
+    }
+    assert!(all.is_empty(), "{all:?}");
+    assert!(!state.has(&services[0]) && state.ids().is_empty());
+}

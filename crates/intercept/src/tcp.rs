@@ -1,0 +1,64 @@
+//! Intercepted connections.
+
+use std::{io, sync::Arc, time::Duration};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    carry::{Client, TcpClient},
+    service::Protocol,
+    shared::Shared,
+};
+
+/// How long nothing is accepted while the system has no room for another socket.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts until stopped.
+pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener, stop: CancellationToken) {
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let outcome = accepted.map(|(stream, source)| take(&shared, stream, source));
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(problem)) => tracing::debug!(%problem, "an intercepted client went away"),
+            Err(problem) if gone_already(&problem) => {}
+            Err(problem) => {
+                shared
+                    .complain(|| tracing::warn!(%problem, "cannot accept intercepted connections"));
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
+            }
+        }
+    }
+}
+
+/// The client did not wait; that says nothing of the listener.
+fn gone_already(problem: &io::Error) -> bool {
+    matches!(problem.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
+}
+
+fn take(shared: &Shared, stream: TcpStream, source: std::net::SocketAddr) -> io::Result<()> {
+    // The socket has the address that the client wanted to reach.
+    let destination = stream.local_addr()?;
+    let Some(arrival) = shared.arrival(Protocol::Tcp, source, destination) else {
+        // It went just now, or a program of this machine found the listener.
+        stream.set_zero_linger()?;
+        return Ok(());
+    };
+    let Some(place) = shared.places.take(source.ip()) else {
+        shared.complain(|| {
+            tracing::warn!(%source, "too many intercepted connections; this one is refused");
+        });
+        stream.set_zero_linger()?;
+        return Ok(());
+    };
+    stream.set_nodelay(true)?;
+    shared.carry.carry(arrival, Client::Tcp(TcpClient { stream, place }));
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! Intercepted datagrams, in sessions.
+//!
+//! A session is a client's address and the destination it sends to. Its first datagram comes in at
+//! the common socket; then the session has a socket of its own, which has the destination's address
+//! and is connected to the client, and the system hands the datagrams of the session to it.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::{io::Interest, net::UdpSocket, sync::mpsc};
+use tokio_util::sync::CancellationToken;
+use weft_limits::TokenBucket;
+
+use crate::{
+    carry::{Client, UdpSession},
+    options::Options,
+    places::{Place, Places},
+    service::Protocol,
+    shared::Shared,
+    socket,
+};
+
+/// Largest datagram.
+const MAX_DATAGRAM: usize = 65_507;
+/// Datagrams that came before the session had its socket; more are dropped.
+const QUEUE: usize = 16;
+/// Sessions that may begin in a second, and at once. Each costs whoever carries it a circuit, and
+/// senders may lie about who they are.
+const RATE: (f64, u32) = (1_000.0, 2_000);
+/// Where all places are taken, sessions make room whose client has not answered to an answer, and
+/// was not heard for so long.
+const UNPROVEN: Duration = Duration::from_secs(5);
+/// How often that is looked at.
+const REAP: Duration = Duration::from_millis(200);
+
+/// The client, and where it sends to.
+type Key = (SocketAddr, SocketAddr);
+
+/// The sessions there are.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    start: Instant,
+    live: Mutex<HashMap<Key, Arc<Live>>>,
+    places: Arc<Places>,
+    beginning: Mutex<Beginning>,
+}
+
+#[derive(Debug)]
+struct Beginning {
+    rate: TokenBucket,
+    reaped: Instant,
+}
+
+/// A session, as all who have to do with it know it.
+#[derive(Debug)]
+pub(crate) struct Live {
+    key: Key,
+    service: Arc<str>,
+    socket: UdpSocket,
+    early: mpsc::Sender<Bytes>,
+    over: CancellationToken,
+    /// Milliseconds since the start of all sessions.
+    used: AtomicU64,
+    answered: AtomicBool,
+    /// The client sent something after it was answered: it is where it says it is.
+    proven: AtomicBool,
+    sessions: Weak<Sessions>,
+    _place: Place,
+}
+
+/// A session, as it is carried.
+#[derive(Debug)]
+pub(crate) struct Session {
+    live: Arc<Live>,
+    early: mpsc::Receiver<Bytes>,
+}
+
+impl Sessions {
+    pub(crate) fn new(options: &Options) -> Arc<Self> {
+        let now = Instant::now();
+        let limits = &options.limits;
+        let beginning =
+            Mutex::new(Beginning { rate: TokenBucket::new(RATE.0, RATE.1, now), reaped: now });
+        let places = Places::new(limits.sessions, limits.sessions_per_source);
+        Arc::new(Self { start: now, live: Mutex::default(), places, beginning })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.live.lock().len()
+    }
+
+    /// A place for a client's next session.
+    fn place(&self, client: SocketAddr, now: Instant) -> Option<Place> {
+        let mut beginning = self.beginning.lock();
+        if !beginning.rate.try_take(1, now) {
+            return None;
+        }
+        if let Some(place) = self.places.take(client.ip()) {
+            return Some(place);
+        }
+        if now.duration_since(beginning.reaped) < REAP {
+            return None;
+        }
+        beginning.reaped = now;
+        let limit = self.now().saturating_sub(UNPROVEN.as_millis() as u64);
+        self.end(|live| {
+            !live.proven.load(Ordering::Relaxed) && live.used.load(Ordering::Relaxed) <= limit
+        });
+        // Those that ended are gone once whoever carries them has let go.
+        self.places.take(client.ip())
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// Ends those that nobody used for so long.
+    fn expire(&self, idle: Duration) {
+        let now = self.now();
+        let idle = idle.as_millis() as u64;
+        self.end(|live| now.saturating_sub(live.used.load(Ordering::Relaxed)) >= idle);
+    }
+
+    /// Ends those of a service.
+    pub(crate) fn end_service(&self, id: &str) {
+        self.end(|live| *live.service == *id);
+    }
+
+    /// Ends all.
+    pub(crate) fn end_all(&self) {
+        self.end(|_| true);
+    }
+
+    fn end(&self, which: impl Fn(&Live) -> bool) {
+        self.live.lock().retain(|_, live| {
+            let over = which(live);
+            if over {
+                live.over.cancel();
+            }
+            !over
+        });
+    }
+
+    /// Takes a session out, if it is this one that is in.
+    fn forget(&self, session: &Live) {
+        let mut live = self.live.lock();
+        if live.get(&session.key).is_some_and(|live| std::ptr::eq(&**live, session)) {
+            live.remove(&session.key);
+        }
+    }
+}
+
+/// Reads datagrams until stopped.
+pub(crate) async fn run(shared: Arc<Shared>, socket: UdpSocket, stop: CancellationToken) {
+    let mut buffer = vec![0; MAX_DATAGRAM];
+    loop {
+        let received = tokio::select! {
+            () = stop.cancelled() => return,
+            received = socket::receive(&socket, &mut buffer) => received,
+        };
+        match received {
+            Ok((length, source, destination)) => {
+                let datagram = buffer.get(..length).unwrap_or_default();
+                take(&shared, source, destination, datagram);
+            }
+            Err(problem) => {
+                shared.complain(|| tracing::warn!(%problem, "cannot read intercepted datagrams"));
+                // Most such errors are of one datagram; one that stays must not keep a processor.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+}
+
+/// Looks for idle sessions until stopped.
+pub(crate) async fn check(
+    sessions: Arc<Sessions>,
+    idle: Duration,
+    every: Duration,
+    stop: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(every) => sessions.expire(idle),
+        }
+    }
+}
+
+fn take(shared: &Shared, source: SocketAddr, destination: SocketAddr, datagram: &[u8]) {
+    let key = (source, destination);
+    let known = shared.sessions.live.lock().get(&key).cloned();
+    if let Some(live) = known {
+        live.heard();
+        if !live.over.is_cancelled() {
+            let _ = live.early.try_send(Bytes::copy_from_slice(datagram));
+            return;
+        }
+    }
+    let Some(arrival) = shared.arrival(Protocol::Udp, source, destination) else { return };
+    match open(shared, key, &arrival.service, datagram) {
+        Ok(session) => shared.carry.carry(arrival, Client::Udp(UdpSession(session))),
+        Err(problem) => shared.complain(|| {
+            tracing::warn!(%source, %destination, %problem, "no session for intercepted datagrams");
+        }),
+    }
+}
+
+fn open(shared: &Shared, key: Key, service: &Arc<str>, first: &[u8]) -> io::Result<Session> {
+    let (source, destination) = key;
+    let place = shared.sessions.place(source, Instant::now());
+    let place = place.ok_or_else(|| io::Error::other("there are too many"))?;
+    let socket = socket::udp_session(destination, source)?;
+    let (sender, early) = mpsc::channel(QUEUE);
+    let _ = sender.try_send(Bytes::copy_from_slice(first));
+    let live = Arc::new(Live {
+        key,
+        service: Arc::clone(service),
+        socket,
+        early: sender,
+        over: CancellationToken::new(),
+        used: AtomicU64::new(shared.sessions.now()),
+        answered: AtomicBool::new(false),
+        proven: AtomicBool::new(false),
+        sessions: Arc::downgrade(&shared.sessions),
+        _place: place,
+    });
+    if let Some(old) = shared.sessions.live.lock().insert(key, Arc::clone(&live)) {
+        old.over.cancel();
+    }
+    Ok(Session { live, early })
+}
+
+impl Live {
+    fn touch(&self) {
+        if let Some(sessions) = self.sessions.upgrade() {
+            self.used.store(sessions.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// The client sent something.
+    fn heard(&self) {
+        self.touch();
+        if self.answered.load(Ordering::Relaxed) {
+            self.proven.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) async fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        if self.over.is_cancelled() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        self.touch();
+        self.answered.store(true, Ordering::Relaxed);
+        let sent = tokio::select! {
+            sent = self.socket.send(datagram) => sent,
+            () = self.over.cancelled() => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        match sent {
+            Ok(_) => Ok(()),
+            // The client's socket is gone: nobody waits for more.
+            Err(problem) if problem.kind() == io::ErrorKind::ConnectionRefused => {
+                self.end();
+                Err(problem)
+            }
+            // Datagrams may be lost; this one is too large, or the system has no room now.
+            Err(problem) => {
+                tracing::debug!(%problem, "a datagram to an intercepted client is lost");
+                Ok(())
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.over.cancel();
+        if let Some(sessions) = self.sessions.upgrade() {
+            sessions.forget(self);
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live)
+    }
+
+    pub(crate) async fn recv(&mut self) -> Option<Bytes> {
+        loop {
+            let live = &self.live;
+            tokio::select! {
+                biased;
+                () = live.over.cancelled() => return None,
+                Some(datagram) = self.early.recv() => return Some(datagram),
+                ready = live.socket.ready(Interest::READABLE) => {
+                    ready.ok()?;
+                    match read(&live.socket) {
+                        Ok(datagram) => {
+                            live.heard();
+                            return Some(datagram);
+                        }
+                        Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(_) => {
+                            live.end();
+                            return None;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.live.end();
+    }
+}
+
+fn read(socket: &UdpSocket) -> io::Result<Bytes> {
+    thread_local! {
+        /// Datagrams are read into this and copied out in their size.
+        static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; MAX_DATAGRAM]);
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        let length = socket.try_recv(scratch)?;
+        Ok(Bytes::copy_from_slice(scratch.get(..length).unwrap_or_default()))
+    })
+}

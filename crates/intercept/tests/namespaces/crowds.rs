@@ -1,0 +1,202 @@
+//! Many services, many connections, many sessions: nothing is left over.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::lab::{Interceptor, Lab, Place, eventually, service};
+
+/// A thousand services of all kinds.
+fn thousand() -> Vec<Value> {
+    let one = |index: usize| {
+        let (high, low) = (index >> 8, index & 255);
+        let mut service = service(
+            &format!("service-{index}"),
+            &[
+                &format!("10.99.{high}.{low}"),
+                &format!("host-{index}.example"),
+                &format!("*.wild-{index}.example"),
+                &format!("fd99::{index:x}"),
+                &format!("10.{}.0.0/16", 100 + index % 100),
+            ],
+            &[(443, 443), (1000 + index as u16, 1100 + index as u16)],
+        );
+        if index % 10 == 0 {
+            service["sources"] = json!(["10.77.0.0/16", "fd77::/16"]);
+        }
+        service
+    };
+    (0..1000).map(one).collect()
+}
+
+/// Rules, not counting elements of sets.
+fn rules(lab: &Lab) -> usize {
+    let listed = lab.says(Place::Gateway, "nft --terse list ruleset").unwrap();
+    listed.lines().count()
+}
+
+fn without_tasks(mut counts: Value) -> Value {
+    counts.as_object_mut().unwrap().remove("tasks");
+    counts
+}
+
+#[test]
+fn a_thousand_services_are_a_handful_of_rules() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({}));
+    let (empty, none) = (rules(&lab), interceptor.counts());
+    let services = thousand();
+    let start = Instant::now();
+    interceptor.set(&services);
+    eprintln!("1,000 services: {:?}", start.elapsed());
+    let get = |url: &str| lab.says(Place::Client, &format!("curl -sS --max-time 10 {url}"));
+    let all = interceptor.counts();
+    assert_eq!(all["services"], 1000);
+    assert_eq!(all["names"], 1000);
+    assert!(rules(&lab) <= empty + 30, "{} rules, {empty} before", rules(&lab));
+    for index in [0, 7, 255, 256, 999] {
+        let said = get(&format!("https://10.99.{}.{}:443/ -k", index >> 8, index & 255));
+        assert_eq!(said, None, "no TLS there");
+        let host = get(&format!("http://host-{index}.example:443/")).unwrap();
+        assert!(host.starts_with(&format!("service-{index} tcp")), "{host}");
+        let wild = get(&format!("http://x.wild-{index}.example:{}/", 1000 + index)).unwrap();
+        assert!(wild.starts_with(&format!("service-{index} tcp")), "{wild}");
+    }
+    // One more costs one change, not all.
+    let start = Instant::now();
+    interceptor
+        .ask(json!({ "add": service("more", &["more.example", "10.97.0.0/16"], &[(80, 80)]) }));
+    let one = start.elapsed();
+    eprintln!("one more: {one:?}");
+    assert!(get("http://more.example/").unwrap().starts_with("more tcp"));
+    interceptor.ask(json!({ "remove": "more" }));
+    // The same again is no change, and nothing is left of all.
+    interceptor.set(&services);
+    assert_eq!(
+        interceptor.counts()["elements"].as_u64().unwrap(),
+        all["elements"].as_u64().unwrap() + 20
+    );
+    let start = Instant::now();
+    interceptor.set(&[]);
+    eprintln!("all away: {:?}", start.elapsed());
+    assert_eq!(without_tasks(interceptor.counts()), without_tasks(none));
+    assert_eq!(rules(&lab), empty);
+}
+
+fn dial(lab: &Lab, count: usize, pause: Duration) {
+    let program = std::env::current_exe().unwrap();
+    let options =
+        json!({ "count": count, "first": 0, "services": 1000, "pause": pause.as_micros() as u64 });
+    let run = format!("WEFT_LAB_DIALS='{options}' {} program::dials --exact", program.display());
+    let output = lab.run(Place::Client, &run);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn settled(interceptor: &mut Interceptor, before: &Value, descriptors: usize) {
+    let mut counts = Value::Null;
+    eventually("connections, tasks and files go", || {
+        counts = interceptor.counts();
+        counts == *before && interceptor.descriptors() <= descriptors
+    });
+}
+
+/// 10,000 as fast as they go; with `WEFT_LONG=1`, 10,000 in each of five minutes.
+#[test]
+fn ten_thousand_short_connections_leave_nothing() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({}));
+    interceptor.set(&thousand());
+    // Once for what is made once: buffers, timers, threads.
+    dial(&lab, 100, Duration::ZERO);
+    eventually("all are over", || interceptor.counts()["connections"] == 0);
+    let (before, descriptors, rules_before) =
+        (interceptor.counts(), interceptor.descriptors(), rules(&lab));
+    let long = std::env::var("WEFT_LONG").is_ok();
+    for minute in 0..if long { 5 } else { 1 } {
+        let start = Instant::now();
+        dial(&lab, 10_000, if long { Duration::from_millis(6) } else { Duration::ZERO });
+        eprintln!("minute {minute}: 10,000 connections in {:?}", start.elapsed());
+        settled(&mut interceptor, &before, descriptors);
+        assert_eq!(rules(&lab), rules_before);
+    }
+    interceptor.stop();
+}
+
+#[test]
+fn sessions_of_datagrams_are_bounded_and_end() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({ "idle": 5, "sessions": 50 }));
+    interceptor.set(&[service("udp", &["10.99.0.0/16"], &[(1, 65_535)])]);
+    let descriptors = interceptor.descriptors();
+    // One client's datagrams from one port to two destinations are two sessions.
+    let to = |port: u16, text: &str, host: &str| {
+        lab.says(Place::Client, &format!("printf {text} | nc -u -w 1 -W 1 -p {port} {host} 9"))
+    };
+    assert_eq!(to(4000, "who", "10.99.0.1").unwrap(), "udp udp 10.77.1.2 10.99.0.1:9 -");
+    assert_eq!(to(4000, "who", "10.99.0.2").unwrap(), "udp udp 10.77.1.2 10.99.0.2:9 -");
+    assert_eq!(interceptor.counts()["sessions"], 2);
+    assert_eq!(to(4000, "count", "10.99.0.1").unwrap(), "2");
+    // One that ended is no obstacle for the next.
+    assert_eq!(to(4000, "end", "10.99.0.1").unwrap(), "ended");
+    assert_eq!(to(4000, "count", "10.99.0.1").unwrap(), "1");
+    eventually("idle sessions end", || interceptor.counts()["sessions"] == 0);
+
+    // A flood: no more than there may be, and others get through once it is over.
+    let flood = "import socket\n\
+         for n in range(2000):\n  \
+           s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n  \
+           s.sendto(b'x', ('10.99.%d.%d' % (n >> 8, n & 255), 1 + n))\n  s.close()\n";
+    let output = lab.run(Place::Client, &format!("python3 -c \"{flood}\""));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(interceptor.counts()["sessions"].as_u64().unwrap() <= 50);
+    eventually("another client gets a session", || {
+        lab.says(Place::Gateway, "printf count | nc -u -w 1 -W 1 10.99.3.3 7").as_deref()
+            == Some("1")
+    });
+    eventually("all sessions are over", || {
+        interceptor.counts()["sessions"] == 0 && interceptor.descriptors() <= descriptors
+    });
+    // Removing a service ends its sessions.
+    assert_eq!(to(4001, "count", "10.99.0.1").unwrap(), "1");
+    interceptor.ask(json!({ "remove": "udp" }));
+    assert_eq!(interceptor.counts()["sessions"], 0);
+}
+
+#[test]
+fn connections_of_one_client_are_bounded() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({ "connections": 20 }));
+    interceptor.set(&[service("tcp", &["10.99.0.0/16"], &[(1, 65_535)])]);
+    let holders: Vec<_> = (0..30).map(|_| lab.spawn(Place::Client, "nc -d 10.99.0.1 80")).collect();
+    eventually("20 are there", || interceptor.counts()["connections"] == 20);
+    assert_eq!(lab.says(Place::Client, "curl -sS --max-time 5 http://10.99.0.1/"), None);
+    assert!(lab.says(Place::Gateway, "curl -sS --max-time 5 http://10.99.0.1/").is_some());
+    drop(holders);
+    eventually("they are gone", || interceptor.counts()["connections"] == 0);
+    assert!(lab.says(Place::Client, "curl -sS --max-time 5 http://10.99.0.1/").is_some());
+}
+
+#[test]
+fn a_flood_of_names_is_bounded() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({}));
+    interceptor.set(&[service("wild", &["*.wild.example"], &[(80, 80)])]);
+    let flood = "import socket,struct\n\
+         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         for n in range(20000):\n  \
+           name = b'%c%s' % (8, b'n%07d' % n) + b'\\x04wild\\x07example\\x00'\n  \
+           s.sendto(struct.pack('>HHHHHH', n & 65535, 256, 1, 0, 0, 0) + name + struct.pack('>HH', 1, 1), ('10.77.1.1', 53))\n";
+    std::fs::write(lab.folder.path().join("flood.py"), flood).unwrap();
+    let run = format!("python3 {}/flood.py", lab.folder.path().display());
+    assert!(lab.run(Place::Client, &run).status.success());
+    // The resolver of this machine itself goes on working, for names that were there before.
+    interceptor.ask(json!({ "add": service("web", &["web.example"], &[(80, 80)]) }));
+    eventually("names are answered", || {
+        lab.says(Place::Gateway, "dig @127.0.0.1 +short +tries=1 +time=2 web.example")
+            .is_some_and(|said| !said.is_empty())
+    });
+    let names = interceptor.counts()["names"].as_u64().unwrap();
+    assert!((1..5000).contains(&names), "{names} names");
+    interceptor.set(&[]);
+    assert_eq!(interceptor.counts()["elements"], 0);
+}

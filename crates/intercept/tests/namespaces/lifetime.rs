@@ -1,0 +1,122 @@
+//! Starts, ends of all kinds, and what other programs do meanwhile.
+
+use serde_json::json;
+
+use crate::lab::{Lab, Place, eventually, service};
+
+fn reaches(lab: &Lab) -> bool {
+    lab.says(Place::Client, "curl -sS --max-time 5 http://10.99.0.1/").is_some()
+        && lab.says(Place::Client, "curl -sS --max-time 5 http://web.example/").is_some()
+}
+
+fn services() -> [serde_json::Value; 2] {
+    let mut some = service("some", &["10.99.0.2", "fd99::2"], &[(80, 80)]);
+    some["sources"] = json!(["10.77.1.0/24", "fd77:1::/64"]);
+    [service("web", &["web.example", "10.99.0.1", "fd99::/64"], &[(80, 80)]), some]
+}
+
+/// Rules that are none of ours, and that look like them.
+const OTHERS: &str = "ip rule add pref 7700 fwmark 0x9 lookup 99; ip rule add pref 7000 lookup 776600; \
+     ip route add 192.0.2.0/24 dev lan0 table 99; nft add table inet weft_lab2; nft add table ip mine; \
+     iptables -t mangle -N WEFT-lab2-P; ip addr add 100.100.0.1/32 dev lo";
+
+fn after_a_kill_the_next_start_cleans_up(firewall: &str) {
+    let Some(lab) = Lab::new() else { return };
+    lab.run(Place::Gateway, OTHERS);
+    let before = lab.system();
+    let mut first = lab.interceptor(json!({ "firewall": firewall }));
+    first.set(&services());
+    assert!(reaches(&lab));
+    first.kill();
+    let left = lab.system();
+    assert_ne!(left, before, "nobody could clean up");
+
+    let second = lab.interceptor(json!({ "firewall": firewall }));
+    assert!(!reaches(&lab), "it has no services yet");
+    second.kill();
+    let mut third = lab.interceptor(json!({ "firewall": firewall }));
+    third.set(&services());
+    assert!(reaches(&lab));
+    // Also when somebody has emptied the tables in between.
+    third.kill();
+    let flush = "nft delete table inet weft_lab; for t in iptables ip6tables; do $t -t mangle -F; \
+                 for c in P O PN ON PM OM D; do $t -t mangle -X WEFT-lab-$c; done; done";
+    lab.run(Place::Gateway, flush);
+    let mut fourth = lab.interceptor(json!({ "firewall": firewall }));
+    fourth.set(&services());
+    assert!(reaches(&lab));
+    fourth.stop();
+    assert_eq!(lab.system(), before);
+}
+
+#[test]
+fn after_a_kill_the_next_start_cleans_up_nftables() {
+    after_a_kill_the_next_start_cleans_up("nftables");
+}
+
+#[test]
+fn after_a_kill_the_next_start_cleans_up_iptables() {
+    after_a_kill_the_next_start_cleans_up("iptables");
+}
+
+#[test]
+fn two_of_one_name_do_not_fight_and_two_names_live_together() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.system();
+    let mut first = lab.interceptor(json!({}));
+    first.set(&services());
+    let same = lab.interceptor_at(Place::Gateway, json!({ "listen": [] }));
+    assert!(same.err().unwrap().contains("another process intercepts as \"lab\""));
+    let mut second =
+        lab.interceptor(json!({ "instance": "two", "listen": [], "names": "198.18.0.1/24" }));
+    second.set(&[service("two", &["10.98.0.1"], &[(80, 80)])]);
+    assert!(reaches(&lab));
+    assert!(lab.says(Place::Client, "curl -sS --max-time 5 http://10.98.0.1/").is_some());
+    first.stop();
+    assert!(lab.says(Place::Client, "curl -sS --max-time 5 http://10.98.0.1/").is_some());
+    second.stop();
+    assert_eq!(lab.system(), before);
+}
+
+#[test]
+fn rules_that_somebody_flushed_come_back() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({}));
+    interceptor.set(&services());
+    lab.run(Place::Gateway, "nft flush ruleset");
+    eventually("the rules are there again", || reaches(&lab));
+    lab.run(Place::Gateway, "ip rule del pref 7700");
+    eventually("the rule is there again", || reaches(&lab));
+    // A change finds out by itself.
+    lab.run(Place::Gateway, "nft flush ruleset");
+    interceptor.ask(json!({ "add": service("more", &["10.99.0.9"], &[(80, 80)]) }));
+    assert!(reaches(&lab));
+}
+
+#[test]
+fn what_cannot_work_is_said_at_start() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.system();
+    for (options, told) in [
+        (json!({ "interfaces": ["eth9"] }), "lanIf \"eth9\""),
+        (json!({ "interfaces": ["lan0\" accept; #"] }), "no such network interface"),
+        (json!({ "instance": "a b" }), "letters, digits"),
+        (json!({ "names": "127.0.0.1/8" }), "dnsSvcIpRange"),
+        (json!({ "names": "10.0.0.1/31" }), "dnsSvcIpRange"),
+        (json!({ "listen": ["192.0.2.1:53"] }), "cannot listen at 192.0.2.1:53"),
+    ] {
+        let refused = lab.interceptor_at(Place::Gateway, options.clone()).err();
+        assert!(
+            refused.as_ref().is_some_and(|refused| refused.contains(told)),
+            "{options}: {refused:?}"
+        );
+        assert_eq!(lab.system(), before, "{options}");
+    }
+    // A port that somebody has is waited for.
+    let other = lab.interceptor(json!({ "instance": "other", "names": "198.18.0.1/24" }));
+    let mut interceptor = lab.interceptor(json!({}));
+    interceptor.set(&services());
+    assert!(!reaches(&lab));
+    drop(other);
+    eventually("the DNS server listens", || reaches(&lab));
+}

@@ -1,0 +1,248 @@
+//! The interceptor under test, in a process of its own: this test program again, in a namespace.
+//! Clients get an echo, or are told who they are and where they came.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional},
+    net::TcpStream,
+};
+use weft_intercept::{
+    Arrival, Client, DnsOptions, FirewallKind, Interceptor, Interfaces, Limits, Options, Protocol,
+    Service, UdpSession, Unanswerable, Upstream, UpstreamMode,
+};
+
+/// No test: what `Lab::interceptor` runs.
+#[test]
+fn runs() {
+    let Ok(options) = std::env::var("WEFT_LAB_PROGRAM") else { return };
+    let options: Value = serde_json::from_str(&options).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(run(options));
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let list = value.as_array().cloned().unwrap_or_default();
+    list.iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+fn options(value: &Value) -> Options {
+    let upstream = texts(&value["upstream"])
+        .into_iter()
+        .map(|address| Upstream { address: address.parse().unwrap(), tcp: false });
+    let dns = DnsOptions {
+        listen: texts(&value["listen"]).iter().map(|at| at.parse().unwrap()).collect(),
+        upstream: upstream.collect(),
+        mode: UpstreamMode::Failover,
+        unanswerable: Unanswerable::Refused,
+        clients: texts(&value["clients"]).iter().map(|net| net.parse().unwrap()).collect(),
+    };
+    let mut limits = Limits::default();
+    if let Some(sessions) = value["sessions"].as_u64() {
+        limits.sessions = sessions as usize;
+    }
+    if let Some(connections) = value["connections"].as_u64() {
+        limits.connections_per_source = connections as usize;
+    }
+    Options {
+        instance: value["instance"].as_str().unwrap_or("lab").to_owned(),
+        names: value["names"].as_str().unwrap_or("100.64.0.1/10").parse().unwrap(),
+        dns: (!dns.listen.is_empty()).then_some(dns),
+        interfaces: match &value["interfaces"] {
+            Value::String(_) => Interfaces::All,
+            named => Interfaces::Named(texts(named)),
+        },
+        exclude: excluded(&value["exclude"]),
+        keep_names: texts(&value["keep"]),
+        udp_idle: Duration::from_secs(value["idle"].as_u64().unwrap_or(300)),
+        udp_check: Duration::from_secs(1),
+        limits,
+        firewall: match value["firewall"].as_str() {
+            Some("iptables") => FirewallKind::Iptables,
+            _ => FirewallKind::Any,
+        },
+        locks: PathBuf::from(value["locks"].as_str().unwrap()),
+    }
+}
+
+fn excluded(value: &Value) -> Vec<(std::net::IpAddr, Option<u16>)> {
+    let all = texts(value).into_iter().map(|text| match text.parse::<SocketAddr>() {
+        Ok(at) => (at.ip(), Some(at.port())),
+        Err(_) => (text.parse().unwrap(), None),
+    });
+    all.collect()
+}
+
+fn service(value: &Value) -> Service {
+    let ports = value["ports"].as_array().unwrap().iter();
+    Service {
+        id: value["id"].as_str().unwrap().to_owned(),
+        name: value["id"].as_str().unwrap().to_owned(),
+        protocols: texts(&value["protocols"])
+            .iter()
+            .map(|name| if name == "tcp" { Protocol::Tcp } else { Protocol::Udp })
+            .collect(),
+        addresses: texts(&value["addresses"]),
+        ports: ports.map(|range| serde_json::from_value(range.clone()).unwrap()).collect(),
+        sources: texts(&value["sources"]),
+    }
+}
+
+async fn run(value: Value) {
+    let say = |reply: Value| println!("\n@@ {reply}");
+    let carry = |arrival: Arrival, client: Client| {
+        tokio::spawn(async move {
+            match client {
+                Client::Tcp(client) => {
+                    let place = client.place;
+                    let _ = tcp(arrival, client.stream).await;
+                    drop(place);
+                }
+                Client::Udp(session) => udp(arrival, session).await,
+            }
+        });
+    };
+    let interceptor = match Interceptor::start(options(&value), Arc::new(carry)).await {
+        Ok(interceptor) => interceptor,
+        Err(error) => return say(json!({ "error": error.to_string() })),
+    };
+    say(json!({ "started": true }));
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let asked: Value = serde_json::from_str(&line).unwrap();
+        let told = |problems: Vec<weft_intercept::Problem>| {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            json!({ "problems": problems })
+        };
+        if let Some(services) = asked["set"].as_array() {
+            let services: Vec<Service> = services.iter().map(service).collect();
+            say(told(interceptor.set_services(&services).await));
+        } else if asked["add"].is_object() {
+            say(told(interceptor.add(&service(&asked["add"])).await));
+        } else if let Some(id) = asked["remove"].as_str() {
+            interceptor.remove(id).await;
+            say(json!({}));
+        } else if asked["exclude"].is_array() {
+            interceptor.exclude(excluded(&asked["exclude"]));
+            say(json!({}));
+        } else if asked["counts"] == true {
+            let counts = interceptor.counts();
+            let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            say(json!({
+                "services": counts.services, "names": counts.names, "elements": counts.elements,
+                "connections": counts.connections, "sessions": counts.sessions, "tasks": tasks,
+            }));
+        } else {
+            interceptor.stop().await;
+            return say(json!({ "stopped": true }));
+        }
+    }
+}
+
+fn told(arrival: &Arrival) -> String {
+    let Arrival { service, protocol, source, destination, hostname } = arrival;
+    let hostname = hostname.as_deref().unwrap_or("-");
+    format!("{service} {protocol} {} {destination} {hostname}", source.ip())
+}
+
+async fn tcp(arrival: Arrival, mut stream: TcpStream) -> std::io::Result<()> {
+    // `pipe-5201` is a service behind which a program of the gateway listens at that port.
+    if let Some(port) = arrival.service.strip_prefix("pipe-") {
+        let mut server = TcpStream::connect(("127.0.0.1", port.parse().unwrap())).await?;
+        copy_bidirectional(&mut stream, &mut server).await?;
+        return Ok(());
+    }
+    let mut buffer = vec![0; 65_536];
+    loop {
+        let length = stream.read(&mut buffer).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        if buffer.starts_with(b"GET ") {
+            let body = told(&arrival);
+            let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
+            stream.write_all(format!("{head} {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
+            return Ok(());
+        }
+        stream.write_all(&buffer[..length]).await?;
+    }
+}
+
+async fn udp(arrival: Arrival, mut session: UdpSession) {
+    let replies = session.replies();
+    if let Some(port) = arrival.service.strip_prefix("pipe-") {
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(("127.0.0.1", port.parse::<u16>().unwrap())).await.unwrap();
+        let mut buffer = vec![0; 65_536];
+        loop {
+            tokio::select! {
+                datagram = session.recv() => {
+                    let Some(datagram) = datagram else { return };
+                    let _ = socket.send(&datagram).await;
+                }
+                Ok(length) = socket.recv(&mut buffer) => {
+                    let _ = replies.send(&buffer[..length]).await;
+                }
+            }
+        }
+    }
+    let mut count = 0;
+    while let Some(datagram) = session.recv().await {
+        count += 1;
+        let answer = match &datagram[..] {
+            b"who" => told(&arrival).into_bytes(),
+            b"count" => count.to_string().into_bytes(),
+            b"end" => return drop(replies.send(b"ended").await),
+            other => other.to_vec(),
+        };
+        if replies.send(&answer).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// No test: opens connections to an address, one after the other on several tasks, each with a few
+/// bytes there and back. Every one has to go well.
+#[test]
+fn dials() {
+    let Ok(options) = std::env::var("WEFT_LAB_DIALS") else { return };
+    let options: Value = serde_json::from_str(&options).unwrap();
+    let number = |key: &str| options[key].as_u64().unwrap() as usize;
+    let (count, first, services) = (number("count"), number("first"), number("services"));
+    let pause = Duration::from_micros(options["pause"].as_u64().unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let slots = Arc::new(tokio::sync::Semaphore::new(64));
+        let mut tasks = tokio::task::JoinSet::new();
+        let mut pace = (!pause.is_zero()).then(|| tokio::time::interval(pause));
+        for index in 0..count {
+            let slot = Arc::clone(&slots).acquire_owned().await.unwrap();
+            let host = first + index % services;
+            let to: SocketAddr = ([10, 99, (host >> 8) as u8, host as u8], 443).into();
+            tasks.spawn(async move {
+                let dialing = async {
+                    let mut stream = TcpStream::connect(to).await?;
+                    stream.write_all(b"short").await?;
+                    stream.shutdown().await?;
+                    let mut back = Vec::new();
+                    stream.read_to_end(&mut back).await?;
+                    assert_eq!(back, b"short", "{to}");
+                    std::io::Result::Ok(())
+                };
+                let done = tokio::time::timeout(Duration::from_secs(30), dialing).await;
+                done.unwrap_or_else(|_| panic!("{to} did not answer")).unwrap();
+                drop(slot);
+            });
+            while let Some(done) = tasks.try_join_next() {
+                done.unwrap();
+            }
+            if let Some(pace) = &mut pace {
+                pace.tick().await;
+            }
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+    });
+}

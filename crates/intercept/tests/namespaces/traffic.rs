@@ -1,0 +1,252 @@
+//! Who is intercepted, where to, and what else happens to traffic: nothing.
+
+use serde_json::{Value, json};
+
+use crate::lab::{Lab, Place, eventually, service};
+
+fn curl(lab: &Lab, place: Place, url: &str) -> Option<String> {
+    lab.says(place, &format!("curl -sS --max-time 10 '{url}'"))
+}
+
+/// What a service says to a datagram.
+fn datagram(lab: &Lab, place: Place, text: &str, host: &str, port: u16) -> Option<String> {
+    lab.says(place, &format!("printf {text} | nc -u -w 2 -W 1 {host} {port}"))
+}
+
+/// Has both firewalls do the same.
+fn everything_goes_where_it_should(options: Value) {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.system();
+    let mut interceptor = lab.interceptor(options);
+    interceptor.set(&[
+        service("web", &["Web.Corp.Example"], &[(80, 80), (8000, 8010)]),
+        service("ssh", &["web.corp.example"], &[(22, 22)]),
+        service("wild", &["*.lab.example"], &[(80, 80)]),
+        service("net", &["10.99.0.0/16", "fd99::/64"], &[(1, 1000)]),
+        service("host", &["10.99.1.1"], &[(80, 80)]),
+    ]);
+    for place in [Place::Client, Place::Gateway] {
+        let (own4, own6) = match place {
+            Place::Client => ("10.77.1.2", Some("fd77:1::2")),
+            // A machine uses the address of the names' range where it has no other way there.
+            _ => ("100.64.0.1", None),
+        };
+        let get = |url: &str| curl(&lab, place, url);
+        let from = |text: String, own: &str| text.replace("SOURCE", own);
+        assert_eq!(
+            get("http://web.corp.example/"),
+            Some(from("web tcp SOURCE 100.64.0.2:80 web.corp.example".into(), own4)),
+            "{place:?}"
+        );
+        assert_eq!(
+            get("http://WEB.corp.example:8010/"),
+            Some(from("web tcp SOURCE 100.64.0.2:8010 web.corp.example".into(), own4))
+        );
+        let ssh = get("http://web.corp.example:22/").unwrap();
+        assert!(ssh.starts_with("ssh tcp") && ssh.ends_with(":22 web.corp.example"), "{ssh}");
+        let wild = get("http://a.b.lab.example/").unwrap();
+        assert!(wild.starts_with("wild tcp") && wild.ends_with(":80 a.b.lab.example"), "{wild}");
+        assert!(get("http://lab.example/").is_none(), "a wildcard has only what is below it");
+        assert_eq!(
+            get("http://10.99.2.2/"),
+            Some(from("net tcp SOURCE 10.99.2.2:80 -".into(), own4))
+        );
+        assert_eq!(
+            get("http://10.99.1.1/"),
+            Some(from("host tcp SOURCE 10.99.1.1:80 -".into(), own4))
+        );
+        assert_eq!(
+            get("http://10.99.1.1:1000/"),
+            Some(from("net tcp SOURCE 10.99.1.1:1000 -".into(), own4))
+        );
+        let v6 = get("http://[fd99::5]:443/").unwrap();
+        assert!(v6.ends_with(" [fd99::5]:443 -"), "{v6}");
+        if let Some(own6) = own6 {
+            assert!(v6.contains(own6), "{v6}");
+        }
+        for outside in
+            ["http://10.99.2.2:1001/", "http://10.98.0.1/", "http://web.corp.example:81/"]
+        {
+            assert_eq!(get(outside), None, "{outside}");
+        }
+        let who = datagram(&lab, place, "who", "10.99.3.3", 53).unwrap();
+        assert_eq!(who, from("net udp SOURCE 10.99.3.3:53 -".into(), own4));
+        let who = datagram(&lab, place, "who", "fd99::9", 53).unwrap();
+        assert!(who.ends_with(" [fd99::9]:53 -"), "{who}");
+        let who = datagram(&lab, place, "who", "web.corp.example", 80).unwrap();
+        assert!(who.ends_with(" 100.64.0.2:80 web.corp.example"), "{who}");
+    }
+    // What comes in over another interface is nobody's.
+    assert_eq!(curl(&lab, Place::Other, "http://10.99.2.2/"), None);
+    interceptor.stop();
+    assert_eq!(lab.system(), before);
+    assert_eq!(curl(&lab, Place::Client, "http://10.99.2.2/"), None);
+}
+
+#[test]
+fn everything_goes_where_it_should_by_nftables() {
+    everything_goes_where_it_should(json!({}));
+}
+
+#[test]
+fn everything_goes_where_it_should_by_iptables() {
+    everything_goes_where_it_should(json!({ "firewall": "iptables" }));
+}
+
+#[test]
+fn sources_interfaces_and_exceptions_are_kept() {
+    let Some(lab) = Lab::new() else { return };
+    // The whole world is a service's, but for what this machine and its operator keep.
+    let options = json!({
+        "interfaces": ["lan0", "lan1"],
+        "exclude": ["10.77.2.2:7000", "fd77:2::2"],
+        "keep": ["ctrl.example"],
+    });
+    let mut interceptor = lab.interceptor(options);
+    let from = |id: &str, address: &str, sources: &[&str]| {
+        let mut service = service(id, &[address], &[(80, 7000)]);
+        service["sources"] = json!(sources);
+        service
+    };
+    interceptor.set(&[
+        service("all", &["0.0.0.0/0", "::/0", "*"], &[(1, 65_535)]),
+        from("clients", "10.99.0.0/16", &["10.77.1.0/24", "fd77:1::/64"]),
+        from("client", "10.99.0.0/16", &["10.77.1.2"]),
+        from("other", "fd99::/64", &["fd77:2::2"]),
+    ]);
+    let who = |place, url: &str| {
+        let said = curl(&lab, place, url)?;
+        Some(said.split(' ').next().unwrap().to_owned())
+    };
+    assert_eq!(who(Place::Client, "http://10.99.0.1/").as_deref(), Some("client"));
+    assert_eq!(who(Place::Other, "http://10.99.0.1/").as_deref(), Some("all"));
+    assert_eq!(who(Place::Other, "http://[fd99::1]/").as_deref(), Some("other"));
+    assert_eq!(who(Place::Client, "http://[fd99::1]/").as_deref(), Some("all"));
+    assert_eq!(who(Place::Client, "http://any.name.example/").as_deref(), Some("all"));
+    assert_eq!(curl(&lab, Place::Client, "http://ctrl.example/"), None);
+
+    // What listens on this machine and beyond it is reached as ever.
+    let serve = |place, at: &str, port: u16| {
+        lab.spawn(
+            place,
+            &format!(
+                "python3 -m http.server --bind {at} {port} --directory {}",
+                lab.folder.path().display()
+            ),
+        )
+    };
+    let _servers = [
+        serve(Place::Gateway, "10.77.1.1", 7000),
+        serve(Place::Gateway, "fd77:1::1", 7000),
+        serve(Place::Other, "10.77.2.2", 7000),
+        serve(Place::Other, "10.77.2.2", 7001),
+        serve(Place::Other, "fd77:2::2", 7000),
+    ];
+    assert!(
+        lab.run(Place::Gateway, "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+            .status
+            .success()
+    );
+    let page = |url: &str| {
+        eventually(url, || {
+            curl(&lab, Place::Client, url).is_some_and(|page| page.contains("Directory listing"))
+        });
+    };
+    for url in [
+        "http://10.77.1.1:7000/",
+        "http://[fd77:1::1]:7000/",
+        "http://10.77.2.2:7000/",
+        "http://[fd77:2::2]:7000/",
+    ] {
+        page(url);
+    }
+    assert_eq!(who(Place::Client, "http://10.77.2.2:7001/").as_deref(), Some("all"));
+    // And the other way round, at once.
+    interceptor.ask(json!({ "exclude": ["10.77.2.2:7001"] }));
+    page("http://10.77.2.2:7001/");
+    assert_eq!(who(Place::Client, "http://10.77.2.2:7000/").as_deref(), Some("all"));
+    assert_eq!(who(Place::Gateway, "http://10.77.2.2:7000/").as_deref(), Some("all"));
+}
+
+#[test]
+fn what_services_may_not_name_is_told() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({ "interfaces": "all" }));
+    let odd =
+        ["127.0.0.0/8", "0.0.0.0", "evil\"; flush ruleset; #", "100.64.1.1", "a\nb", "fe80::1"];
+    let told = interceptor.ask(json!({ "set": [service("odd", &odd, &[(1, 65_535)])] }));
+    assert_eq!(told["problems"].as_array().unwrap().len(), odd.len(), "{told}");
+    interceptor.set(&[service("net", &["10.99.0.0/16"], &[(80, 80)])]);
+    assert!(curl(&lab, Place::Other, "http://10.99.0.1/").is_some(), "all interfaces");
+}
+
+#[test]
+fn names_are_answered_as_they_should() {
+    let Some(lab) = Lab::new() else { return };
+    let upstream = json!({ "listen": ["10.77.2.2:53"], "instance": "up", "names": "198.51.100.1/24",
+        "interfaces": [] });
+    let mut above = lab.interceptor_at(Place::Other, upstream).unwrap();
+    above.set(&[service("up", &["up.example"], &[(80, 80)])]);
+    let mut interceptor = lab.interceptor(json!({
+        "upstream": ["10.77.2.2:53"],
+        "clients": ["10.77.1.0/24"],
+    }));
+    interceptor.set(&[
+        service("web", &["web.example"], &[(80, 80)]),
+        service("wild", &["*.wild.example"], &[(80, 80)]),
+        // Even this does not make our own questions come back to us.
+        service("dns", &["0.0.0.0/0"], &[(53, 53)]),
+    ]);
+    let dig = |what: &str| {
+        let said = lab.says(Place::Client, &format!("dig @10.77.1.1 +tries=1 +time=3 {what}"));
+        said.unwrap_or_default()
+    };
+    for way in ["", "+tcp", "+noedns", "+bufsize=4096"] {
+        let known = dig(&format!("{way} Web.Example A"));
+        assert!(known.contains("status: NOERROR") && known.contains(" aa "), "{way}: {known}");
+        assert!(known.contains("Web.Example.\t\t60\tIN\tA\t100.64.0.2"), "{way}: {known}");
+        let asked = dig(&format!("{way} up.example A"));
+        assert!(asked.contains("IN\tA\t198.51.100.2"), "{way}: {asked}");
+        let none = dig(&format!("{way} web.example AAAA"));
+        assert!(none.contains("status: NOERROR") && none.contains("ANSWER: 0"), "{way}: {none}");
+        for refused in ["web.example MX", "other.example A", "wild.example A", "up.example TXT"] {
+            let refused = dig(&format!("{way} {refused}"));
+            assert!(refused.contains("status: REFUSED"), "{way}: {refused}");
+        }
+    }
+    let first = dig("+short a.wild.example");
+    assert!(first.starts_with("100.64."), "{first}");
+    assert_eq!(dig("+short A.wild.example"), first);
+    // Who is not to be answered is not.
+    let other = lab.says(Place::Other, "dig @10.77.2.1 +tries=1 +time=1 web.example");
+    assert_eq!(other, None);
+    let looped = lab
+        .interceptor_at(Place::Gateway, json!({ "instance": "b", "upstream": ["10.77.1.1:53"] }));
+    assert!(looped.err().unwrap().contains("would ask itself"));
+}
+
+#[test]
+fn iperf3_goes_through() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({}));
+    interceptor.set(&[service("pipe-5201", &["10.99.0.5", "perf.example"], &[(5201, 5201)])]);
+    let _server = lab.spawn(Place::Gateway, "iperf3 --server --bind 127.0.0.1");
+    for what in
+        ["-c 10.99.0.5 -t 1", "-c perf.example -t 1 -R", "-c 10.99.0.5 -t 1 -u -b 20M -l 1200"]
+    {
+        // The server needs a moment to start, and between two clients.
+        let mut report = Value::Null;
+        eventually(what, || {
+            let said = lab.says(Place::Client, &format!("iperf3 -J {what}")).unwrap_or_default();
+            report = serde_json::from_str(&said).unwrap_or_default();
+            report["end"]["streams"].is_array()
+        });
+        let sum = &report["end"];
+        let bytes = [&sum["sum_received"]["bytes"], &sum["sum"]["bytes"]];
+        assert!(bytes.iter().any(|bytes| bytes.as_u64() > Some(1_000_000)), "{what}: {sum}");
+        if what.contains("-u") {
+            let lost = sum["sum"]["lost_percent"].as_f64().unwrap();
+            assert!(lost < 20.0, "{what}: {sum}");
+        }
+    }
+}
