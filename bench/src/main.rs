@@ -12,22 +12,28 @@
 mod chain;
 mod cpu;
 mod mesh;
+mod options;
 mod path;
 mod program;
 mod report;
+mod router;
 mod scale;
 mod work;
 
-use std::{io, process::ExitCode, sync::Arc, time::Duration};
+use std::{io, process::ExitCode, sync::Arc};
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
+    options::Writes,
     path::{haproxy::Haproxy, tcp::Tcp, tls::Credentials, tls::Tls, weft::Network},
     report::Row,
     work::Path,
 };
+
+/// The path that ratios are to.
+const HAPROXY: &str = "haproxy tls-tls";
 
 /// What to measure and for how long.
 #[derive(Debug, Parser)]
@@ -39,21 +45,8 @@ use crate::{
 struct Options {
     #[command(subcommand)]
     other: Option<Other>,
-    /// Sizes of each write, in KiB
-    #[arg(long, value_delimiter = ',', default_values_t = [1_usize, 10, 32])]
-    payload: Vec<usize>,
-    /// Flows at once where many are measured
-    #[arg(long, default_value_t = 50)]
-    flows: usize,
-    /// Seconds that one figure should take
-    #[arg(long, default_value_t = 2.0)]
-    seconds: f64,
-    /// Only paths whose name contains this
-    #[arg(long)]
-    only: Option<String>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    writes: Writes,
 }
 
 /// Other things to measure.
@@ -71,7 +64,7 @@ enum Other {
 type Named = (&'static str, Arc<dyn Path>);
 
 fn main() -> ExitCode {
-    let mut options = Options::parse();
+    let options = Options::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -79,82 +72,47 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match options.other.take() {
+    let figures = |figures: &[scale::Figure]| scale::table(figures).to_string();
+    match options.other {
         Some(Other::Scale(options)) => {
-            let json = options.json;
-            return show(runtime.block_on(scale::run(options)), json);
+            let json = options.run.json;
+            report::print(runtime.block_on(scale::run(options)), json, figures)
         }
         Some(Other::Mesh(options)) => {
-            let json = options.json;
-            return show(runtime.block_on(mesh::run(options)), json);
+            let json = options.run.json;
+            report::print(runtime.block_on(mesh::run(options)), json, figures)
         }
-        Some(Other::Chain(options)) => return chain(&runtime, &options),
-        None => {}
-    }
-    match runtime.block_on(run(&options)) {
-        Ok(rows) if options.json => match serde_json::to_string_pretty(&rows) {
-            Ok(text) => println!("{text}"),
-            Err(error) => eprintln!("weft-bench: {error}"),
-        },
-        Ok(rows) => {
-            println!("{}", report::table(&rows, "haproxy tls-tls"));
-            println!("In parentheses: the ratio to HAProxy with the same payload, in this run.");
-            println!("The processor time of weft is that of controller and router together.");
+        Some(Other::Chain(options)) => {
+            report::print(runtime.block_on(chain::run(&options)), options.writes.json, chain::text)
         }
-        Err(error) => {
-            eprintln!("weft-bench: {error}");
-            return ExitCode::FAILURE;
+        None => {
+            let writes = options.writes;
+            report::print(runtime.block_on(run(&writes)), writes.json, text)
         }
     }
-    ExitCode::SUCCESS
 }
 
-fn show(measured: io::Result<Vec<scale::Figure>>, json: bool) -> ExitCode {
-    match measured {
-        Ok(figures) if json => match serde_json::to_string_pretty(&figures) {
-            Ok(text) => println!("{text}"),
-            Err(error) => eprintln!("weft-bench: {error}"),
-        },
-        Ok(figures) => println!("{}", scale::table(&figures)),
-        Err(error) => {
-            eprintln!("weft-bench: {error}");
-            return ExitCode::FAILURE;
-        }
+/// The table, with what the ratios in it are; without HAProxy there are none.
+fn text(rows: &[Row]) -> String {
+    let mut text = report::table(rows, HAPROXY).to_string();
+    if rows.iter().any(|row| row.path == HAPROXY) {
+        text.push_str("\nIn parentheses: the ratio to HAProxy with the same payload, in this run.");
     }
-    ExitCode::SUCCESS
+    text + "\nThe processor time of weft is that of controller and router together."
 }
 
-fn chain(runtime: &tokio::runtime::Runtime, options: &chain::Options) -> ExitCode {
-    match runtime.block_on(chain::run(options)) {
-        Ok(rows) if options.json => match serde_json::to_string_pretty(&rows) {
-            Ok(text) => println!("{text}"),
-            Err(error) => eprintln!("weft-bench: {error}"),
-        },
-        Ok(rows) => {
-            println!("{}", chain::table(&rows));
-            println!(
-                "In parentheses: the ratio to as many HAProxies in a row, TLS to TLS, in this run."
-            );
-        }
-        Err(error) => {
-            eprintln!("weft-bench: {error}");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-async fn run(options: &Options) -> io::Result<Vec<Row>> {
-    let paths = paths(options).await?;
-    let progress = ProgressBar::new((paths.len() * options.payload.len()) as u64);
+async fn run(writes: &Writes) -> io::Result<Vec<Row>> {
+    let (paths, payloads) = (paths(writes).await?, writes.payloads(&[1, 10, 32]));
+    let progress = ProgressBar::new((paths.len() * payloads.len()) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
         progress.set_style(style);
     }
     let mut rows = Vec::new();
     for (name, path) in &paths {
-        for payload in &options.payload {
-            progress.set_message(format!("{name}, {payload} KiB"));
-            rows.push(measure(name, path, payload * 1024, options).await?);
+        for payload in payloads.iter().copied() {
+            progress.set_message(format!("{name}, {} KiB", payload / 1024));
+            let basics = work::basics(path, payload, writes).await?;
+            rows.push(Row { path: (*name).to_owned(), payload, basics });
             progress.inc(1);
         }
     }
@@ -162,8 +120,8 @@ async fn run(options: &Options) -> io::Result<Vec<Row>> {
     Ok(rows)
 }
 
-async fn paths(options: &Options) -> io::Result<Vec<Named>> {
-    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+async fn paths(writes: &Writes) -> io::Result<Vec<Named>> {
+    let wanted = |name: &str| writes.wants(name);
     let credentials = Arc::new(Credentials::make()?);
     let mut paths: Vec<Named> = Vec::new();
     if wanted("tcp") {
@@ -172,9 +130,9 @@ async fn paths(options: &Options) -> io::Result<Vec<Named>> {
     if wanted("tls") {
         paths.push(("tls", Arc::new(Tls::start(Arc::clone(&credentials)).await?)));
     }
-    if wanted("haproxy tls-tls") {
+    if wanted(HAPROXY) {
         match Haproxy::start(credentials).await? {
-            Some(relay) => paths.push(("haproxy tls-tls", Arc::new(relay))),
+            Some(relay) => paths.push((HAPROXY, Arc::new(relay))),
             None => eprintln!("haproxy is not installed: its rows and all ratios are left out"),
         }
     }
@@ -203,42 +161,31 @@ async fn paths(options: &Options) -> io::Result<Vec<Named>> {
     Ok(paths)
 }
 
-async fn measure(
-    name: &str,
-    path: &Arc<dyn Path>,
-    payload: usize,
-    options: &Options,
-) -> io::Result<Row> {
-    const MIB: f64 = 1024.0 * 1024.0;
-    // A first short run says how much is moved in the time that is wanted.
-    let probe: u64 = 32 << 20;
-    let took = work::bulk(path, 1, payload, probe).await?.as_secs_f64().max(0.001);
-    let total = ((probe as f64 / took * options.seconds) as u64).clamp(probe, 64 << 30);
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
 
-    let before = relay_cpu(path.as_ref());
-    let took = work::bulk(path, 1, payload, total).await?.as_secs_f64();
-    let used = relay_cpu(path.as_ref()).saturating_sub(before).as_secs_f64();
-    let relayed = !path.relay().is_empty();
-    let gib = total as f64 / (1024.0 * MIB);
+    use super::*;
 
-    let flows = options.flows.max(1);
-    let took_many = work::bulk(path, flows, payload, total).await?.as_secs_f64();
-    let times = work::round_trips(path, 64, 2000).await?;
-    let set_ups = work::set_ups(path, 16, Duration::from_secs_f64(options.seconds)).await?;
-    let micros = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1000.0;
-    Ok(Row {
-        path: name.to_owned(),
-        payload,
-        single: total as f64 / MIB / took,
-        many: total as f64 / MIB / took_many,
-        p50: micros(0.50),
-        p99: micros(0.99),
-        set_ups,
-        cpu: relayed.then(|| used / gib),
-        per_payload: relayed.then(|| used * 1e6 / (total as f64 / payload as f64)),
-    })
-}
-
-fn relay_cpu(path: &dyn Path) -> Duration {
-    path.relay().into_iter().filter_map(cpu::cpu_time).sum()
+    #[test]
+    fn what_makes_no_sense_is_refused_before_anything_runs() {
+        Options::command().debug_assert();
+        let read = |words: &str| Options::try_parse_from(words.split(' '));
+        for words in ["b", "b --payload 1,32 --only tcp", "b chain --delay 10", "b mesh --quick"] {
+            assert!(read(words).is_ok(), "{words}");
+        }
+        for words in [
+            "b --seconds=-1",
+            "b --flows 0",
+            "b --payload 0",
+            "b chain --seconds=-1",
+            "b chain --flows 0",
+            "b chain --length 0",
+            "b chain --delay=-1",
+            "b chain --delay 1 --rate 0",
+            "b scale --requests 0",
+        ] {
+            assert!(read(words).is_err(), "{words}");
+        }
+    }
 }

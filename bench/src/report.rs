@@ -1,7 +1,11 @@
 //! What was measured, as a table with ratios or as JSON.
 
+use std::{io, process::ExitCode};
+
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use serde::Serialize;
+
+use crate::work::Basics;
 
 /// The figures of one path with one payload size.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -10,20 +14,40 @@ pub(crate) struct Row {
     pub(crate) path: String,
     /// Size of each write, bytes.
     pub(crate) payload: usize,
-    /// Throughput of one flow, MiB per second.
-    pub(crate) single: f64,
-    /// Throughput of many flows together, MiB per second.
-    pub(crate) many: f64,
-    /// Median round trip, microseconds.
-    pub(crate) p50: f64,
-    /// 99th percentile of the round trip, microseconds.
-    pub(crate) p99: f64,
-    /// Connections opened, used and closed per second.
-    pub(crate) set_ups: f64,
-    /// Processor seconds of the relay per GiB, one flow.
-    pub(crate) cpu: Option<f64>,
-    /// Processor microseconds of the relay per write, one flow.
-    pub(crate) per_payload: Option<f64>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub(crate) basics: Basics,
+}
+
+/// A figure, and its ratio to that of another.
+pub(crate) fn beside(value: Option<f64>, other: Option<f64>, digits: usize) -> String {
+    let Some(value) = value else { return "-".to_owned() };
+    match other {
+        Some(other) if other > 0.0 => format!("{value:.digits$} ({:.2})", value / other),
+        _ => format!("{value:.digits$}"),
+    }
+}
+
+/// Prints what was measured, as text for people or as JSON for programs.
+pub(crate) fn print<T: Serialize>(
+    measured: io::Result<Vec<T>>,
+    is_json: bool,
+    text: impl FnOnce(&[T]) -> String,
+) -> ExitCode {
+    let shown = measured.and_then(|rows| match is_json {
+        true => serde_json::to_string_pretty(&rows).map_err(io::Error::other),
+        false => Ok(text(&rows)),
+    });
+    match shown {
+        Ok(text) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("weft-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The table for people: each figure, and its ratio to the base of the same payload size.
@@ -44,31 +68,19 @@ pub(crate) fn table(rows: &[Row], base: &str) -> Table {
     for row in rows {
         let reference =
             rows.iter().find(|other| other.path == base && other.payload == row.payload);
-        let beside = |value: f64, of: fn(&Row) -> f64, digits: usize| {
-            let shown = format!("{value:.digits$}");
-            match reference.map(of) {
-                Some(other) if other > 0.0 => format!("{shown} ({:.2})", value / other),
-                _ => shown,
-            }
-        };
-        let beside_some = |value: Option<f64>, of: fn(&Row) -> Option<f64>, digits: usize| {
-            let Some(value) = value else { return "-".to_owned() };
-            let shown = format!("{value:.digits$}");
-            match reference.and_then(of) {
-                Some(other) if other > 0.0 => format!("{shown} ({:.2})", value / other),
-                _ => shown,
-            }
+        let shown = |of: fn(&Basics) -> Option<f64>, digits: usize| {
+            beside(of(&row.basics), reference.and_then(|it| of(&it.basics)), digits)
         };
         table.add_row([
             row.path.clone(),
             format!("{} KiB", row.payload / 1024),
-            beside(row.single, |row| row.single, 0),
-            beside(row.many, |row| row.many, 0),
-            beside(row.p50, |row| row.p50, 0),
-            beside(row.p99, |row| row.p99, 0),
-            beside(row.set_ups, |row| row.set_ups, 0),
-            beside_some(row.cpu, |row| row.cpu, 2),
-            beside_some(row.per_payload, |row| row.per_payload, 2),
+            shown(|it| Some(it.single), 0),
+            shown(|it| Some(it.many), 0),
+            shown(|it| Some(it.p50), 0),
+            shown(|it| Some(it.p99), 0),
+            shown(|it| Some(it.set_ups), 0),
+            shown(|it| it.cpu, 2),
+            shown(|it| it.per_payload, 2),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {

@@ -16,7 +16,10 @@ use std::{
 
 use futures::future::{BoxFuture, try_join_all};
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::{cpu, options::Writes};
 
 /// Reads a given number of bytes and answers one.
 const SINK: u8 = b'S';
@@ -24,6 +27,12 @@ const SINK: u8 = b'S';
 const ECHO: u8 = b'E';
 /// Largest write and read of either side, bytes.
 const BUFFER: usize = 64 * 1024;
+/// What a first run moves, bytes.
+const PROBE: u64 = 16 << 20;
+/// Round trips behind each percentile, at most.
+const ROUND_TRIPS: usize = 2000;
+/// Bytes of a MiB.
+pub(crate) const MIB: f64 = 1_048_576.0;
 
 /// Any byte stream.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
@@ -75,6 +84,63 @@ pub(crate) async fn serve(mut stream: AnyStream) -> io::Result<()> {
     }
 }
 
+/// What is measured of every path, with one size of writes.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Basics {
+    /// Throughput of one flow, MiB per second.
+    pub(crate) single: f64,
+    /// Throughput of many flows together, MiB per second.
+    pub(crate) many: f64,
+    /// Median round trip, microseconds.
+    pub(crate) p50: f64,
+    /// 99th percentile of the round trip, microseconds.
+    pub(crate) p99: f64,
+    /// Connections opened, used and closed per second.
+    pub(crate) set_ups: f64,
+    /// Processor seconds of the relay per GiB, one flow.
+    pub(crate) cpu: Option<f64>,
+    /// Processor microseconds of the relay per write, one flow.
+    pub(crate) per_payload: Option<f64>,
+}
+
+/// Measures that.
+pub(crate) async fn basics(
+    path: &Arc<dyn Path>,
+    payload: usize,
+    writes: &Writes,
+) -> io::Result<Basics> {
+    let duration = Duration::from_secs_f64(writes.seconds);
+    // A first short run says how much is moved in the time that is wanted.
+    let took = bulk(path, 1, payload, PROBE).await?.as_secs_f64().max(0.001);
+    let total = ((PROBE as f64 / took * writes.seconds) as u64).clamp(PROBE, 64 << 30);
+    let before = relay_cpu(path.as_ref());
+    let single = bulk(path, 1, payload, total).await?.as_secs_f64();
+    let used = relay_cpu(path.as_ref()).saturating_sub(before).as_secs_f64();
+    let many = bulk(path, writes.flows, payload, total).await?.as_secs_f64();
+    let times = round_trips(path, 64, ROUND_TRIPS, duration * 4).await?;
+    let set_ups = set_ups(path, 16, duration).await?;
+    let relayed = !path.relay().is_empty();
+    let mib = total as f64 / MIB;
+    Ok(Basics {
+        single: mib / single,
+        many: mib / many,
+        p50: micros(&times, 0.50),
+        p99: micros(&times, 0.99),
+        set_ups,
+        cpu: relayed.then(|| used / (mib / 1024.0)),
+        per_payload: relayed.then(|| used * 1e6 / (total as f64 / payload as f64)),
+    })
+}
+
+/// A quantile of times in nanoseconds, in microseconds.
+pub(crate) fn micros(times: &Histogram<u64>, quantile: f64) -> f64 {
+    times.value_at_quantile(quantile) as f64 / 1000.0
+}
+
+fn relay_cpu(path: &dyn Path) -> Duration {
+    path.relay().into_iter().filter_map(cpu::cpu_time).sum()
+}
+
 async fn begin(path: &dyn Path, what: u8, count: u64) -> io::Result<AnyStream> {
     let mut stream = path.connect().await?;
     stream.write_u8(what).await?;
@@ -85,7 +151,7 @@ async fn begin(path: &dyn Path, what: u8, count: u64) -> io::Result<AnyStream> {
 
 /// Moves `total` bytes in writes of `payload` bytes over each of `flows` connections at once, and
 /// tells how long it took from the first byte to the last confirmation.
-pub(crate) async fn bulk(
+async fn bulk(
     path: &Arc<dyn Path>,
     flows: usize,
     payload: usize,
@@ -118,16 +184,19 @@ async fn push(mut stream: AnyStream, payload: usize, total: u64) -> io::Result<(
     stream.shutdown().await
 }
 
-/// Times `count` round trips of `payload` bytes over one connection; values are nanoseconds.
-pub(crate) async fn round_trips(
+/// Times `count` round trips of `payload` bytes over one connection, fewer if they take longer than
+/// the limit; values are nanoseconds.
+async fn round_trips(
     path: &Arc<dyn Path>,
     payload: usize,
     count: usize,
+    limit: Duration,
 ) -> io::Result<Histogram<u64>> {
     let mut stream = begin(path.as_ref(), ECHO, 0).await?;
     let mut times = Histogram::new(3).map_err(io::Error::other)?;
     let data = vec![0x5a; payload];
     let mut back = vec![0; payload];
+    let begun = Instant::now();
     for turn in 0..count + count / 10 {
         let started = Instant::now();
         stream.write_all(&data).await?;
@@ -137,6 +206,9 @@ pub(crate) async fn round_trips(
         if turn >= count / 10 {
             let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
             times.record(nanos).map_err(io::Error::other)?;
+            if begun.elapsed() > limit {
+                break;
+            }
         }
     }
     stream.shutdown().await?;
@@ -194,11 +266,7 @@ pub(crate) async fn ping_beside(
 
 /// Opens connections, has one byte echoed on each and closes them, `lanes` at a time, for about
 /// `duration`; tells how many per second.
-pub(crate) async fn set_ups(
-    path: &Arc<dyn Path>,
-    lanes: usize,
-    duration: Duration,
-) -> io::Result<f64> {
+async fn set_ups(path: &Arc<dyn Path>, lanes: usize, duration: Duration) -> io::Result<f64> {
     let started = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..lanes {

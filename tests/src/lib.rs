@@ -9,11 +9,17 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 #[cfg(test)]
+mod bindings;
+#[cfg(test)]
 mod chaos;
+#[cfg(test)]
+mod edges;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
 mod liars;
+#[cfg(test)]
+mod measured;
 #[cfg(test)]
 mod mesh;
 #[cfg(test)]

@@ -177,6 +177,61 @@ async fn links_re_form_and_circuits_go_on_while_no_controller_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_circuit_that_moved_moves_again_after_the_controller_started_again() {
+    let mut network = network().await;
+    let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
+    let middle = network.another_router("r3").await;
+    for router in [&one, &two, &middle] {
+        links(router, 2).await;
+    }
+    network.service("echo", true).await;
+    let (host, dialer) = (at(&network, &one, "host").await, at(&network, &two, "dialer").await);
+    echo(soon(host.bind("echo")).await.unwrap());
+    let mut connection = dial(&dialer, "echo").await;
+    let goes_over = async |network: &Network, count: usize| {
+        until_some(async || (paths(network).first()?.len() == count).then_some(())).await;
+    };
+    let circuit = network.circuits().circuits().all()[0].id.clone();
+    // The direct link becomes dear, and the circuit goes around it.
+    let direct = async |network: &Network, cost: i32| {
+        until_some(async || {
+            let all = network.circuits().links().all();
+            let ends = [one.id.as_str(), two.id.as_str()];
+            let direct = all.iter().find(|link| ends.iter().all(|end| link.has_end(end)))?;
+            let measured = all.len() == 3 && all.iter().all(|link| link.cost() < 60_000);
+            measured.then(|| network.circuits().change_link(&direct.id, Some(cost), None))
+        })
+        .await;
+    };
+    direct(&network, 50_000).await;
+    goes_over(&network, 2).await;
+    network.stop_controller().await;
+    network.start_controller().await;
+    until_some(async || {
+        let circuit = network.circuits().circuits().get(&circuit)?;
+        circuit.is_whole.then_some(())
+    })
+    .await;
+    // It knows nothing of what the link cost: the circuit moves away from the other way.
+    direct(&network, 1).await;
+    until_some(async || {
+        let circuits = network.circuits().circuits();
+        let path = circuits.get(&circuit)?.path.clone();
+        if path.links.len() == 1 {
+            return Some(());
+        }
+        network.circuits().change_link(&path.links[0], Some(50_000), None);
+        None
+    })
+    .await;
+    let mut said = [0; 5];
+    connection.write_all(b"hello").await.unwrap();
+    soon(connection.read_exact(&mut said)).await.unwrap();
+    assert_eq!(&said, b"hello");
+    round_trip(connection, 1_000_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn circuits_over_a_link_that_is_back_at_once_go_on() {
     let network = network().await;
     let (one, two, wires) = wired(&network).await;

@@ -9,12 +9,15 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_client::{Credentials, ManagementClient, Tls};
 use weft_config::router::{Listener, ProxiedService, ProxyProtocol, TunnelMode};
 use weft_config::web::WebOptions;
-use weft_config::{BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer};
+use weft_config::{
+    AddressKind, BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer,
+};
 use weft_contract::{Kind, resource};
 use weft_controller::control::{ControlOptions, ControlPlane};
 use weft_controller::network::{Network as Circuits, NetworkOptions};
@@ -30,6 +33,8 @@ use weft_store::{Memory, Store};
 /// Longer than anything here should take.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "geheimnis";
+/// The router whose own bindings may use every service.
+pub(crate) const UNRESTRICTED: &str = "ingress";
 const TRUST_DOMAIN: &str = "weft.test";
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
@@ -226,6 +231,15 @@ impl Network {
         &self.controller.as_ref().unwrap().circuits
     }
 
+    /// A service at an address that a router dials, which no policy gives to anybody.
+    pub(crate) async fn at_address(&self, name: &str, router: &Peer, binding: &str, address: &str) {
+        let service = json!({"name": name, "encryptionRequired": false});
+        let service = self.create(&resource::service::KIND, &service).await;
+        let terminator = json!({"service": service, "router": router.id, "binding": binding,
+            "address": address});
+        self.create(&resource::terminator::KIND, &terminator).await;
+    }
+
     /// A service that everybody may dial and host.
     pub(crate) async fn service(&self, name: &str, encrypted: bool) {
         let service = json!({"name": name, "encryptionRequired": encrypted});
@@ -272,7 +286,34 @@ pub(crate) struct Peer {
     _home: TempDir,
 }
 
+impl Network {
+    /// What a controller, or a router's server, answers to a GET: status and body.
+    pub(crate) async fn get(&self, port: Option<u16>, path: &str) -> (u16, String) {
+        let trust = weft_identity::tls::Trust::Bundle(self.seed.keys.bundle.clone());
+        let tls = weft_identity::tls::ClientTls { alpn: &[], trust, identity: None };
+        let tls = Arc::new(weft_identity::tls::client_config(&tls).unwrap());
+        let to = ("127.0.0.1", port.unwrap_or(self.seed.port));
+        let socket = tokio::net::TcpStream::connect(to).await.unwrap();
+        let name = "localhost".to_owned().try_into().unwrap();
+        let connector = tokio_rustls::TlsConnector::from(tls);
+        let mut stream = soon(connector.connect(name, socket)).await.unwrap();
+        let asked = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        // Whoever ends TLS without a word has answered all the same.
+        let _ = soon(stream.read_to_end(&mut bytes)).await;
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+}
+
 impl Peer {
+    /// Changes its file, before it is started.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut RouterConfig)) {
+        change(&mut self.config);
+    }
+
     pub(crate) async fn start(&mut self) {
         let handle = tokio::runtime::Handle::current();
         let router = until_some(async || {
@@ -287,6 +328,26 @@ impl Peer {
     pub(crate) async fn stop(&mut self) {
         if let Some(router) = self.router.take() {
             soon(router.shutdown()).await;
+        }
+    }
+
+    /// Adds to its listeners and dialers those of a piece of a file.
+    pub(crate) fn configure(&mut self, more: &str) {
+        let home = Path::new("unused");
+        let more = read(&format!("{}{more}", common(home, 1)), home);
+        self.config.listeners.extend(more.listeners);
+        self.config
+            .dialers
+            .retain(|known| more.dialers.iter().all(|one| one.binding != known.binding));
+        self.config.dialers.extend(more.dialers);
+    }
+
+    /// Has SDKs connect over WebSockets only.
+    pub(crate) fn websockets_only(&mut self) {
+        for listener in &mut self.config.listeners {
+            if let Listener::Edge(edge) = listener {
+                edge.address.kind = AddressKind::Wss;
+            }
         }
     }
 
@@ -333,6 +394,7 @@ impl Seed {
         let identity = Identity::new(Some(chain.clone()), vec![chain.clone()], bundle.clone());
         let keys = Keys {
             session: chain.clone(),
+            tokens: None,
             enrollment: chain,
             authority: signer,
             bundle,
@@ -352,7 +414,12 @@ impl Seed {
                 address: HostPort { host: "localhost".into(), port: self.port },
                 new_address: None,
             }],
-            apis: vec![WebApi::EdgeManagement, WebApi::EdgeClient],
+            apis: vec![
+                WebApi::EdgeManagement,
+                WebApi::EdgeClient,
+                WebApi::HealthChecks,
+                WebApi::Metrics { scrape_cert: None, include_timestamps: false },
+            ],
             identity: None,
             options: WebOptions::default(),
         }
@@ -367,6 +434,7 @@ impl Seed {
         };
         let settings = Settings {
             session_key: Some(Arc::clone(&self.session_key)),
+            unrestricted_bindings: vec![UNRESTRICTED.into()],
             ..Settings::new("ctrl1", Arc::clone(&self.store), self.keys.clone(), addresses)
         };
         let controller = Controller::start(settings).await.unwrap();

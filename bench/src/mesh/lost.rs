@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     cpu,
-    scale::{Aim, Dice, Figure},
+    scale::{Aim, Dice, Figure, millis},
 };
 
 /// Dialers while circuits move, and how long each waits between two dials.
@@ -27,24 +27,21 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long circuits may take to move.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Median, 99th percentile and the most.
+/// Median, 99th percentile and the most; the times are sorted for that.
 pub(crate) fn percentiles(times: &mut [Duration]) -> String {
     times.sort_unstable();
-    let millis = |percent: usize| {
-        let at = times.len() * percent / 100;
-        times.get(at.min(times.len().saturating_sub(1))).map_or(0.0, |it| it.as_secs_f64() * 1e3)
-    };
-    format!("p50 {:.1} ms, p99 {:.1} ms, most {:.1} ms", millis(50), millis(99), millis(100))
+    let [p50, p99, most] = [50, 99, 100].map(|percent| millis(times, percent));
+    format!("p50 {p50:.1} ms, p99 {p99:.1} ms, most {most:.1} ms")
 }
 
 pub(crate) async fn measure(world: &Arc<World>, options: &Options) -> io::Result<Vec<Figure>> {
     let Some(bridge) = world.plan.bridges.first().copied() else { return Ok(Vec::new()) };
     let circuits = world.network.circuits();
     let (before, were) = (resident(), circuits.len());
-    let missing = options.circuits.saturating_sub(circuits.over_link(&link_id(bridge)).len());
+    let missing = options.circuits().saturating_sub(circuits.count_over(&link_id(bridge)));
     let dialed = stream::iter(0..missing as u64)
         .map(|number| {
-            let (world, seed) = (Arc::clone(world), options.seed);
+            let (world, seed) = (Arc::clone(world), options.run.seed);
             async move {
                 let (from, service) = world.plan.across(Dice::new(seed, 5, number).word());
                 world.routers[from].dial(&service_name(service)).await
@@ -63,14 +60,14 @@ pub(crate) async fn measure(world: &Arc<World>, options: &Options) -> io::Result
         note: format!("{:.0} bytes each", bytes as f64 / made.max(1) as f64),
         ..Figure::default()
     }];
-    figures.extend(lose(world, bridge, options.seed).await?);
+    figures.extend(lose(world, bridge, options.run.seed).await?);
     Ok(figures)
 }
 
 async fn lose(world: &Arc<World>, bridge: usize, seed: u64) -> io::Result<Vec<Figure>> {
     let circuits = world.network.circuits();
     let id = link_id(bridge);
-    let over = circuits.over_link(&id).len();
+    let over = circuits.count_over(&id);
     let there = circuits.len();
     let moving = Arc::new(AtomicBool::new(true));
     let dialed = Arc::new(AtomicU64::new(0));
@@ -94,7 +91,7 @@ async fn lose(world: &Arc<World>, bridge: usize, seed: u64) -> io::Result<Vec<Fi
     let used = cpu::cpu_time(std::process::id()).unwrap_or_default();
     let begun = Instant::now();
     world.routers[world.plan.links[bridge].from].send(Fault::link(&*id, 0).to_message()).await?;
-    while world.network.links().get(&id).is_some() || !circuits.over_link(&id).is_empty() {
+    while world.network.links().get(&id).is_some() || circuits.count_over(&id) > 0 {
         if begun.elapsed() > PATIENCE {
             return Err(io::Error::other("circuits are left on a link that is gone"));
         }
@@ -109,7 +106,6 @@ async fn lose(world: &Arc<World>, bridge: usize, seed: u64) -> io::Result<Vec<Fi
     }
     let lost = (there + times.len()).saturating_sub(circuits.len());
     let percentiles = percentiles(&mut times);
-    let p99 = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
     Ok(vec![
         Figure {
             name: format!("a link with {over} circuits is lost: all have moved"),
@@ -118,7 +114,7 @@ async fn lose(world: &Arc<World>, bridge: usize, seed: u64) -> io::Result<Vec<Fi
             aim: Some(Aim::AtMost(30.0)),
             cpu: Some(used.as_secs_f64() * 1e6 / over.max(1) as f64),
             note: format!(
-                "{:.0}/s, {lost} circuits lost; {} routes and {} unroutes so far",
+                "{:.0}/s; {} routes and {} unroutes so far",
                 over as f64 / took.as_secs_f64(),
                 world.done.routes.load(Ordering::Relaxed),
                 world.done.unroutes.load(Ordering::Relaxed)
@@ -126,8 +122,15 @@ async fn lose(world: &Arc<World>, bridge: usize, seed: u64) -> io::Result<Vec<Fi
             ..Figure::default()
         },
         Figure {
+            name: "circuits that ended".into(),
+            value: lost as f64,
+            aim: Some(Aim::AtMost(0.0)),
+            note: format!("of {there} and {} dialed meanwhile", times.len()),
+            ..Figure::default()
+        },
+        Figure {
             name: "dials meanwhile, p99".into(),
-            value: p99.as_secs_f64() * 1e3,
+            value: millis(&times, 99),
             unit: "ms",
             aim: Some(Aim::AtMost(50.0)),
             note: format!("{} dials: {percentiles}", times.len()),

@@ -30,12 +30,12 @@ const FLAPS: u64 = 20;
 
 /// A small mesh with long ways.
 pub(crate) async fn ladder(options: &Options) -> io::Result<Vec<Figure>> {
-    let (world, _) = World::start(Plan::ladder(options.seed)).await?;
+    let (world, _) = World::start(Plan::ladder(options.run.seed)).await?;
     let world = Arc::new(world);
     let name = format!("circuits over {STEPS} routers, {} dialers", options.dialers);
     let figure = dials(&world, options, name, 5_000.0).await?;
-    let long = world.network.circuits().matching(|circuit| circuit.path.nodes.len() == STEPS);
-    if long.is_empty() || long.len() != world.network.circuits().len() {
+    let circuits = world.network.circuits().all();
+    if circuits.is_empty() || circuits.iter().any(|it| it.path.nodes.len() != STEPS) {
         return Err(io::Error::other("circuits of the small mesh go over too few routers"));
     }
     stop(world).await;
@@ -45,12 +45,12 @@ pub(crate) async fn ladder(options: &Options) -> io::Result<Vec<Figure>> {
 /// A large mesh: coming up, dials, dials while links come and go, a lost link.
 pub(crate) async fn large(options: &Options) -> io::Result<Vec<Figure>> {
     let before = resident();
-    let plan = Plan::large(options.routers, options.links, options.seed);
+    let plan = Plan::large(options.routers(), options.links(), options.run.seed);
     let (world, took) = World::start(plan).await?;
     let world = Arc::new(world);
     let mut figures = up(&world, options, &took, before);
     let name =
-        |what: &str| format!("{}, {} routers, {} links", what, options.routers, options.links);
+        |what: &str| format!("{}, {} routers, {} links", what, options.routers(), options.links());
     figures.push(dials(&world, options, name("first circuits"), 0.0).await?);
     figures.push(dials(&world, options, name("circuits"), 2_000.0).await?);
     let flapping = Arc::new(AtomicBool::new(true));
@@ -80,9 +80,13 @@ fn up(world: &World, options: &Options, took: &Took, before: u64) -> Vec<Figure>
         ..Figure::default()
     };
     vec![
-        seconds(&format!("{} routers connect", options.routers), took.connecting, options.routers),
+        seconds(
+            &format!("{} routers connect", options.routers()),
+            took.connecting,
+            options.routers(),
+        ),
         seconds("all report their links", took.links, world.plan.links.len()),
-        seconds("all report latencies", took.metrics, options.routers),
+        seconds("all report latencies", took.metrics, options.routers()),
         Figure {
             name: "memory with all links, routers included".into(),
             value: mib(resident().saturating_sub(before)),
@@ -102,10 +106,10 @@ async fn dials(
 ) -> io::Result<Figure> {
     let used = cpu::cpu_time(std::process::id()).unwrap_or_default();
     let begun = Instant::now();
-    let until = begun + Duration::from_secs_f64(options.seconds);
+    let until = begun + Duration::from_secs_f64(options.seconds());
     let number = Arc::new(AtomicU64::new(world.network.circuits().len() as u64));
     let dialers = (0..options.dialers.max(1)).map(|_| {
-        let (world, number, seed) = (Arc::clone(world), Arc::clone(&number), options.seed);
+        let (world, number, seed) = (Arc::clone(world), Arc::clone(&number), options.run.seed);
         tokio::spawn(async move {
             let mut times = Vec::new();
             while Instant::now() < until {

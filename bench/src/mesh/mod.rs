@@ -15,7 +15,7 @@ use std::io;
 
 use clap::Args;
 
-use crate::scale::Figure;
+use crate::{options::Run, scale::Figure};
 
 /// How large the mesh is and how long to measure.
 #[derive(Debug, Clone, Args)]
@@ -32,39 +32,30 @@ pub(crate) struct Options {
     /// Dials at the same time
     #[arg(long, default_value_t = 64)]
     dialers: usize,
-    /// Seconds that one figure of dials should take
-    #[arg(long, default_value_t = 4.0)]
-    seconds: f64,
-    /// The same number, the same network
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// A small mesh and short runs: whether everything works, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) run: Run,
 }
 
 impl Options {
-    /// The sizes of `--quick` in place of those that were given.
-    fn sized(self) -> Self {
-        if !self.quick {
-            return self;
-        }
-        Self {
-            routers: self.routers.min(40),
-            links: self.links.min(400),
-            circuits: self.circuits.min(500),
-            seconds: self.seconds.min(0.3),
-            ..self
-        }
+    fn routers(&self) -> usize {
+        self.run.at_most(self.routers, 40)
+    }
+
+    fn links(&self) -> usize {
+        self.run.at_most(self.links, 400)
+    }
+
+    fn circuits(&self) -> usize {
+        self.run.at_most(self.circuits, 500)
+    }
+
+    fn seconds(&self) -> f64 {
+        self.run.seconds(0.3)
     }
 }
 
 /// Runs everything.
 pub(crate) async fn run(options: Options) -> io::Result<Vec<Figure>> {
-    let options = options.sized();
     let mut figures = measure::ladder(&options).await?;
     figures.extend(measure::large(&options).await?);
     Ok(figures)

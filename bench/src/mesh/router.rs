@@ -6,51 +6,18 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use weft_channel::{
-    Behaviour, ChannelHandle, ChannelOptions, DialOptions, Flow, Handler, Lane, Parts,
-    UnderlayInfo, UnderlayWaker, dial,
+    Behaviour, ChannelHandle, Flow, Handler, Lane, Parts, UnderlayInfo, UnderlayWaker,
 };
-use weft_identity::{
-    Authority, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey, Purpose,
-    Subject, TrustBundle,
-    tls::{ClientTls, client_config},
-};
-use weft_model::Id;
+use weft_identity::TrustBundle;
 use weft_wire::{
-    Address, Message, PeerData, ProtoBody as _, Scheme, VersionInfo,
-    ctrl::{CircuitRequest, Route, RouteResult, RouterHello, content_type},
-    hello::{Hello, alpn},
+    Message, PeerData, ProtoBody as _,
+    ctrl::{CircuitRequest, Route, RouteResult, content_type},
 };
 
-/// How long a router waits for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Who a router is.
-pub(crate) struct Credentials {
-    pub(crate) id: Id,
-    chain: KeyedChain,
-}
-
-impl Credentials {
-    /// A key, and a certificate for it.
-    pub(crate) fn make(id: Id, authority: &Authority) -> io::Result<Self> {
-        let make = || {
-            let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-            let (subject, now) = (Subject::common_name(id.as_str()), std::time::SystemTime::now());
-            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now)?;
-            KeyedChain::new(vec![authority.issue(&leaf)?, authority.certificate().clone()], key)
-        };
-        let chain = make().map_err(io::Error::other)?;
-        Ok(Self { id, chain })
-    }
-
-    pub(crate) fn fingerprint(&self) -> &str {
-        self.chain.leaf().fingerprint()
-    }
-}
+use crate::router::{Credentials, PATIENCE, connect};
 
 /// What all routers did together.
 #[derive(Debug, Default)]
@@ -72,23 +39,7 @@ impl SimulatedRouter {
         port: u16,
         done: &Arc<Done>,
     ) -> io::Result<Self> {
-        let identity = Identity::new(Some(who.chain.clone()), Vec::new(), bundle.clone());
-        let identity = LiveIdentity::fixed(identity);
-        let tls =
-            client_config(&ClientTls::of_identity(&identity, &[])).map_err(io::Error::other)?;
-        let mut hello = Hello::new(who.id.as_str());
-        RouterHello {
-            version: VersionInfo::from_header("v2.1.0|r|d|linux|amd64"),
-            ..RouterHello::default()
-        }
-        .write(&mut hello.headers);
-        let address = Address::new(Scheme::Tls, "127.0.0.1", port);
-        let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("router") };
-        let options = DialOptions {
-            timeout: PATIENCE,
-            ..DialOptions::new(address, Arc::new(tls), alpn::CTRL, hello, channel)
-        };
-        let established = dial(options).await.map_err(io::Error::other)?;
+        let established = connect(who, bundle, port, None).await?;
         Ok(Self { channel: established.start(Arc::new(Answers(Arc::clone(done)))) })
     }
 

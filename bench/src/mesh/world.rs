@@ -30,8 +30,9 @@ use weft_wire::{
 
 use super::{
     plan::Plan,
-    router::{Credentials, Done, SimulatedRouter},
+    router::{Done, SimulatedRouter},
 };
+use crate::router::Credentials;
 
 /// Changes in one change set, and routers that connect at the same time.
 const BATCH: usize = 5_000;
@@ -79,6 +80,7 @@ fn keys() -> weft_identity::Result<Keys> {
     let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
     Ok(Keys {
         session: chain.clone(),
+        tokens: None,
         enrollment: chain,
         authority: signer,
         bundle,

@@ -36,6 +36,11 @@ impl Answer {
         serde_json::from_slice(&self.body).map_err(io::Error::other)
     }
 
+    /// Bytes of its body.
+    pub(crate) fn len(&self) -> usize {
+        self.body.len()
+    }
+
     /// An error unless it is a success.
     pub(crate) fn accept(self) -> io::Result<Self> {
         if (200..300).contains(&self.status) {

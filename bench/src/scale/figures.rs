@@ -160,7 +160,7 @@ async fn latency(
     }
     let mut times = Vec::new();
     let mut total = None;
-    let requests = bed.options.requests as u32;
+    let requests = bed.options.run.at_most(bed.options.requests, 40);
     let before = running.cpu();
     for number in 0..requests {
         let Ask { method, path, body } = (timed.ask)(number);
@@ -205,7 +205,7 @@ async fn creates(
         connections.push(Client::connect(place).await?);
     }
     let from = Instant::now() + WARM_UP_TIME;
-    let until = from + Duration::from_secs_f64(bed.options.seconds);
+    let until = from + Duration::from_secs_f64(bed.options.seconds());
     let work = |client| tokio::spawn(create(client, Arc::clone(made), from, until));
     let workers: Vec<_> = connections.into_iter().map(work).collect();
     tokio::time::sleep_until(from.into()).await;

@@ -94,11 +94,11 @@ fn roles(entries: &[&str]) -> Roles {
 impl Network {
     pub(crate) fn of(options: &Options) -> Self {
         Self {
-            seed: options.seed,
-            identities: options.identities,
-            services: options.services,
-            policies: options.policies,
-            routers: options.routers,
+            seed: options.run.seed,
+            identities: options.run.at_most(options.identities, 2_000),
+            services: options.run.at_most(options.services, 100),
+            policies: options.run.at_most(options.policies, 100),
+            routers: options.run.at_most(options.routers, 10),
         }
     }
 

@@ -24,8 +24,11 @@ use std::{io, path::PathBuf, time::Duration};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+pub(crate) use figures::millis;
 pub(crate) use fill::Dice;
 pub(crate) use report::{Aim, Figure, table};
+
+use crate::options::Run;
 
 use self::{figures::Bed, fill::Network, server::Home};
 
@@ -44,50 +47,27 @@ pub(crate) struct Options {
     /// Edge routers
     #[arg(long, default_value_t = 200)]
     routers: u32,
-    /// The same number, the same network
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Seconds that one figure of creates should take
-    #[arg(long, default_value_t = 4.0)]
-    seconds: f64,
     /// Requests behind each percentile
-    #[arg(long, default_value_t = 400)]
-    requests: usize,
-    /// A small network and short runs: whether everything works, not how fast
-    #[arg(long)]
-    quick: bool,
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
+    requests: u32,
     /// Only figures whose name contains this
     #[arg(long)]
     only: Option<String>,
     /// Keep the network here; one that is there already is not filled again
     #[arg(long, value_name = "DIR")]
     home: Option<PathBuf>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) run: Run,
 }
 
 impl Options {
-    /// The sizes of `--quick` in place of those that were given.
-    fn sized(self) -> Self {
-        if !self.quick {
-            return self;
-        }
-        Self {
-            identities: self.identities.min(2_000),
-            services: self.services.min(100),
-            policies: self.policies.min(100),
-            routers: self.routers.min(10),
-            requests: self.requests.min(40),
-            seconds: self.seconds.min(0.5),
-            ..self
-        }
+    fn seconds(&self) -> f64 {
+        self.run.seconds(0.5)
     }
 }
 
 /// Runs everything.
 pub(crate) async fn run(options: Options) -> io::Result<Vec<Figure>> {
-    let options = options.sized();
     let network = Network::of(&options);
     let progress = ProgressBar::new(1);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {

@@ -1,33 +1,18 @@
 //! Routers that only talk to their controller: as many as a large network has.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::io;
 
-use weft_channel::{
-    ChannelHandle, ChannelOptions, DialOptions, GroupPolicy, Inbox, InboxLimits, RedialPolicy,
-    dial, inbox,
-};
-use weft_identity::{
-    Authority, Certificate, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
-    Purpose, Subject, TrustBundle,
-    tls::{ClientTls, client_config},
-};
+use weft_channel::{ChannelHandle, GroupPolicy, Inbox, InboxLimits, RedialPolicy, inbox};
+use weft_identity::{Authority, Certificate, PrivateKey, TrustBundle};
 use weft_model::Id;
 use weft_wire::{
-    Address, Capabilities, Message, ProtoBody as _, Scheme, VersionInfo,
-    ctrl::RouterHello,
+    Message, ProtoBody as _,
     edge_ctrl::{ApiSessionAdded, ClientHello, SyncState, content_type as is},
-    hello::{Hello, alpn},
-    router_capability,
 };
 
 use super::server::Home;
+use crate::router::{Credentials, PATIENCE, connect};
 
-/// How long a router waits for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Messages of a controller that may wait: a full state of all sessions is in parts.
 const WAITING: InboxLimits = InboxLimits { messages: 16_384, bytes: 256 * 1024 * 1024 };
 
@@ -35,13 +20,6 @@ const WAITING: InboxLimits = InboxLimits { messages: 16_384, bytes: 256 * 1024 *
 pub(crate) struct Pki {
     signer: Authority,
     bundle: TrustBundle,
-}
-
-/// A router that is known to the network.
-#[derive(Clone)]
-pub(crate) struct Router {
-    pub(crate) id: Id,
-    pub(crate) chain: KeyedChain,
 }
 
 impl Pki {
@@ -60,44 +38,18 @@ impl Pki {
     }
 
     /// Gives a router a certificate.
-    pub(crate) fn router(&self, id: Id) -> io::Result<Router> {
-        let make = || {
-            let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-            let (subject, now) = (Subject::common_name(id.as_str()), SystemTime::now());
-            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now)?;
-            let leaf = self.signer.issue(&leaf)?;
-            KeyedChain::new(vec![leaf, self.signer.certificate().clone()], key)
-        };
-        let chain = make().map_err(io::Error::other)?;
-        Ok(Router { id, chain })
+    pub(crate) fn router(&self, id: Id) -> io::Result<Credentials> {
+        Credentials::make(id, &self.signer)
     }
 
     /// Connects a router and greets the controller.
-    pub(crate) async fn connect(&self, router: &Router, port: u16) -> io::Result<Peer> {
-        let identity = Identity::new(Some(router.chain.clone()), Vec::new(), self.bundle.clone());
-        let identity = LiveIdentity::fixed(identity);
-        let tls =
-            client_config(&ClientTls::of_identity(&identity, &[])).map_err(io::Error::other)?;
-        let mut hello = Hello::new(router.id.as_str());
-        RouterHello {
-            version: VersionInfo::from_header("v2.1.0|r|d|linux|amd64"),
-            capabilities: Capabilities::NONE.with(router_capability::MULTI_CHANNEL),
-            ..RouterHello::default()
-        }
-        .write(&mut hello.headers);
-        let address = Address::new(Scheme::Tls, "127.0.0.1", port);
-        let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("router") };
+    pub(crate) async fn connect(&self, router: &Credentials, port: u16) -> io::Result<Peer> {
         let group = GroupPolicy {
             min_total: 1,
             redial: Some(RedialPolicy { survive: false, ..RedialPolicy::CONTROL }),
             ..GroupPolicy::control_dialer(true)
         };
-        let options = DialOptions {
-            group: Some(group),
-            timeout: PATIENCE,
-            ..DialOptions::new(address, Arc::new(tls), alpn::CTRL, hello, channel)
-        };
-        let established = dial(options).await.map_err(io::Error::other)?;
+        let established = connect(router, &self.bundle, port, Some(group)).await?;
         let (behaviour, inbox) = inbox(WAITING);
         let mut peer = Peer { channel: established.start(behaviour), inbox };
         let greeting = peer.expect(is::SERVER_HELLO).await?;

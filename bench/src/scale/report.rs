@@ -47,8 +47,8 @@ pub(crate) fn table(figures: &[Figure]) -> Table {
     table.set_header(["what", "figure", "median", "aim", "", "CPU us each", ""]);
     for figure in figures {
         let aim = figure.aim.map(|aim| match aim {
-            Aim::AtMost(bound) => format!("< {}", shown(bound)),
-            Aim::AtLeast(bound) => format!("> {}", shown(bound)),
+            Aim::AtMost(bound) => format!("≤ {}", shown(bound)),
+            Aim::AtLeast(bound) => format!("≥ {}", shown(bound)),
         });
         let met = figure.aim.map(|aim| if aim.is_met_by(figure.value) { "met" } else { "MISSED" });
         table.add_row([

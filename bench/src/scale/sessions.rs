@@ -27,10 +27,11 @@ use super::{
     client::{Client, Place},
     figures::{Bed, millis},
     fill::{Network, commit},
-    peer::{Peer, Pki, Router},
+    peer::{Peer, Pki},
     report::{Aim, Figure},
     server::{Running, log_in_at},
 };
+use crate::router::Credentials;
 
 /// The name of the figures of sessions.
 pub(crate) const SESSIONS: &str = "sessions";
@@ -56,7 +57,7 @@ struct Sizes {
 impl Sizes {
     fn of(bed: &Bed) -> Self {
         let identities = bed.network.identities;
-        match bed.options.quick {
+        match bed.options.run.quick {
             true => Self { sessions: identities.min(2_000), routers: 20, leaving: 500 },
             false => Self {
                 sessions: identities.min(100_000),
@@ -104,14 +105,14 @@ pub(crate) async fn measure(bed: &Bed) -> io::Result<Vec<Figure>> {
 fn fill(
     store: &Embedded,
     network: &Network,
-    routers: &[Router],
+    routers: &[Credentials],
     key: &SealKey,
     (sessions, leaving): (u32, u32),
 ) -> io::Result<()> {
     let mut head = store.head().map_err(io::Error::other)?.revision;
     let mut set = ChangeSet::default();
     for (number, router) in (0..).zip(routers) {
-        set.put_apart(network.far_router(number, router.chain.leaf().fingerprint()));
+        set.put_apart(network.far_router(number, router.fingerprint()));
     }
     for number in 0..leaving {
         set.put_apart(terminator(network, &routers[0].id, number));
@@ -185,7 +186,7 @@ async fn reconnect(
     bed: &Bed,
     running: &Running,
     pki: &Pki,
-    routers: &[Router],
+    routers: &[Credentials],
 ) -> io::Result<(Vec<(Peer, Vec<String>)>, Figure)> {
     let (before, used) = (running.resident_settled().await, running.cpu());
     let begun = Instant::now();
@@ -253,7 +254,7 @@ async fn storm(
     running: &Running,
     place: &Place,
     peers: &[(Peer, Vec<String>)],
-    routers: &[Router],
+    routers: &[Credentials],
     leaving: u32,
 ) -> io::Result<Figure> {
     let Some(((peer, _), router)) = peers.iter().zip(routers).next() else {
@@ -306,16 +307,24 @@ async fn service_sessions(bed: &Bed, running: &Running, place: &Place) -> io::Re
     let policy = r##"{"name":"bench sessions","type":"Dial","semantic":"AnyOf",
         "identityRoles":["#all"],"serviceRoles":["#all"]}"##;
     client.send("POST", &format!("{API}/service-policies"), Some(policy.to_owned())).await?;
-    let until = Instant::now() + Duration::from_secs_f64(bed.options.seconds).min(PATIENCE);
+    let logins = (0..CLIENTS).map(async |_| {
+        let place = Arc::new(log_in_at(place, CLIENT_API).await?);
+        Client::connect(&place).await
+    });
+    let clients = try_join_all(logins).await?;
+    let seconds = Duration::from_secs_f64(bed.options.seconds().max(2.0));
+    let until = Instant::now() + seconds.min(PATIENCE);
     let used = running.cpu();
     let begun = Instant::now();
-    let workers = (0..CLIENTS).map(|number| {
-        let (place, network) = (place.clone(), bed.network.clone());
-        tokio::spawn(async move { ask(&place, &network, number as u32, until).await })
+    let workers = clients.into_iter().zip(0..).map(|(client, number)| {
+        let network = bed.network.clone();
+        tokio::spawn(async move { ask(client, &network, number, until).await })
     });
-    let mut times = Vec::new();
+    let (mut times, mut bytes) = (Vec::new(), 0);
     for worker in try_join_all(workers).await.map_err(io::Error::other)? {
-        times.extend(worker?);
+        let (of_one, answer) = worker?;
+        times.extend(of_one);
+        bytes = bytes.max(answer);
     }
     let (took, used) = (begun.elapsed(), running.cpu().saturating_sub(used));
     times.sort_unstable();
@@ -325,20 +334,24 @@ async fn service_sessions(bed: &Bed, running: &Running, place: &Place) -> io::Re
         unit: "/s",
         aim: Some(Aim::AtLeast(5_000.0)),
         cpu: Some(used.as_secs_f64() * 1e6 / times.len().max(1) as f64),
-        note: format!("p50 {:.1} ms, p99 {:.1} ms", millis(&times, 50), millis(&times, 99)),
+        note: format!(
+            "p50 {:.1} ms, p99 {:.1} ms; answers of {:.1} KiB",
+            millis(&times, 50),
+            millis(&times, 99),
+            bytes as f64 / 1024.0
+        ),
         ..Figure::default()
     })
 }
 
+/// Asks for one service after the other; how long each took, and the bytes of the longest answer.
 async fn ask(
-    place: &Place,
+    mut client: Client,
     network: &Network,
     number: u32,
     until: Instant,
-) -> io::Result<Vec<Duration>> {
-    let place = Arc::new(log_in_at(place, CLIENT_API).await?);
-    let mut client = Client::connect(&place).await?;
-    let mut times = Vec::new();
+) -> io::Result<(Vec<Duration>, usize)> {
+    let (mut times, mut bytes) = (Vec::new(), 0);
     let path = format!("{CLIENT_API}/sessions");
     for turn in 0.. {
         if Instant::now() >= until {
@@ -347,8 +360,9 @@ async fn ask(
         let service = network.id(Kind::Service, (number + turn) % network.services);
         let body = format!(r#"{{"serviceId":"{service}","type":"Dial"}}"#);
         let sent = Instant::now();
-        client.send("POST", &path, Some(body)).await?.accept()?;
+        let answer = client.send("POST", &path, Some(body)).await?.accept()?;
         times.push(sent.elapsed());
+        bytes = bytes.max(answer.len());
     }
-    Ok(times)
+    Ok((times, bytes))
 }

@@ -12,7 +12,7 @@ use weft_contract::ErrorCode;
 use weft_contract::headers::MAX_BODY;
 use weft_controller::Failure;
 
-use crate::places::Place;
+use weft_web::Place;
 
 /// How much of a refused body is read and thrown away, so that the refusal reaches a client that
 /// is still sending: a connection closed on unread bytes is reset, and the answer may be lost.

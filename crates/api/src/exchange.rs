@@ -7,13 +7,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use http_body_util::Either;
+use bytes::Bytes;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use weft_contract::resource::change::MAX_DOCUMENT;
 use weft_contract::{Api, ErrorCode, Load, Operation, headers, paths as apis};
 use weft_controller::auth::resolve::Credentials;
@@ -22,12 +23,12 @@ use weft_controller::{Call, Caller, Failure, Origin, Query, Reply};
 use crate::answer::{self, Answer, Outgoing, Refused};
 use crate::body::Held;
 use crate::compress::Manner;
-use crate::connection::Peer;
 use crate::encodings::Encodings;
-use crate::places::Place;
 use crate::routes::Found;
-use crate::server::Site;
+use crate::server::{MetricsDoor, Site};
 use crate::{accept, body, cors, description, health, paths};
+use weft_web::Place;
+use weft_web::{Peer, Terms};
 
 /// Request headers that operations look at.
 const HEADERS: [&str; 4] =
@@ -35,16 +36,17 @@ const HEADERS: [&str; 4] =
 /// Longest trace id that is kept.
 const MAX_TRACE_ID: usize = 128;
 
-impl Site {
-    /// Answers a request.
-    pub(crate) async fn exchange(
-        &self,
-        peer: &Arc<Peer>,
-        request: Request<Incoming>,
-    ) -> Response<Outgoing> {
+impl weft_web::Site for Site {
+    type Answer = Outgoing;
+
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    async fn exchange(&self, peer: &Arc<Peer>, request: Request<Incoming>) -> Response<Outgoing> {
         let _working = peer.begin();
         let begun = Instant::now();
-        let mut leave = cors::leave(&self.options.allowed_origins, request.headers());
+        let mut leave = cors::leave(&self.terms.options.allowed_origins, request.headers());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let request_id = self.shared.controller.ids().entity();
         let id = request_id.as_str();
@@ -73,7 +75,9 @@ impl Site {
         tracing::debug!(peer = %peer.remote, %method, path, status, ?took, "answered");
         answer
     }
+}
 
+impl Site {
     async fn answer(&self, peer: &Peer, request: Request<Incoming>, request_id: &str) -> Answer {
         let (head, mut body) = request.into_parts();
         match self.run(peer, &head, &mut body).await {
@@ -101,6 +105,9 @@ impl Site {
             let query = paths::query(head.uri.query());
             return Ok(health::answer(&self.shared.controller, &path, &query));
         }
+        if api == Api::Metrics {
+            return Ok(self.metrics(peer).await);
+        }
         if let Some(reply) = description::find(api, &head.method, rest) {
             let mut answer = answer::done(reply)?;
             answer.extensions_mut().insert(Manner::Kept(path.into_owned()));
@@ -117,7 +124,7 @@ impl Site {
         let query = paths::query(head.uri.query());
         let caller = || self.caller(peer, head, &query);
         let known = (row.load == Load::Document).then(caller);
-        let allowance = Allowance::of(known.as_ref(), self.options.read_timeout);
+        let allowance = Allowance::of(known.as_ref(), self.terms.options.read_timeout);
         body::check_length(&head.headers, allowance.bytes)?;
         let bytes = self.shared.bodies.none(peer.remote.ip());
         let held = body::read(body, allowance.bytes, allowance.time, &place, bytes).await?;
@@ -141,6 +148,23 @@ impl Site {
             answer.extensions_mut().insert(manner);
         }
         Ok(answer)
+    }
+
+    /// Everything that is measured, as Prometheus reads it.
+    async fn metrics(&self, peer: &Peer) -> Answer {
+        let MetricsDoor { scraper, with_times } = &self.metrics;
+        let is_admitted = scraper
+            .as_ref()
+            .is_none_or(|one| one.admits(peer.certificates.first(), SystemTime::now()));
+        let (status, text) = match is_admitted {
+            true => (StatusCode::OK, self.shared.controller.prometheus(*with_times).await),
+            false => (StatusCode::UNAUTHORIZED, Bytes::new()),
+        };
+        let mut response = Response::new(Full::from(text));
+        *response.status_mut() = status;
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
     }
 
     fn caller(&self, peer: &Peer, head: &Parts, query: &Query) -> Caller {
@@ -262,7 +286,7 @@ mod tests {
     use weft_contract::resource;
 
     use super::*;
-    use crate::places::Places;
+    use weft_web::Places;
 
     fn with(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut own = HeaderMap::new();

@@ -22,7 +22,6 @@ mod accept;
 mod answer;
 mod body;
 mod compress;
-mod connection;
 mod cors;
 mod description;
 mod encodings;
@@ -30,17 +29,16 @@ mod exchange;
 mod files;
 mod health;
 mod kept;
-mod lines;
+mod limits;
 mod paths;
-mod places;
 mod routes;
 mod server;
-mod stall;
 mod urls;
 
-pub use places::Limits;
-pub use server::{ApiServer, Setup, StartError};
+pub use limits::Limits;
+pub use server::{ApiServer, Setup};
 pub use urls::base_urls;
+pub use weft_web::StartError;
 
 #[cfg(test)]
 mod tests;

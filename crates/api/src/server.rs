@@ -7,28 +7,22 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use hyper::header::HeaderValue;
-use rustls::version::{TLS12, TLS13};
-use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-use weft_channel::{Accepted, ConnectionHandler, Listeners, RegisterError, Registration};
-use weft_config::web::{TlsVersion, WebOptions};
-use weft_config::{BindPoint, HostPort, WebApi, WebServer};
+use weft_channel::{Accepted, ConnectionHandler, Listeners, Registration};
+use weft_config::{BindPoint, WebApi, WebServer};
 use weft_contract::Api;
 use weft_controller::Controller;
-use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_of_versions};
-use weft_identity::{AltServerCert, IdentitySection, LiveIdentity};
+use weft_identity::LiveIdentity;
+use weft_web::{Places, Scraper, StartError, Terms};
 
-use crate::Limits;
 use crate::answer::Signature;
 use crate::compress::Compressor;
 use crate::files::{Mount, mounts};
-use crate::places::Places;
+use crate::limits::Limits;
 use crate::routes::Routes;
 use crate::urls::{answered, served};
 
-/// Protocols of a bind point; the empty one is for clients that offer none.
-const PROTOCOLS: &[&str] = &["h2", "http/1.1", ""];
 /// How long connections may take to end once they were cut.
 const CUT: Duration = Duration::from_secs(1);
 
@@ -56,42 +50,11 @@ impl Setup {
     }
 }
 
-/// Why a server does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The identity of a server is not there or not whole.
-    #[error("web server `{server}`: {source}")]
-    Identity {
-        /// The server.
-        server: String,
-        /// What is wrong.
-        source: weft_identity::Error,
-    },
-    /// No certificate names the host that clients are told to call.
-    #[error(
-        "web server `{server}`: address not valid {address}: no server certificate names this \
-         host; use one that does, or tell clients another address"
-    )]
-    Name {
-        /// The server.
-        server: String,
-        /// The address.
-        address: HostPort,
-    },
-    /// The address cannot be listened on.
-    #[error("web server `{server}`: {source}")]
-    Bind {
-        /// The server.
-        server: String,
-        /// What is wrong.
-        source: RegisterError,
-    },
-}
-
 /// The running server. When dropped it stops listening, and its connections finish what they are
 /// at; [`ApiServer::shutdown`] waits for that.
 #[derive(Debug)]
 pub struct ApiServer {
+    connections: Arc<Places>,
     registrations: Vec<Registration>,
     identities: Vec<Arc<LiveIdentity>>,
     shared: Arc<Shared>,
@@ -105,7 +68,6 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) routes: Routes,
     pub(crate) signature: Signature,
-    pub(crate) connections: Arc<Places>,
     pub(crate) requests: Arc<Places>,
     pub(crate) files: Arc<Places>,
     pub(crate) compressor: Compressor,
@@ -125,9 +87,34 @@ pub(crate) struct Site {
     pub(crate) apis: Vec<Api>,
     /// The applications that are served here.
     pub(crate) mounts: Arc<[Mount]>,
-    pub(crate) options: WebOptions,
+    pub(crate) terms: Terms,
+    /// Who may read metrics here.
+    pub(crate) metrics: MetricsDoor,
     /// Where clients are told to go instead.
     pub(crate) new_address: Option<HeaderValue>,
+}
+
+/// How metrics are served at a bind point.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MetricsDoor {
+    /// Who may read them; none is everybody.
+    pub(crate) scraper: Option<Scraper>,
+    /// Whether samples carry the time.
+    pub(crate) with_times: bool,
+}
+
+impl MetricsDoor {
+    fn of(config: &WebServer) -> Result<Self, StartError> {
+        for api in &config.apis {
+            let WebApi::Metrics { scrape_cert, include_timestamps } = api else { continue };
+            let load = |path: &std::path::PathBuf| Scraper::load(path);
+            let scraper = scrape_cert.as_ref().map(load).transpose();
+            let scraper = scraper
+                .map_err(|source| StartError::Scraper { server: config.name.clone(), source })?;
+            return Ok(Self { scraper, with_times: *include_timestamps });
+        }
+        Ok(Self::default())
+    }
 }
 
 impl ApiServer {
@@ -138,11 +125,6 @@ impl ApiServer {
         let shared = Arc::new(Shared {
             routes: Routes::new(),
             signature: Signature::new(&controller),
-            connections: Places::new(
-                limits.connections,
-                limits.connections_per_source,
-                limits.grace,
-            ),
             requests: Places::new(limits.requests, limits.requests_per_source, limits.grace),
             files: Places::new(limits.files, limits.files_per_source, limits.grace),
             compressor: Compressor::new(),
@@ -153,7 +135,13 @@ impl ApiServer {
             controller,
             limits,
         });
+        let connections = Places::new(
+            shared.limits.connections,
+            shared.limits.connections_per_source,
+            shared.limits.grace,
+        );
         let mut server = Self {
+            connections,
             registrations: Vec::new(),
             identities: Vec::new(),
             shared,
@@ -208,28 +196,36 @@ impl ApiServer {
         }
         let apis = answered(&config.apis);
         let mounts = mounts(&config.apis, &apis);
-        let identity = self.identity(config, process)?;
+        let metrics = MetricsDoor::of(config)?;
+        let identity = match weft_web::own_identity(config)? {
+            Some(own) => {
+                self.identities.push(Arc::clone(&own));
+                own
+            }
+            None => Arc::clone(process),
+        };
         for point in &config.bind_points {
             let BindPoint::Underlay { interface, address, new_address } = point else {
                 tracing::warn!(server = %name, "bind points inside the network are not served yet");
                 continue;
             };
-            check_name(config, address, &identity)?;
+            weft_web::check_name(&config.name, address, &identity)?;
             let site = Arc::new(Site {
                 shared: Arc::clone(&self.shared),
                 apis: apis.clone(),
                 mounts: Arc::clone(&mounts),
-                options: config.options.clone(),
+                terms: self.terms(config),
+                metrics: metrics.clone(),
                 new_address: new_address
                     .as_ref()
                     .and_then(|to| HeaderValue::from_str(&format!("https://{to}")).ok()),
             });
-            let tls = tls(config, &identity)?;
+            let tls = weft_web::tls(&config.name, &config.options, &identity)?;
             let limits = self.shared.limits.listener();
             let source = Arc::new(move || Some(Arc::clone(&tls)));
             let handler = Arc::new(Handler(site));
             let registration = listeners
-                .listen(&interface.to_string(), limits, PROTOCOLS, source, handler)
+                .listen(&interface.to_string(), limits, weft_web::PROTOCOLS, source, handler)
                 .await
                 .map_err(|source| StartError::Bind { server: name.clone(), source })?;
             let local = registration.local_addr();
@@ -239,66 +235,20 @@ impl ApiServer {
         }
         Ok(())
     }
-
-    /// The identity of a server: its own, or that of the process.
-    fn identity(
-        &mut self,
-        config: &WebServer,
-        process: &Arc<LiveIdentity>,
-    ) -> Result<Arc<LiveIdentity>, StartError> {
-        let Some(section) = &config.identity else { return Ok(Arc::clone(process)) };
-        let section = to_section(section);
-        let identity = section
-            .require_web()
-            .and_then(|()| LiveIdentity::load(section))
-            .map_err(|source| StartError::Identity { server: config.name.clone(), source })?;
-        self.identities.push(Arc::clone(&identity));
-        Ok(identity)
-    }
 }
 
-/// Clients would refuse a certificate that does not name the address they are told
-/// (protocol: config 3.2).
-fn check_name(
-    config: &WebServer,
-    address: &HostPort,
-    identity: &LiveIdentity,
-) -> Result<(), StartError> {
-    let host = address.host.split('%').next().unwrap_or_default();
-    let is_named = identity.current().servers().iter().any(|chain| chain.leaf().covers_host(host));
-    if is_named {
-        return Ok(());
-    }
-    Err(StartError::Name { server: config.name.clone(), address: address.clone() })
-}
-
-/// A certificate is asked for and not required; what it is worth is decided by each operation
-/// (protocol: auth 1.2).
-fn tls(config: &WebServer, identity: &Arc<LiveIdentity>) -> Result<Arc<ServerConfig>, StartError> {
-    let tls = ServerTls { alpn: &[ALPN_H2, ALPN_HTTP1], client_auth: ClientAuth::Request };
-    let options = &config.options;
-    let wanted = |version: &TlsVersion| (options.min_tls..=options.max_tls).contains(version);
-    let known = [(TlsVersion::V1_2, &TLS12), (TlsVersion::V1_3, &TLS13)];
-    let versions: Vec<&'static SupportedProtocolVersion> =
-        known.into_iter().filter(|(version, _)| wanted(version)).map(|(_, it)| it).collect();
-    server_config_of_versions(identity, &tls, &versions)
-        .map(Arc::new)
-        .map_err(|source| StartError::Identity { server: config.name.clone(), source })
-}
-
-fn to_section(section: &weft_config::IdentitySection) -> IdentitySection {
-    let alt = |alt: &weft_config::AltServerCert| AltServerCert {
-        server_cert: alt.server_cert.clone(),
-        server_key: alt.server_key.clone(),
-    };
-    IdentitySection {
-        section: section.section.clone(),
-        cert: section.cert.clone(),
-        server_cert: section.server_cert.clone(),
-        key: section.key.clone(),
-        server_key: section.server_key.clone(),
-        ca: section.ca.clone(),
-        alt_server_certs: section.alt_server_certs.iter().map(alt).collect(),
+impl ApiServer {
+    /// What connections of a server are held to.
+    fn terms(&self, config: &WebServer) -> Terms {
+        let shared = &self.shared;
+        Terms {
+            options: config.options.clone(),
+            connections: Arc::clone(&self.connections),
+            first_request: shared.limits.first_request,
+            working: shared.limits.handler_timeout,
+            stopping: shared.stopping.clone(),
+            stopped: shared.stopped.clone(),
+        }
     }
 }
 
@@ -309,6 +259,6 @@ impl ConnectionHandler for Handler {
     fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()> {
         let site = Arc::clone(&self.0);
         let tasks = site.shared.tasks.clone();
-        tasks.track_future(site.serve(connection)).boxed()
+        tasks.track_future(weft_web::serve(site, connection)).boxed()
     }
 }

@@ -12,7 +12,8 @@ pub(crate) fn served(api: &WebApi) -> Option<Api> {
         WebApi::EdgeManagement => Some(Api::Management),
         WebApi::Fabric => Some(Api::Fabric),
         WebApi::HealthChecks => Some(Api::Health),
-        WebApi::EdgeOidc(_) | WebApi::Metrics { .. } | WebApi::Files(_) => None,
+        WebApi::Metrics { .. } => Some(Api::Metrics),
+        WebApi::EdgeOidc(_) | WebApi::Files(_) => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The listening side of the hello.
 
+use crate::carrier::Carrier;
 use crate::error::CloseReason;
 use crate::group::{GroupPolicy, secrets_match};
 use crate::handle::{ChannelHandle, Established, Group, GroupState, OnStart, Shared};
@@ -17,8 +18,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsStream;
 use weft_wire::hello::{Hello, HelloResult, RejectClass, negotiation};
 use weft_wire::{FrameError, FrameLimits, Headers, WireError};
@@ -140,15 +140,28 @@ impl<G: HelloGate> ChannelAcceptor<G> {
     }
 }
 
+impl<G> Clone for ChannelAcceptor<G> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<G: HelloGate> ChannelAcceptor<G> {
+    /// Makes a channel of a connection, or part of one.
+    pub(crate) async fn take<S>(self, connection: Accepted<S>)
+    where
+        S: AsyncRead + AsyncWrite + Into<Carrier> + Unpin + Send,
+    {
+        let remote = connection.remote;
+        if let Err(problem) = self.0.accept(connection).await {
+            tracing::info!(peer = %remote, %problem, "connection refused");
+        }
+    }
+}
+
 impl<G: HelloGate> ConnectionHandler for ChannelAcceptor<G> {
     fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()> {
-        let inner = self.0.clone();
-        Box::pin(async move {
-            let remote = connection.remote;
-            if let Err(problem) = inner.accept(connection).await {
-                tracing::info!(peer = %remote, %problem, "connection refused");
-            }
-        })
+        Box::pin(self.clone().take(connection))
     }
 }
 
@@ -184,7 +197,10 @@ enum Place {
 }
 
 impl<G: HelloGate> Inner<G> {
-    async fn accept(&self, connection: Accepted) -> Result<(), AcceptError> {
+    async fn accept<S>(&self, connection: Accepted<S>) -> Result<(), AcceptError>
+    where
+        S: AsyncRead + AsyncWrite + Into<Carrier> + Unpin + Send,
+    {
         let Accepted { mut stream, remote, local, protocol, pending, slot } = connection;
         let certificates = peer_certificates(&stream);
         if let Err(refusal) = self.gate.screen(&certificates) {
@@ -204,7 +220,7 @@ impl<G: HelloGate> Inner<G> {
         if self.options.vouches {
             pending.vouch();
         }
-        let connection = |stream: TlsStream<TcpStream>, hello: &Hello| {
+        let connection = |stream: TlsStream<S>, hello: &Hello| {
             let (socket, tls) = handshake::into_parts(stream);
             let kind = hello.underlay_type().unwrap_or_default().to_owned();
             Connection { pump: TlsPump::new(socket, tls), kind, slot: Some(slot) }
@@ -249,7 +265,10 @@ impl<G: HelloGate> Inner<G> {
     }
 
     /// Reads the hello. A peer of another frame version is told which ones are spoken.
-    async fn read_hello(&self, stream: &mut TlsStream<TcpStream>) -> Result<Hello, AcceptError> {
+    async fn read_hello<S>(&self, stream: &mut TlsStream<S>) -> Result<Hello, AcceptError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         match handshake::read_message(stream, self.options.hello_limits).await {
             Ok(message) => Ok(Hello::from_message(message)?),
             Err(ReadError::Io(error)) => Err(error.into()),
@@ -284,7 +303,7 @@ impl<G: HelloGate> Inner<G> {
 
     async fn refuse(
         &self,
-        stream: &mut TlsStream<TcpStream>,
+        stream: &mut TlsStream<impl AsyncRead + AsyncWrite + Unpin>,
         hello: &Hello,
         refusal: Refusal,
     ) -> Result<(), AcceptError> {
@@ -298,7 +317,7 @@ impl<G: HelloGate> Inner<G> {
 
     async fn write(
         &self,
-        stream: &mut TlsStream<TcpStream>,
+        stream: &mut TlsStream<impl AsyncRead + AsyncWrite + Unpin>,
         answer: &HelloResult,
     ) -> Result<(), AcceptError> {
         Ok(handshake::write_message(stream, &answer.to_message()).await?)
@@ -342,7 +361,7 @@ fn peer_info(peer: PeerHello) -> PeerInfo {
     }
 }
 
-fn peer_certificates(stream: &TlsStream<TcpStream>) -> Vec<CertificateDer<'static>> {
+fn peer_certificates<S>(stream: &TlsStream<S>) -> Vec<CertificateDer<'static>> {
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     certificates.iter().map(|der| der.clone().into_owned()).collect()
 }

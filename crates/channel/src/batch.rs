@@ -140,11 +140,18 @@ impl Batch {
         self.now_ns
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many messages are in it.
+    pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// The messages from this place on.
+    pub fn from(&self, place: usize) -> &[Message] {
+        self.frames.get(place..).unwrap_or_default()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 

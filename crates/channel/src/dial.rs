@@ -1,21 +1,25 @@
-//! Connecting to a listener: TCP, TLS, hello.
+//! Connecting to a listener: TCP, TLS, hello; with a WebSocket between TCP and TLS if the address says so.
 
+use crate::carrier::Carrier;
 use crate::error::DialError;
 use crate::group::GroupPolicy;
 use crate::handle::{Established, Group, GroupState, Shared};
 use crate::handshake::{self, ReadError};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
+use crate::proxy::{self, HttpProxy};
 use crate::pump::TlsPump;
 use crate::redial;
 use crate::socket;
 use crate::underlay::Connection;
+use crate::websocket;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -39,6 +43,8 @@ pub struct DialOptions {
     pub timeout: Duration,
     /// Local address to connect from.
     pub bind: Option<IpAddr>,
+    /// A proxy through which the listener is reached.
+    pub proxy: Option<HttpProxy>,
     /// Settings of the channel.
     pub channel: ChannelOptions,
     /// The connections the channel wants; `None` for a single one without grouping.
@@ -67,6 +73,7 @@ impl DialOptions {
             hello,
             timeout: TIMEOUT,
             bind: None,
+            proxy: None,
             channel,
             group: None,
             connection_id: None,
@@ -116,15 +123,19 @@ pub(crate) async fn connect(options: &DialOptions, hello: &Hello) -> Result<Dial
         address: options.error_address(),
         seconds: options.timeout.as_secs_f32(),
     };
-    tokio::time::timeout_at(deadline, connect_now(options, hello)).await.map_err(|_| timeout())?
+    // Boxed: what the caller awaits stays small.
+    let connected = Box::pin(connect_now(options, hello));
+    tokio::time::timeout_at(deadline, connected).await.map_err(|_| timeout())?
 }
 
 async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, DialError> {
     let address = || options.error_address();
     let bad = |problem: &str| DialError::Address { address: address(), problem: problem.into() };
-    if options.address.scheme != Scheme::Tls {
-        return Err(bad("channels are dialed over tls only"));
-    }
+    let over_websocket = match options.address.scheme {
+        Scheme::Tls => false,
+        Scheme::Wss => true,
+        _ => return Err(bad("channels are dialed over tls and wss only")),
+    };
     let name = options.server_name.as_ref().unwrap_or(&options.address.host).clone();
     let name = ServerName::try_from(name).map_err(|_| bad("the host is no valid server name"))?;
     let socket =
@@ -132,15 +143,20 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
     let addresses = socket.peer_addr().and_then(|remote| Ok((remote, socket.local_addr()?)));
     let (remote, local) =
         addresses.map_err(|source| DialError::Connect { address: address(), source })?;
-    let alpn = options.alpn.iter().map(|name| name.clone().into_bytes()).collect();
-    let stream =
-        TlsConnector::from(options.tls.clone()).with_alpn(alpn).connect(name, socket).await;
-    let stream = stream.map_err(|source| DialError::Tls { address: address(), source })?;
-    let mut stream = TlsStream::from(stream);
-    let result = say_hello(options, &mut stream, hello).await?;
-    let kind = hello.underlay_type().unwrap_or_default().to_owned();
-    let (socket, tls) = handshake::into_parts(stream);
-    let pump = TlsPump::new(socket, tls);
+    let failed = |source| DialError::Tls { address: address(), source };
+    let tls = TlsConnector::from(options.tls.clone());
+    let ((pump, kind), result) = if over_websocket {
+        let alpn = vec![b"http/1.1".to_vec()];
+        let outer = tls.clone().with_alpn(alpn).connect(name.clone(), socket).await;
+        let outer = TlsStream::from(outer.map_err(failed)?);
+        let line = websocket::dial(outer, &authority(options)).await.map_err(failed)?;
+        let inner = tls.connect(name, line).await.map_err(failed)?;
+        greet(options, TlsStream::from(inner), hello).await?
+    } else {
+        let alpn = options.alpn.iter().map(|name| name.clone().into_bytes()).collect();
+        let stream = tls.with_alpn(alpn).connect(name, socket).await.map_err(failed)?;
+        greet(options, TlsStream::from(stream), hello).await?
+    };
     let peer = PeerInfo {
         certificates: pump.certificates(),
         remote,
@@ -152,9 +168,30 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
     Ok(Dialed { connection: Connection { pump, kind, slot: None }, result, peer })
 }
 
+/// Host and port, as requests name them.
+fn authority(options: &DialOptions) -> String {
+    let Address { host, port, .. } = &options.address;
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Says hello and makes a connection of the stream.
+async fn greet<S>(
+    options: &DialOptions,
+    mut stream: TlsStream<S>,
+    hello: &Hello,
+) -> Result<((TlsPump, String), HelloResult), DialError>
+where
+    S: AsyncRead + AsyncWrite + Into<Carrier> + Unpin,
+{
+    let result = say_hello(options, &mut stream, hello).await?;
+    let kind = hello.underlay_type().unwrap_or_default().to_owned();
+    let (carrier, tls) = handshake::into_parts(stream);
+    Ok(((TlsPump::new(carrier, tls), kind), result))
+}
+
 async fn say_hello(
     options: &DialOptions,
-    stream: &mut TlsStream<TcpStream>,
+    stream: &mut TlsStream<impl AsyncRead + AsyncWrite + Unpin>,
     hello: &Hello,
 ) -> Result<HelloResult, DialError> {
     let address = || options.error_address();
@@ -179,9 +216,15 @@ async fn say_hello(
     Err(DialError::Refused { address: address(), text: result.text, class })
 }
 
-/// Connects to the first address of the host that answers.
+/// Connects to the first address of the host that answers. A proxy looks for the host itself.
 async fn tcp(options: &DialOptions) -> io::Result<TcpStream> {
-    let host = (options.address.host.as_str(), options.address.port);
-    let addresses = tokio::net::lookup_host(host).await?.collect();
-    socket::connect(addresses, options.bind).await
+    let (host, port) = (options.address.host.as_str(), options.address.port);
+    let proxy = options.proxy.as_ref();
+    let first = proxy.map_or((host, port), |proxy| (proxy.host.as_str(), proxy.port));
+    let addresses = tokio::net::lookup_host(first).await?.collect();
+    let mut stream = socket::connect(addresses, options.bind).await?;
+    if let Some(proxy) = proxy {
+        proxy::tunnel(&mut stream, proxy, host, port).await?;
+    }
+    Ok(stream)
 }

@@ -7,14 +7,15 @@ use crate::heartbeat::{Heartbeat, Liveness, now_ns};
 use crate::lanes::{Entry, Lane, LaneQueue, LiveLanes, Part};
 use crate::options::ChannelOptions;
 use crate::peer::{PeerInfo, UnderlayInfo};
+use crate::tap::Tap;
 use crate::underlay::{Connection, Underlay};
 use crate::waiters::Waiters;
 use crate::wake::UnderlayWaker;
 use parking_lot::Mutex;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     high: LaneQueue,
     low: LaneQueue,
     state: Mutex<State>,
+    /// Sees every message.
+    pub(crate) tap: OnceLock<Arc<dyn Tap>>,
     is_judged: AtomicBool,
     is_closed: AtomicBool,
     closed: watch::Sender<Option<CloseReason>>,
@@ -97,6 +100,7 @@ impl Shared {
             high: LaneQueue::new(options.lanes),
             low: LaneQueue::new(options.lanes),
             state: Mutex::default(),
+            tap: OnceLock::new(),
             is_judged: AtomicBool::new(options.unjudged.is_none()),
             is_closed: AtomicBool::new(false),
             closed: watch::Sender::new(None),
@@ -135,11 +139,8 @@ impl Shared {
 
     /// Adds a connection and starts its task.
     pub(crate) fn attach(self: &Arc<Self>, connection: Connection) -> Result<(), CloseReason> {
-        let addresses = connection
-            .pump
-            .stream()
-            .peer_addr()
-            .and_then(|remote| Ok((remote, connection.pump.stream().local_addr()?)));
+        let socket = connection.pump.stream();
+        let addresses = socket.and_then(|one| Ok((one.peer_addr()?, one.local_addr()?)));
         let (remote, local) = addresses.map_err(|error| CloseReason::io(&error))?;
         let waker = UnderlayWaker::default();
         let (info, behaviour) = {
@@ -468,6 +469,11 @@ impl ChannelHandle {
     /// True if the channel is closed.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
+    }
+
+    /// Lets somebody see every message from now on. False if somebody does already.
+    pub fn tap(&self, tap: Arc<dyn Tap>) -> bool {
+        self.0.tap.set(tap).is_ok()
     }
 
     /// Who is at the other end.

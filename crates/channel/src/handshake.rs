@@ -2,7 +2,6 @@
 
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 use weft_wire::frame::{self, Decoder};
 use weft_wire::{FrameError, FrameLimits, Message};
@@ -55,7 +54,7 @@ where
 }
 
 /// Takes a TLS stream apart.
-pub(crate) fn into_parts(stream: TlsStream<TcpStream>) -> (TcpStream, rustls::Connection) {
+pub(crate) fn into_parts<S>(stream: TlsStream<S>) -> (S, rustls::Connection) {
     match stream {
         TlsStream::Client(stream) => {
             let (socket, tls) = stream.into_inner();

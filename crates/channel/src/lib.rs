@@ -16,10 +16,12 @@
 //! [`Inbox`].
 //!
 //! What may arrive is limited before it costs anything: pending handshakes in all and per source,
-//! time for TLS and hello, size of hello and frames, open connections, waiting replies.
+//! time for TLS and hello, size of hello and frames, open connections, waiting replies. TLS is carried
+//! by a TCP socket or, for programs in browsers, by the messages of a WebSocket.
 
 mod accept;
 mod batch;
+mod carrier;
 mod dial;
 mod door;
 mod error;
@@ -35,13 +37,17 @@ mod line;
 mod listener;
 mod options;
 mod peer;
+mod proxy;
 mod pump;
 mod redial;
 mod registry;
 mod socket;
+mod tap;
+mod trace;
 mod underlay;
 mod waiters;
 mod wake;
+mod websocket;
 
 pub use accept::{AcceptOptions, Admission, ChannelAcceptor, HelloGate, PeerHello, Refusal};
 pub use batch::{BATCH_BYTES, BATCH_FRAMES, Batch, Outbox};
@@ -61,8 +67,12 @@ pub use listener::{
 };
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
+pub use proxy::HttpProxy;
 pub use socket::{PEER_TIMEOUT, connect, mark, mark_connections, prepare};
+pub use tap::Tap;
+pub use trace::{TraceFile, TraceTap};
 pub use wake::UnderlayWaker;
+pub use websocket::{WebSocketAcceptor, WebSocketOptions};
 
 #[cfg(test)]
 mod tests;

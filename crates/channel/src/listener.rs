@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -72,9 +72,9 @@ impl Default for ListenerLimits {
 
 /// A TLS connection for a registered protocol.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct Accepted<S = TcpStream> {
     /// The connection.
-    pub stream: TlsStream<TcpStream>,
+    pub stream: TlsStream<S>,
     /// Its peer.
     pub remote: SocketAddr,
     /// Our end.
@@ -210,7 +210,7 @@ impl SharedListener {
     /// Opens the socket. It accepts as soon as a protocol is registered.
     pub async fn bind(bind: &str, limits: ListenerLimits) -> Result<Arc<Self>, RegisterError> {
         let failed = |source| RegisterError::Bind { bind: bind.to_owned(), source };
-        let socket = TcpListener::bind(bind).await.map_err(failed)?;
+        let socket = open(bind).await.map_err(failed)?;
         let local = socket.local_addr().map_err(failed)?;
         let known = KnownSources::new();
         let listener = Arc::new(Self {
@@ -371,6 +371,18 @@ impl SharedListener {
         {
             let _ = start.into_stream(with_alpn(&config, name.as_bytes())).await;
         }
+    }
+}
+
+/// Opens a listening socket. No host is every address of the machine, of both families if it has both.
+async fn open(bind: &str) -> io::Result<TcpListener> {
+    match bind.strip_prefix(':').and_then(|port| port.parse().ok()) {
+        Some(port) => {
+            let any: [SocketAddr; 2] =
+                [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
+            TcpListener::bind(&any[..]).await
+        }
+        None => TcpListener::bind(bind).await,
     }
 }
 

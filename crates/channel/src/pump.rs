@@ -4,7 +4,9 @@
 //! a busy connection. The buffer grows while reads fill it and is given back when the connection
 //! is idle.
 
+use crate::carrier::Carrier;
 use crate::error::CloseReason;
+use crate::websocket::Arrived;
 use rustls_pki_types::CertificateDer;
 use socket2::{SockRef, Socket};
 use std::io::{self, BufRead, IoSlice, Read, Write};
@@ -30,10 +32,10 @@ pub(crate) enum Received {
     End,
 }
 
-/// A socket and its TLS state.
+/// What carries a connection, and its TLS state.
 #[derive(Debug)]
 pub(crate) struct TlsPump {
-    stream: TcpStream,
+    carrier: Carrier,
     tls: rustls::Connection,
     /// Ciphertext read but not yet given to TLS lies in `start..end`.
     input: Vec<u8>,
@@ -47,10 +49,10 @@ pub(crate) struct TlsPump {
 }
 
 impl TlsPump {
-    pub(crate) fn new(stream: TcpStream, mut tls: rustls::Connection) -> Self {
+    pub(crate) fn new(carrier: impl Into<Carrier>, mut tls: rustls::Connection) -> Self {
         tls.set_buffer_limit(Some(TLS_BUFFER));
         Self {
-            stream,
+            carrier: carrier.into(),
             tls,
             input: Vec::new(),
             start: 0,
@@ -63,12 +65,23 @@ impl TlsPump {
 
     /// Moves the socket to the runtime that is entered at the moment.
     pub(crate) fn rebind(self) -> io::Result<Self> {
-        let stream = TcpStream::from_std(self.stream.into_std()?)?;
-        Ok(Self { stream, ..self })
+        let carrier = self.carrier.rebind()?;
+        Ok(Self { carrier, ..self })
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
+    /// The socket below all.
+    pub(crate) fn stream(&self) -> io::Result<&TcpStream> {
+        self.carrier.tcp()
+    }
+
+    /// When to call [`keep_alive`](Self::keep_alive).
+    pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
+        self.carrier.keep_alive_at()
+    }
+
+    /// Does what keeps the connection alive, when it is time to.
+    pub(crate) fn keep_alive(&mut self, now: Instant) -> Result<(), CloseReason> {
+        self.carrier.keep_alive(now).map_err(|error| CloseReason::io(&error))
     }
 
     pub(crate) fn certificates(&self) -> Vec<CertificateDer<'static>> {
@@ -115,7 +128,24 @@ impl TlsPump {
 
     /// Reads the socket once. Must only be called without ciphertext left to decrypt.
     pub(crate) fn receive(&mut self) -> Result<Received, CloseReason> {
-        let (input, wanted, stream) = (&mut self.input, self.wanted, &self.stream);
+        let stream = match &mut self.carrier {
+            Carrier::Tcp(stream) => &*stream,
+            Carrier::WebSocket(line) => {
+                return match line.receive().map_err(|error| CloseReason::io(&error))? {
+                    Arrived::Data(data, taken) => {
+                        self.input.clear();
+                        self.input.extend_from_slice(&data);
+                        (self.start, self.end) = (0, data.len());
+                        self.last_read = Instant::now();
+                        Ok(Received::Bytes(taken))
+                    }
+                    Arrived::Nothing(taken) => Ok(Received::Bytes(taken)),
+                    Arrived::Blocked => Ok(Received::Blocked),
+                    Arrived::End => Ok(Received::End),
+                };
+            }
+        };
+        let (input, wanted) = (&mut self.input, self.wanted);
         let socket = SockRef::from(stream);
         let mut received = None;
         // A read that does not fill the buffer has emptied the socket: saying "would block" clears
@@ -192,7 +222,7 @@ impl TlsPump {
     pub(crate) fn flush(&mut self) -> Result<(bool, usize), CloseReason> {
         let mut written = 0;
         while self.tls.wants_write() {
-            match self.tls.write_tls(&mut Unblocking(&self.stream)) {
+            match self.tls.write_tls(&mut self.carrier) {
                 Ok(0) => return Err(CloseReason::Peer),
                 Ok(bytes) => written += bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -202,34 +232,22 @@ impl TlsPump {
                 Err(error) => return Err(CloseReason::io(&error)),
             }
         }
-        Ok((true, written))
+        match self.carrier.push() {
+            Ok(()) => Ok((true, written)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((false, written)),
+            Err(error) => Err(CloseReason::io(&error)),
+        }
     }
 
     /// Says goodbye in TLS, if the socket takes it at once.
     pub(crate) fn say_goodbye(&mut self) {
         self.tls.send_close_notify();
         let _ = self.flush();
+        self.carrier.say_goodbye();
     }
 
     /// Waits until the socket can be read or written.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
-        self.stream.ready(interest).await.map(|_| ())
-    }
-}
-
-/// Writes to a socket without waiting.
-struct Unblocking<'a>(&'a TcpStream);
-
-impl Write for Unblocking<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write_vectored(slices)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.carrier.ready(interest).await
     }
 }

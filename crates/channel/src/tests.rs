@@ -5,3 +5,4 @@ mod exchange;
 mod groups;
 mod limits;
 mod support;
+mod websocket;

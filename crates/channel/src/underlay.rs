@@ -81,13 +81,14 @@ impl Underlay {
         waker: UnderlayWaker,
     ) -> Self {
         let shared: &Arc<Shared> = channel.shared();
-        if let Some(bytes) = shared.options.unsent_low_water {
-            crate::socket::set_unsent_low_water(connection.pump.stream(), bytes);
+        let socket = connection.pump.stream();
+        if let (Some(bytes), Ok(socket)) = (shared.options.unsent_low_water, &socket) {
+            crate::socket::set_unsent_low_water(socket, bytes);
         }
         // Whoever may take his time for longer may also be silent for longer.
         let peer_timeout = shared.options.write_timeout.map(|limit| limit.max(PEER_TIMEOUT));
         if peer_timeout != Some(PEER_TIMEOUT)
-            && let Err(error) = set_peer_timeout(connection.pump.stream(), peer_timeout)
+            && let Err(error) = socket.and_then(|socket| set_peer_timeout(socket, peer_timeout))
         {
             tracing::debug!(%error, "cannot set the user timeout of a socket");
         }
@@ -209,6 +210,9 @@ impl Underlay {
     fn dispatch(&mut self, mut message: Message) -> Flow {
         let mut reply_for = None;
         let shared = self.channel.shared();
+        if let Some(tap) = shared.tap.get() {
+            tap.received(&message);
+        }
         for (key, value) in &message.headers {
             let number = || value.try_into().ok().map(u64::from_le_bytes);
             match key {
@@ -304,12 +308,16 @@ impl Underlay {
         if heartbeat.wants_message(self.batch.now_ns()) && !self.batch.is_full() {
             self.batch.push(Message::new(content_type::HEARTBEAT, ""));
         }
+        if let Some(tap) = self.channel.shared().tap.get() {
+            self.batch.from(0).iter().for_each(|message| tap.sent(message));
+        }
     }
 
     fn check_time(&mut self, now: Instant) -> Result<(), CloseReason> {
         if self.pump.give_back(now) {
             self.batch.give_back();
         }
+        self.pump.keep_alive(now)?;
         if let (Some(limit), Some(since)) =
             (self.channel.shared().options.write_timeout, self.blocked_since)
             && now >= since + limit
@@ -337,8 +345,9 @@ impl Underlay {
         let write_limit = self.channel.shared().options.write_timeout;
         let write_deadline =
             self.blocked_since.zip(write_limit).map(|(since, limit)| since + limit);
-        let deadline =
-            [self.next_check, self.pump.idle_at(), write_deadline].into_iter().flatten().min();
+        let times =
+            [self.next_check, self.pump.idle_at(), self.pump.keep_alive_at(), write_deadline];
+        let deadline = times.into_iter().flatten().min();
         if let Some(deadline) = deadline
             && (self.sleep.is_elapsed() || self.sleep.deadline() > deadline)
         {

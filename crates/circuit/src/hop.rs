@@ -71,7 +71,7 @@ impl<F: HopFlow> Hop<F> {
         &self.tally
     }
 
-    /// Queues a message of the circuit, of which `view` was read.
+    /// Queues a message of the circuit; of a payload with its sequence.
     pub fn push(self: &Arc<Self>, class: Class, sequence: i32, message: Message) -> Pushed {
         let len = transit_len(&message);
         let (pushed, list) = {
@@ -83,6 +83,9 @@ impl<F: HopFlow> Hop<F> {
                 Class::Payload => inner.frames.push(sequence, len, message),
                 Class::Ack => inner.frames.push_ack(len, message),
             };
+            if pushed == Pushed::Dropped {
+                inner.outlet.note_dropped();
+            }
             (pushed, inner.begin_listing(class))
         };
         self.list(class, list);
@@ -120,6 +123,9 @@ impl<F: HopFlow> Hop<F> {
         };
         let Some((len, message)) = frame else {
             inner.listed[place(class)] = false;
+            if class == Class::Payload {
+                inner.outlet.emptied(&self.seat);
+            }
             return None;
         };
         Some((message, (len + ITEM_COST) as u64))

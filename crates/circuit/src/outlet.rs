@@ -23,7 +23,7 @@ use weft_limits::Budget;
 use weft_wire::Message;
 use weft_xgress::{Class, Scheduler, Source};
 
-/// A flow that was not listed for so many milliseconds may take another port: what it sent before has left.
+/// A flow that had nothing for so many milliseconds may take another port: what it sent before has left.
 const SETTLED: u64 = 200;
 
 /// A flow as an outlet sees it: a handle on one direction of a circuit.
@@ -40,6 +40,8 @@ pub struct Outlet<F> {
     ports: ArcSwap<Vec<Arc<Port<F>>>>,
     numbers: AtomicU64,
     budget: Budget,
+    /// Messages for which there was no room.
+    dropped: AtomicU64,
     /// The neighbour is gone: nothing is listed any more.
     closed: AtomicBool,
 }
@@ -73,7 +75,7 @@ struct Ready<F> {
 pub struct Seat {
     /// Its number; 0 is none.
     port: AtomicU64,
-    /// Milliseconds since the program's start when that was.
+    /// Milliseconds since the program's start when that was, or when it had nothing more.
     at: AtomicU64,
 }
 
@@ -93,6 +95,7 @@ impl<F: Flow> Outlet<F> {
             ports: ArcSwap::default(),
             numbers: AtomicU64::new(1),
             budget,
+            dropped: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -101,6 +104,17 @@ impl<F: Flow> Outlet<F> {
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// How many messages for the neighbour were dropped because there was no room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Such a message was dropped.
+    pub(crate) fn note_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds the connection that `waker` wakes. Returns its side that serves; with that the port closes.
@@ -136,18 +150,33 @@ impl<F: Flow> Outlet<F> {
             return false;
         }
         if !self.has_several.load(Ordering::Acquire) {
-            return self.first.get().is_some_and(|only| only.list(class, flow));
+            return self.first.get().is_some_and(|only| only.list(class, flow, false).is_ok());
         }
-        let ports = self.ports.load();
-        let port = match ports.as_slice() {
-            [] => return false,
-            [only] => only,
-            several => match choose(several, class, seat) {
-                Some(port) => port,
-                None => return false,
-            },
-        };
-        port.list(class, flow)
+        let mut flow = flow;
+        // A port that closes has left the list before it refuses: the next look finds another one.
+        loop {
+            let ports = self.ports.load();
+            let port = match ports.as_slice() {
+                [] => return false,
+                [only] => only,
+                several => match choose(several, class, seat) {
+                    Some(port) => port,
+                    None => return false,
+                },
+            };
+            flow = match port.list(class, flow, true) {
+                Ok(()) => return true,
+                Err(flow) if !self.is_closed() => flow,
+                Err(_) => return false,
+            };
+        }
+    }
+
+    /// A flow has nothing more for now: it stays at its port for [`SETTLED`] milliseconds from here.
+    pub fn emptied(&self, seat: &Seat) {
+        if self.has_several.load(Ordering::Relaxed) {
+            seat.at.store(millis(), Ordering::Relaxed);
+        }
     }
 
     /// True once nothing is listed any more.
@@ -167,11 +196,13 @@ impl<F: Flow> Outlet<F> {
 
 /// The port for a flow of an outlet that has several.
 fn choose<'a, F>(ports: &'a [Arc<Port<F>>], class: Class, seat: &Seat) -> Option<&'a Arc<Port<F>>> {
-    let for_acks = || ports.iter().find(|port| port.carries == Carries::Acks);
-    if class == Class::Ack
-        && let Some(port) = for_acks()
-    {
-        return Some(port);
+    if class == Class::Ack {
+        // Acks of one flow over one connection, those of many over all.
+        let for_acks = || ports.iter().filter(|port| port.carries == Carries::Acks);
+        let count = for_acks().count();
+        if count > 0 {
+            return for_acks().nth((std::ptr::from_ref(seat).addr() >> 6) % count);
+        }
     }
     let now = millis();
     let taken = seat.port.load(Ordering::Relaxed);
@@ -196,19 +227,20 @@ fn millis() -> u64 {
 }
 
 impl<F> Port<F> {
-    fn list(&self, class: Class, flow: F) -> bool {
+    /// Lists a flow, or hands it back if the port is closed. Flows are counted where ports are compared.
+    fn list(&self, class: Class, flow: F, counts: bool) -> Result<(), F> {
         {
             let mut ready = self.ready.lock();
             if ready.closed {
-                return false;
+                return Err(flow);
             }
             ready.listed.push((class, flow));
         }
-        if class == Class::Payload {
+        if counts && class == Class::Payload {
             self.flows.fetch_add(1, Ordering::Relaxed);
         }
         self.waker.wake();
-        true
+        Ok(())
     }
 }
 

@@ -38,11 +38,15 @@ impl ChannelOptions {
         let default = Self::default();
         let connect_timeout = if section.has("connectTimeout") {
             let bounds = Duration::from_millis(30)..=Duration::from_secs(60);
-            section.ignore(&["connectTimeoutMs"]);
+            section.any_int("connectTimeoutMs");
+            section.describe("connectTimeoutMs", "integer", "5000", "30..60000, in ms");
             section.duration_in("connectTimeout", default.connect_timeout, bounds)
         } else {
+            section.describe("connectTimeout", "duration", "5s", "30ms..1m");
             Duration::from_millis(connect_timeout_ms(section))
         };
+        let write_timeout = section.opt_duration("writeTimeout").or(default.write_timeout);
+        section.describe("writeTimeout", "duration", "30s", "0s: no limit");
         Self {
             out_queue_size: section.int("outQueueSize", default.out_queue_size, 0..=1_000_000),
             max_queued_connects: section.int(
@@ -56,26 +60,27 @@ impl ChannelOptions {
                 1..=1000,
             ),
             connect_timeout,
-            write_timeout: section
-                .opt_duration("writeTimeout")
-                .or(default.write_timeout)
-                .filter(|time| !time.is_zero()),
+            write_timeout: write_timeout.filter(|time| !time.is_zero()),
         }
     }
 
     /// As links and edge listeners use them: the default length of the queue is 64.
-    #[must_use]
-    pub(crate) fn with_long_queue(mut self) -> Self {
-        if self.out_queue_size == Self::default().out_queue_size {
-            self.out_queue_size = 64;
+    pub(crate) fn read_long(section: &Section<'_>) -> Self {
+        let mut options = Self::read(section);
+        section.describe("outQueueSize", "integer", "64", "0..1000000");
+        if options.out_queue_size == Self::default().out_queue_size {
+            options.out_queue_size = 64;
+            section.in_effect("outQueueSize", "64");
         }
-        self
+        options
     }
 }
 
 fn connect_timeout_ms(section: &Section<'_>) -> u64 {
     const DEFAULT: u64 = 5000;
-    match section.any_int("connectTimeoutMs") {
+    let asked = section.any_int("connectTimeoutMs");
+    section.describe("connectTimeoutMs", "integer", "5000", "30..60000, in ms");
+    match asked {
         None => DEFAULT,
         Some(ms) if ms < 30 => {
             section.problem("connectTimeoutMs", "connectTimeoutMs must be at least 30 ms");
@@ -116,15 +121,15 @@ impl Default for Heartbeats {
 impl Heartbeats {
     /// Reads heartbeats; what is absent is as in `default`.
     pub(crate) fn read(section: &Section<'_>, default: &Self) -> Self {
+        const CLOSE: &str = "closeUnresponsiveTimeout";
         let close = default.close_unresponsive;
+        let asked = section.duration_or_never(CLOSE, Duration::ZERO);
+        let usual = close.map_or_else(|| "never".to_owned(), crate::duration::show_duration);
+        section.describe(CLOSE, "duration", usual, "0 or less: never");
         Self {
             send_interval: section.duration("sendInterval", default.send_interval),
             check_interval: section.duration("checkInterval", default.check_interval),
-            close_unresponsive: if section.has("closeUnresponsiveTimeout") {
-                section.duration_or_never("closeUnresponsiveTimeout", Duration::ZERO)
-            } else {
-                close
-            },
+            close_unresponsive: if section.has(CLOSE) { asked } else { close },
             unresponsive_after: section.duration("unresponsiveAfter", default.unresponsive_after),
         }
     }

@@ -37,6 +37,7 @@ impl Debugging {
 /// The path of a section; a section without one has no effect.
 fn path(section: &Section<'_>) -> Option<PathBuf> {
     let path = section.text("path").filter(|path| !path.is_empty());
+    section.describe("path", "path", "", "");
     if section.is_present() && path.is_none() {
         section.warn("path", "the section has no effect without a path");
     }

@@ -6,15 +6,61 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// One thing in a file: its path, its line and something to say about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use crate::{facts::Facts, show, source::Source, yaml::Place};
+
+/// One thing in a file: its path, its place and something to say about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyAt {
     /// Path of the key, e.g. `link.listeners[0].advertise`. Empty for the file as a whole.
     pub key: String,
     /// Line in the file, the first being 1; 0 when it is about something that is not there.
     pub line: usize,
+    /// Column in characters, the first being 1; 0 without a line.
+    pub column: usize,
+    /// Characters that it is about.
+    pub length: usize,
     /// What there is to say.
     pub message: String,
+    /// The value that was found; none for lists, maps and what is absent.
+    pub found: Option<String>,
+    /// What is allowed.
+    pub allowed: Option<String>,
+    /// What was probably meant.
+    pub suggestion: Option<String>,
+}
+
+impl KeyAt {
+    /// Something about a key, without a place.
+    #[must_use]
+    pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { key: key.into(), message: message.into(), ..Self::default() }
+    }
+
+    pub(crate) fn at(self, place: Place) -> Self {
+        let Place { line, column, length } = place;
+        Self { line, column, length, ..self }
+    }
+
+    /// The message, with the key unless the message names it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        // Some messages name the path themselves, in the words operators know.
+        let named = self.key.contains('.') && self.message.contains(&self.key);
+        if self.key.is_empty() || named {
+            self.message.clone()
+        } else {
+            format!("{}: {}", self.key, self.message)
+        }
+    }
+
+    /// Where it is, as `file:line:column`.
+    #[must_use]
+    pub fn place(&self, file: &Path) -> String {
+        match self.line {
+            0 => file.display().to_string(),
+            line => format!("{}:{line}:{}", file.display(), self.column),
+        }
+    }
 }
 
 impl fmt::Display for KeyAt {
@@ -22,13 +68,7 @@ impl fmt::Display for KeyAt {
         if self.line > 0 {
             write!(f, "line {}: ", self.line)?;
         }
-        // Some messages name the path themselves, in the words operators know.
-        let named = self.key.contains('.') && self.message.contains(&self.key);
-        if self.key.is_empty() || named {
-            f.write_str(&self.message)
-        } else {
-            write!(f, "{}: {}", self.key, self.message)
-        }
+        f.write_str(&self.text())
     }
 }
 
@@ -74,8 +114,19 @@ pub enum Error {
 pub struct Invalid {
     /// The file.
     pub path: PathBuf,
-    /// At least one problem, in the order of reading.
+    /// Its text, to show lines of it.
+    pub source: Source,
+    /// At least one problem, in the order of the file.
     pub problems: Vec<KeyAt>,
+}
+
+impl Invalid {
+    /// Every problem with the line it is about and a mark below it.
+    #[must_use]
+    pub fn report(&self) -> String {
+        let one = |problem| show::excerpt(&self.path, &self.source, show::Severity::Error, problem);
+        self.problems.iter().map(one).collect::<Vec<_>>().join("\n")
+    }
 }
 
 impl fmt::Display for Invalid {
@@ -84,18 +135,64 @@ impl fmt::Display for Invalid {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            write!(f, "{}", self.path.display())?;
-            if problem.line > 0 {
-                write!(f, ":{}", problem.line)?;
-            }
-            let unplaced = KeyAt { line: 0, ..problem.clone() };
-            write!(f, ": {unplaced}")?;
+            write!(f, "{}: {}", problem.place(&self.path), problem.text())?;
         }
         Ok(())
     }
 }
 
 impl std::error::Error for Invalid {}
+
+/// A file that was read to its end, with everything there is to say about it.
+#[derive(Debug, Clone)]
+pub struct Examined<T> {
+    /// The configuration; where the file is wrong it has defaults.
+    pub config: T,
+    /// The file it came from.
+    pub path: PathBuf,
+    /// Its text, to show lines of it.
+    pub source: Source,
+    /// What is not acceptable.
+    pub problems: Vec<KeyAt>,
+    /// Unknown keys, values that were adjusted, sections without effect.
+    pub warnings: Vec<KeyAt>,
+    /// Keys that are documented, were read and checked, and change nothing in weft.
+    pub not_acted_upon: Vec<KeyAt>,
+    /// Every key with its value.
+    pub facts: Facts,
+}
+
+impl<T> Examined<T> {
+    /// Something about a key, at its place in the file, or at that of the nearest section around it.
+    #[must_use]
+    pub fn about(&self, key: &str, message: impl Into<String>) -> KeyAt {
+        let found = self.facts.get(key).filter(|fact| fact.origin.line_and_column().is_some());
+        let found = found.map(|fact| fact.value.clone()).filter(|value| !value.is_empty());
+        KeyAt { found, ..KeyAt::new(key, message).at(self.facts.place(key)) }
+    }
+
+    /// Puts problems and warnings in the order of the file; what has no place comes last.
+    pub fn sort(&mut self) {
+        let place =
+            |one: &KeyAt| if one.line == 0 { (usize::MAX, 0) } else { (one.line, one.column) };
+        self.problems.sort_by_key(place);
+        self.warnings.sort_by_key(place);
+        self.problems.dedup();
+    }
+
+    /// The configuration, if nothing is wrong with the file.
+    ///
+    /// # Errors
+    /// With all problems.
+    pub fn accept(self) -> Result<Loaded<T>, Error> {
+        let Self { config, path, source, problems, warnings, not_acted_upon, .. } = self;
+        if problems.is_empty() {
+            Ok(Loaded { config, path, warnings, not_acted_upon })
+        } else {
+            Err(Invalid { path, source, problems }.into())
+        }
+    }
+}
 
 /// A configuration, with what is worth a word at start.
 #[derive(Debug, Clone)]

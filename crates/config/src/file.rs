@@ -3,10 +3,12 @@
 use std::{fs::File, io::Read as _, path::Path};
 
 use crate::{
-    error::{Error, Invalid, Loaded},
+    error::{Error, Examined, KeyAt},
+    facts::KeyFact,
     not_acted_upon,
     section::{Context, Section},
-    yaml::{self, Environment, Value},
+    source::Source,
+    yaml::{self, Environment, Tree, Value},
 };
 
 /// Largest configuration file that is read, in bytes.
@@ -39,44 +41,67 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// A configuration of a text.
-pub(crate) fn load<T>(
+/// Reads a text to its end and keeps everything that is to be said about it.
+pub(crate) fn examine<T>(
     text: &str,
     path: &Path,
     environment: &dyn Environment,
     kind: Kind,
     read: impl FnOnce(&Section<'_>) -> T,
-) -> Result<Loaded<T>, Error> {
+) -> Result<Examined<T>, Error> {
     if text.len() > MAX_FILE_BYTES {
         return Err(Error::TooLarge { path: path.to_owned(), limit: MAX_FILE_BYTES });
     }
-    let mut tree = yaml::parse(text).map_err(|error| Error::Syntax {
+    let tree = yaml::parse(text).map_err(|error| Error::Syntax {
         path: path.to_owned(),
         line: error.line,
         column: error.column,
         message: error.message,
     })?;
-    yaml::expand(&mut tree, environment);
+    Ok(examine_tree(tree, text, path, environment, kind, read))
+}
+
+/// Reads a tree to its end.
+pub(crate) fn examine_tree<T>(
+    mut tree: Tree,
+    text: &str,
+    path: &Path,
+    environment: &dyn Environment,
+    kind: Kind,
+    read: impl FnOnce(&Section<'_>) -> T,
+) -> Examined<T> {
     let cx = Context::default();
-    let root = Section::root(&cx, &tree);
+    for twice in &tree.twice {
+        let text =
+            format!("the key stands twice; this one counts, not that of line {}", twice.first.line);
+        cx.warn(KeyAt::new(twice.key.clone(), text).at(twice.last));
+    }
+    yaml::expand(&mut tree.root, environment, &mut |place, name| {
+        let text = format!("the variable `{name}` is not set; nothing stands in its place");
+        cx.warn(KeyAt::new("", text).at(place));
+    });
+    let root = Section::root(&cx, &tree.root);
     check_version(&root, kind);
     let config = read(&root);
     // Dropping a section notes its unknown keys.
     drop(root);
+    let facts = cx.facts.into_inner();
     let mut problems = cx.problems.into_inner();
-    // In the order of the file; what is not in it comes last.
-    problems.sort_by_key(|problem| if problem.line == 0 { usize::MAX } else { problem.line });
-    if !problems.is_empty() {
-        return Err(Invalid { path: path.to_owned(), problems }.into());
+    for problem in &mut problems {
+        let fact = facts.get(&problem.key);
+        problem.allowed = problem.allowed.take().or_else(|| fact.and_then(KeyFact::allowed_text));
     }
-    let mut warnings = cx.warnings.into_inner();
-    warnings.sort_by_key(|warning| warning.line);
-    Ok(Loaded {
+    let mut examined = Examined {
         config,
         path: path.to_owned(),
-        warnings,
-        not_acted_upon: not_acted_upon::of(&tree, kind),
-    })
+        source: Source::new(text),
+        problems,
+        warnings: cx.warnings.into_inner(),
+        not_acted_upon: not_acted_upon::of(&tree.root, kind),
+        facts,
+    };
+    examined.sort();
+    examined
 }
 
 /// `v: 3`, an integer (protocol: config 1.4).
@@ -89,7 +114,9 @@ fn check_version(root: &Section<'_>, kind: Kind) {
         root.problem("v", format!("{text}; write `v: 3`"));
         return;
     }
-    if root.any_int("v").is_some_and(|version| version != 3) {
+    let version = root.any_int("v");
+    root.describe("v", "integer", "", "3");
+    if version.is_some_and(|version| version != 3) {
         root.problem(
             "v",
             "config version mismatch: see docs for information on config updates; write `v: 3`",

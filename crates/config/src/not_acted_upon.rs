@@ -6,17 +6,13 @@
 use crate::{
     error::KeyAt,
     file::{self, Kind},
-    yaml::{Node, Value},
+    yaml::{Node, Place, Value},
 };
 
 /// Paths (`*` = any element or key) with what there is to say about them.
 type Table = &'static [(&'static str, &'static str)];
 
-const BOTH: Table = &[
-    ("trace", "messages are not traced to a file; use the log filter"),
-    ("profile", "profiles are not written"),
-    ("web.*.bindPoints.*.identity", "APIs are not served over the overlay"),
-];
+const BOTH: Table = &[("web.*.bindPoints.*.identity", "APIs are not served over the overlay")];
 
 const CONTROLLER: Table = &[
     ("example", "a sample of extensions"),
@@ -43,22 +39,51 @@ const CONTROLLER: Table = &[
     ("cluster.logFile", "there is no consensus engine of its own"),
 ];
 
+/// Why a length of a queue changes nothing.
+const BYTES: &str = "what waits is bounded in bytes";
+
 const ROUTER: Table = &[
     ("plugins", "there are no plugins"),
+    (
+        "enableDebugOps",
+        "there is no agent to ask; `weft inspect` and levels of the log are at hand",
+    ),
     ("ctrl.ha", "removed"),
-    ("ctrl.options.outQueueSize", "what waits is bounded in bytes"),
+    ("ctrl.options.outQueueSize", BYTES),
     ("ctrl.options.maxQueuedConnects", "the router dials its controllers"),
     ("ctrl.options.maxOutstandingConnects", "the router dials its controllers"),
-    ("listeners.*.options.outQueueSize", "what waits is bounded in bytes"),
-    ("transport.westworld3", "the transport does not exist"),
+    ("link.payloadSenderQueueSize", BYTES),
+    ("link.ackSenderQueueSize", BYTES),
+    ("link.heartbeats.unresponsiveAfter", "a silent link is told of as one to be avoided"),
+    ("link.listeners.*.options.outQueueSize", BYTES),
+    ("link.dialers.*.options.outQueueSize", BYTES),
+    ("link.dialers.*.options.maxQueuedConnects", "a dialer accepts nothing"),
+    ("link.dialers.*.options.maxOutstandingConnects", "a dialer accepts nothing"),
+    ("listeners.*.options.outQueueSize", BYTES),
+    ("listeners.*.options.lookupSessionTimeout", "service sessions are signed, none is looked up"),
+    ("listeners.*.options.mtu", "payloads are not cut"),
+    ("dialers.*.options.mtu", "payloads are not cut"),
+    ("listeners.*.options.txQueueSize", "nothing waits in a queue of its own to be handed over"),
+    ("dialers.*.options.txQueueSize", "nothing waits in a queue of its own to be handed over"),
+    ("listeners.*.options.txPortalDupAckScale", "no window is scaled by it, nor was one before"),
+    ("dialers.*.options.txPortalDupAckScale", "no window is scaled by it, nor was one before"),
+    (
+        "transport.westworld3",
+        "the transport is not offered; its keys are checked, use addresses that begin with tls",
+    ),
+    ("transport.dtls", "the transport is not offered"),
+    ("transport.handshakeTimeout", "it is that of DTLS, which is not offered"),
     ("transport.ws", "the section is called `wss`"),
     ("transport.protocol", "protocols are chosen by the listeners"),
     ("listeners.*.options.getSessionTimeout", "removed"),
     ("listeners.*.options.svcPollRate", "services come with the data model, nothing is polled"),
-    ("dialers.*.options.randomDrops", "payloads are not dropped for tests"),
-    ("dialers.*.options.drop1InN", "payloads are not dropped for tests"),
-    ("listeners.*.options.randomDrops", "payloads are not dropped for tests"),
-    ("listeners.*.options.drop1InN", "payloads are not dropped for tests"),
+    ("listeners.*.options.lookupSessionTimeout", "service sessions are judged at once"),
+    ("dialers.*.options.txQueueSize", "payloads are handed over directly"),
+    ("listeners.*.options.txQueueSize", "payloads are handed over directly"),
+    ("dialers.*.options.txPortalDupAckScale", "unused, as in the original"),
+    ("listeners.*.options.txPortalDupAckScale", "unused, as in the original"),
+    ("transport.wss.idleTimeout", "a connection serves one request"),
+    ("transport.wss.enableCompression", "what is encrypted cannot be compressed"),
 ];
 
 /// The keys of a file that are in the table.
@@ -70,18 +95,24 @@ pub(crate) fn of(tree: &Node, kind: Kind) -> Vec<KeyAt> {
     let mut out = Vec::new();
     for (path, message) in BOTH.iter().chain(own) {
         let segments: Vec<&str> = path.split('.').collect();
-        find(tree, &segments, String::new(), tree.line, &mut |key, line| {
-            out.push(KeyAt { key, line, message: (*message).to_owned() });
+        find(tree, &segments, String::new(), tree.place, &mut |key, place| {
+            out.push(KeyAt::new(key, *message).at(place));
         });
     }
     out.sort_by_key(|found| found.line);
     out
 }
 
-fn find(node: &Node, path: &[&str], at: String, line: usize, found: &mut dyn FnMut(String, usize)) {
+fn find(
+    node: &Node,
+    path: &[&str],
+    at: String,
+    place: Place,
+    found: &mut dyn FnMut(String, Place),
+) {
     let Some((first, rest)) = path.split_first() else {
         if file::is_set(&node.value) {
-            found(at, line);
+            found(at, place);
         }
         return;
     };
@@ -89,12 +120,12 @@ fn find(node: &Node, path: &[&str], at: String, line: usize, found: &mut dyn FnM
         Value::Map(entries) => {
             for entry in entries.iter().filter(|entry| *first == "*" || entry.key == *first) {
                 let dot = if at.is_empty() { "" } else { "." };
-                find(&entry.node, rest, format!("{at}{dot}{}", entry.key), entry.line, found);
+                find(&entry.node, rest, format!("{at}{dot}{}", entry.key), entry.place, found);
             }
         }
         Value::List(items) if *first == "*" => {
             for (index, item) in items.iter().enumerate() {
-                find(item, rest, format!("{at}[{index}]"), item.line, found);
+                find(item, rest, format!("{at}[{index}]"), item.place, found);
             }
         }
         _ => {}

@@ -204,6 +204,7 @@ fn server(item: &Item<'_>, side: Side) -> Option<WebServer> {
     let section = item.section()?;
     let name = if section.has("name") {
         let name = section.text_or("name", "name is required to be a string").unwrap_or_default();
+        section.describe("name", "string", "", "required");
         if name.is_empty() {
             section.problem("name", "name must not be empty");
         }
@@ -251,7 +252,10 @@ fn bind_point(item: &Item<'_>) -> Option<BindPoint> {
 
 /// Host and port, both there, with the words operators know.
 fn checked(section: &Section<'_>, key: &'static str, what: &str) -> Option<HostPort> {
-    let text = if section.has(key) { section.text(key)? } else { String::new() };
+    let text = if section.has(key) { section.text(key) } else { Some(String::new()) };
+    let required = if key == "newAddress" { "" } else { "required" };
+    section.describe(key, "host:port", "", required);
+    let text = text?;
     let reason = match text.parse::<HostPort>() {
         _ if text.trim().is_empty() => "must not be an empty string or unspecified".to_owned(),
         Ok(address) if address.host.is_empty() => "host must be specified".to_owned(),
@@ -354,7 +358,7 @@ fn api(item: &Item<'_>, side: Side) -> Option<WebApi> {
         "edge-management" if edge => Some(WebApi::EdgeManagement),
         "edge-oidc" if edge => Some(WebApi::EdgeOidc(oidc(&options))),
         "fabric" if controller => Some(WebApi::Fabric),
-        "metrics" if controller => Some(metrics(&options)),
+        "metrics" => Some(metrics(&options)),
         "spa" | "zac" if controller => files(&options, &binding),
         "" => None,
         _ => {
@@ -362,7 +366,7 @@ fn api(item: &Item<'_>, side: Side) -> Option<WebApi> {
                 "edge-client" | "edge-management" | "edge-oidc" if controller => {
                     "; it needs the section `edge`"
                 }
-                _ if side == Side::Router => "; a router serves `health-checks` only",
+                _ if side == Side::Router => "; a router serves `health-checks` and `metrics`",
                 _ => "",
             };
             section.problem("binding", format!("invalid binding {binding}{reason}"));

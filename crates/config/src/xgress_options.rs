@@ -105,7 +105,10 @@ const TX_PORTAL: [&str; 9] = [
 /// 0 is no bound. 1 would never wait longer; it is taken as 2.
 fn max_rtt_scale(section: &Section<'_>, default: u32) -> u32 {
     match section.int("maxRttScale", default, 0..=1000) {
-        1 => 2,
+        1 => {
+            section.in_effect("maxRttScale", "2");
+            2
+        }
         scale => scale,
     }
 }

@@ -43,6 +43,7 @@ pub mod resolve;
 pub(crate) mod revocations;
 pub(crate) mod router_certificate;
 pub(crate) mod router_certificates;
+pub(crate) mod router_texts;
 pub(crate) mod service_changes;
 pub mod service_session;
 pub mod sessions;

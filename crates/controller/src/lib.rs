@@ -16,6 +16,7 @@ pub mod control;
 pub mod domain;
 pub mod events;
 pub mod failure;
+mod measures;
 pub mod network;
 pub mod online;
 pub mod random;
@@ -40,6 +41,7 @@ pub use settings::{Addresses, Build, Durations, GuessLimits, Keys, Settings};
 pub use start::StartError;
 
 use auth::password::Hasher;
+use auth::router_texts::RouterTexts;
 use auth::sessions::Sessions;
 use auth::tickets::Tickets;
 use domain::decision::Decision;
@@ -72,7 +74,9 @@ pub(crate) struct Core {
     spent: auth::spent::Spent,
     postures: auth::posture::Postures,
     traces: traces::Traces,
+    measures: measures::Measures,
     tickets: Tickets,
+    router_texts: RouterTexts,
     keyring: auth::keyring::Keyring,
     service_changes: auth::service_changes::ServiceChanges,
     network: arc_swap::ArcSwapOption<network::WeakNetwork>,
@@ -100,8 +104,13 @@ impl Controller {
         }
         let (api, operation, method) = (call.api, call.row.id, call.row.method);
         caller.origin.via = Via::Rest { api, operation, method };
+        let (row, begun) = (call.row, std::time::Instant::now());
         match self.0.registry.handler(call.api, call.row.id) {
-            Some(handler) => handler(self.clone(), caller, call).await,
+            Some(handler) => {
+                let done = handler(self.clone(), caller, call).await;
+                self.0.measures.request(api, row, begun.elapsed());
+                done
+            }
             None => Err(Failure::unhandled("the operation is not implemented").with_status(501)),
         }
     }
@@ -186,6 +195,20 @@ impl Controller {
             };
             snapshot.list::<Router>().find(pending).cloned()
         })
+    }
+
+    /// What it measures of itself.
+    pub(crate) fn measures(&self) -> &measures::Measures {
+        &self.0.measures
+    }
+
+    /// What this controller and its routers measured, as Prometheus reads it; with the times at
+    /// which it was measured, if that is wanted.
+    pub async fn prometheus(&self, with_times: bool) -> bytes::Bytes {
+        match self.network() {
+            Some(network) => network.prometheus(with_times).await,
+            None => bytes::Bytes::new(),
+        }
     }
 
     /// The network that shows its routers, links and circuits through this controller from now on.

@@ -63,6 +63,24 @@ pub struct RouterVersion {
     pub arch: String,
 }
 
+/// What is known of a router at one moment: what it told, and how far it has the data model.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    facts: Option<Arc<RouterFacts>>,
+    gone: Option<&'static str>,
+}
+
+impl Seen {
+    /// Whether nothing has changed since.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (&self.facts, &other.facts) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (None, None) => self.gone == other.gone,
+            _ => false,
+        }
+    }
+}
+
 /// The table of who is connected. Cheap to clone: clones are the same table.
 #[derive(Debug, Clone, Default)]
 pub struct Online(Arc<RwLock<Tables>>);
@@ -156,6 +174,23 @@ impl Online {
     /// Ids of the routers that are connected.
     pub fn routers(&self) -> Vec<Id> {
         self.0.read().routers.keys().cloned().collect()
+    }
+
+    /// Those of these routers that are connected.
+    pub(crate) fn among<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> HashSet<Id> {
+        let tables = self.0.read();
+        routers.filter(|router| tables.routers.contains_key(*router)).cloned().collect()
+    }
+
+    /// What is known of these routers, in this order.
+    pub(crate) fn seen<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> Vec<Seen> {
+        let tables = self.0.read();
+        let seen = |router: &Id| {
+            let current = tables.routers.get(router);
+            let facts = current.map(|current| Arc::clone(&current.facts));
+            Seen { facts, gone: tables.gone.get(router).copied() }
+        };
+        routers.map(seen).collect()
     }
 
     /// The sync status of a router, connected or not.

@@ -114,9 +114,11 @@ impl std::fmt::Debug for Settings {
 /// Keys and certificates (protocol: auth 2.1).
 #[derive(Debug, Clone)]
 pub struct Keys {
-    /// The root identity's server certificate: signs session tokens, and routers verify them with
-    /// its public key.
+    /// The root identity's server certificate. Routers verify tokens with its public key.
     pub session: KeyedChain,
+    /// Signs tokens of service sessions in place of `session`, for root identities whose key is
+    /// slow: an RSA signature takes ten times as long as one with P-256.
+    pub tokens: Option<KeyedChain>,
     /// The certificate that a client meets at the API address: signs enrollment tickets, which
     /// clients verify with it (protocol: auth 4.2).
     pub enrollment: KeyedChain,
@@ -126,6 +128,13 @@ pub struct Keys {
     pub bundle: TrustBundle,
     /// The trust domain of SPIFFE ids, without scheme.
     pub trust_domain: String,
+}
+
+impl Keys {
+    /// The key that signs tokens of service sessions.
+    pub fn of_tokens(&self) -> &KeyedChain {
+        self.tokens.as_ref().unwrap_or(&self.session)
+    }
 }
 
 /// Where a controller can be reached.

@@ -12,6 +12,7 @@ use weft_store::{OpenError, ReadError};
 
 use crate::auth::keyring::{self, Keyring};
 use crate::auth::password::Hasher;
+use crate::auth::router_texts::RouterTexts;
 use crate::auth::sessions::{Sessions, stands};
 use crate::auth::tickets::Tickets;
 use crate::domain::integrity::Integrity;
@@ -101,7 +102,9 @@ impl Controller {
             spent: crate::auth::spent::Spent::default(),
             postures: crate::auth::posture::Postures::default(),
             traces: crate::traces::Traces::default(),
+            measures: crate::measures::Measures::default(),
             tickets: Tickets::default(),
+            router_texts: RouterTexts::default(),
             keyring,
             service_changes: crate::auth::service_changes::ServiceChanges::default(),
             network: arc_swap::ArcSwapOption::empty(),

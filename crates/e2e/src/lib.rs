@@ -21,12 +21,13 @@
 //! ```
 //!
 //! Rules that callers keep: an empty payload (a half-close) is neither sealed nor opened; the tag
-//! is always [`Tag::Message`], because the Go SDK knows no other; a message that does not open
-//! ends the connection.
+//! is [`Tag::Message`], because the Go SDK knows no other, but between two ends that seal their end
+//! ([`ending`]); a message that does not open ends the connection.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod cipher;
+pub mod ending;
 mod kx;
 mod stream;
 
@@ -61,6 +62,9 @@ pub enum Error {
     /// A sealed message shorter than its overhead.
     #[error("a sealed message has at least {OVERHEAD} bytes, the peer sent {0}")]
     TooShort(usize),
+    /// A message behind the one that the peer sealed as its last.
+    #[error("a message came behind the last one")]
+    BehindEnd,
     /// The authenticator does not fit: another key, another order, or changed on the way.
     #[error("a sealed message failed authentication")]
     Forged,

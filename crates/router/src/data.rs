@@ -1,6 +1,8 @@
 //! The data half of the router, put together: forwarder and bindings behind [`seam::Data`].
 
 use std::{
+    collections::HashMap,
+    io,
     net::SocketAddr,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
@@ -11,36 +13,47 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, RegisterError, Registration,
-    TlsSource,
+    TlsSource, TraceFile, WebSocketAcceptor, WebSocketOptions,
 };
 use weft_config::{
     XgressOptions,
-    router::{ForwarderConfig, TunnelOptions},
+    router::{
+        DialerBinding, ForwarderConfig, IngressKind, IngressListener, TunnelOptions, XgressDialer,
+    },
 };
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
+use weft_metrics::Report;
 use weft_wire::{VersionInfo, ctrl::REROUTE_ATTEMPT, hello::alpn};
 use weft_xgress::{Options, WindowKind};
 
 use crate::{
     bindings::{
-        edge::{EdgeBinding, EdgeGate, EdgeOptions},
-        transport,
+        edge::{Dialed, EdgeBinding, EdgeGate, EdgeOptions},
+        ingress::{
+            self, DatagramLimits, Ingress, IngressOptions, StreamLimits, serve_datagrams,
+            serve_streams,
+        },
+        transport::{self, Dialer},
         tunnel::TunnelBinding,
     },
     control::ControlHalf,
-    forwarder::{Forwarder, ReportIntervals, SetUp, Timers},
+    forwarder::{Circuit, Forwarder, ReportIntervals, SetUp, Timers},
+    health,
     link::{LinkOptions, Links},
+    measures::Measures,
     seam::{self, Access, Control, Egress, PeerData, RouteCommand, RouteErrorCode, RouteFailure},
 };
 
 /// Part of the memory of the process that circuits may use.
 const BUDGET_SHARE: u64 = 4;
+/// How often files of identities are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// Used where the memory of the machine is not known.
 const FALLBACK_MEMORY: u64 = 4 << 30;
 
 /// What is asked of SDKs at one listener before they are let in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EdgeLimits {
     /// Of its socket.
     pub listener: ListenerLimits,
@@ -48,6 +61,8 @@ pub struct EdgeLimits {
     pub hello: AcceptOptions,
     /// How long one may then take nothing of what is to be written to it; `None` for ever.
     pub write_timeout: Option<Duration>,
+    /// Of the circuits that it dials: flow control, and how long making one may take.
+    pub circuits: XgressOptions,
 }
 
 impl Default for EdgeLimits {
@@ -56,6 +71,7 @@ impl Default for EdgeLimits {
             listener: ListenerLimits::default(),
             hello: AcceptOptions::default(),
             write_timeout: Some(weft_channel::PEER_TIMEOUT),
+            circuits: XgressOptions::default(),
         }
     }
 }
@@ -67,14 +83,22 @@ pub struct DataOptions {
     pub router_id: String,
     /// What it says it is.
     pub version: VersionInfo,
-    /// Flow control of circuits that end here.
+    /// Flow control of the tunneler's circuits, unless `dialers` has an entry for it.
     pub xgress: XgressOptions,
     /// Reports, idle circuits, dialing.
     pub forwarder: ForwarderConfig,
+    /// How applications are dialed.
+    pub dialers: Vec<XgressDialer>,
+    /// TLS towards applications with a `tls:` address.
+    pub client_tls: Option<Arc<rustls::ClientConfig>>,
     /// How long an end of direction for an old native SDK waits for the close that may follow it.
     pub fin_hold: Duration,
     /// What the router does as a tunneler.
     pub tunnel: Option<TunnelOptions>,
+    /// How long the intervals are in which bytes of circuits are reported.
+    pub usage_interval: Duration,
+    /// Where messages of links and SDKs are written down.
+    pub trace: Option<TraceFile>,
     /// SDK connections are read and written here.
     pub data_runtime: tokio::runtime::Handle,
     /// Everything else happens here.
@@ -88,11 +112,13 @@ pub struct DataHalf {
     edge: Arc<EdgeBinding>,
     tunnel: Arc<TunnelBinding>,
     options: DataOptions,
-    end: Options,
     dials: tokio::sync::Semaphore,
+    control: Arc<dyn Control>,
     listening: Mutex<Vec<Registration>>,
     links: OnceLock<Arc<Links>>,
     stop: CancellationToken,
+    /// Nothing new is taken.
+    draining: CancellationToken,
 }
 
 impl DataHalf {
@@ -106,7 +132,10 @@ impl DataHalf {
         let budget = Budget::new(memory() / BUDGET_SHARE);
         let forwarder = Forwarder::new(Arc::clone(&control), timers, budget);
         forwarder.is_of(&options.router_id);
-        let end = end_options(&options.xgress);
+        let dialer = |binding| options.dialers.iter().find(|one| one.binding == binding);
+        let hosted = dialer(DialerBinding::Edge).map(|one| end_options(&one.options));
+        let tunnel = dialer(DialerBinding::Tunnel).map_or(&options.xgress, |one| &one.options);
+        let tunnel_end = end_options(tunnel);
         let edge = EdgeBinding::new(
             Arc::clone(&forwarder),
             Arc::clone(&control),
@@ -114,19 +143,19 @@ impl DataHalf {
             EdgeOptions {
                 router_id: options.router_id.clone(),
                 version: options.version.clone(),
-                end: end.clone(),
-                circuit_timeout: options.xgress.get_circuit_timeout,
+                end: hosted.unwrap_or_default(),
                 fin_hold: options.fin_hold,
                 data_runtime: options.data_runtime.clone(),
                 control_runtime: options.control_runtime.clone(),
+                trace: options.trace.clone(),
             },
         );
         let tunnel = TunnelBinding::new(
             &forwarder,
             &control,
             access,
-            end.clone(),
-            options.tunnel.as_ref().map_or_else(|| end.clone(), |own| end_options(&own.options)),
+            tunnel_end,
+            options.tunnel.as_ref().map_or_else(Options::default, |own| end_options(&own.options)),
             options.forwarder.xgress_user_timeout,
         );
         let dials = tokio::sync::Semaphore::new(options.forwarder.xgress_dial_queue as usize);
@@ -137,10 +166,11 @@ impl DataHalf {
             edge,
             tunnel,
             options,
-            end,
             dials,
+            control,
             listening: Mutex::default(),
             links: OnceLock::new(),
+            draining: stop.child_token(),
             stop,
         });
         half.run();
@@ -157,11 +187,63 @@ impl DataHalf {
             idle_after: forwarder.idle_circuit_timeout,
         };
         runtime.spawn(Arc::clone(&self.forwarder).report(intervals, self.stop.clone()));
+        self.forwarder.measures().book.begin(self.options.usage_interval);
+        self.register();
+        runtime.spawn(measure(self.this.clone(), self.stop.clone()));
+        runtime.spawn(settle(Arc::clone(&self.forwarder), self.stop.clone()));
         if let Some(options) = self.options.tunnel.clone() {
             // Clients' sockets are read and written where circuits are.
             let runtime = &self.options.data_runtime;
-            runtime.spawn(Arc::clone(&self.tunnel).run(options, self.stop.clone()));
+            runtime.spawn(Arc::clone(&self.tunnel).run(options, self.draining.clone()));
         }
+    }
+
+    /// Registers what is looked up when it is asked for.
+    fn register(&self) {
+        let gauge = |of: fn(&Self) -> u64| {
+            let this = self.this.clone();
+            move || {
+                let found = this.upgrade().map_or(0, |this| of(&this));
+                i64::try_from(found).unwrap_or(i64::MAX)
+            }
+        };
+        self.forwarder.measures().also(|scope| {
+            scope.gauge("edge.connections", gauge(|this| this.edge.connections() as u64));
+            scope.gauge("weft.circuits", gauge(|this| this.counts().0 as u64));
+            scope.gauge("weft.links", gauge(|this| this.link_count() as u64));
+            scope.gauge("weft.buffered_bytes", gauge(Self::budget_used));
+            let name = "pool.link.dialer.busy_workers";
+            scope.gauge(name, gauge(|this| this.link_dials().0 as u64));
+            let name = "pool.link.dialer.worker_count";
+            scope.gauge(name, gauge(|this| this.link_dials().1 as u64));
+        });
+    }
+
+    /// How many links are being dialed, and how many may be.
+    fn link_dials(&self) -> (usize, usize) {
+        self.links.get().map_or((0, 0), |links| links.dials())
+    }
+
+    /// The links as a health check tells of them.
+    pub(crate) fn link_details(&self) -> Vec<serde_json::Value> {
+        let links = self.links.get().map(|links| links.all_reports()).unwrap_or_default();
+        let measured = if links.is_empty() { Report::new() } else { self.measures().read() };
+        links.iter().map(|link| health::link_detail(link, &measured)).collect()
+    }
+
+    /// The routers at the ends of each link.
+    pub(crate) fn link_peers(&self) -> HashMap<String, (String, String)> {
+        self.links.get().map(|links| links.ends()).unwrap_or_default()
+    }
+
+    /// Where messages are written down.
+    pub(crate) fn trace(&self) -> Option<TraceFile> {
+        self.options.trace.clone()
+    }
+
+    /// Everything that is measured.
+    pub(crate) fn measures(&self) -> &Arc<Measures> {
+        self.forwarder.measures()
     }
 
     /// Listens for SDKs on `bind` (`host:port`; port 0 takes a free one).
@@ -175,8 +257,7 @@ impl DataHalf {
         limits: EdgeLimits,
         tls: TlsSource,
     ) -> Result<SocketAddr, RegisterError> {
-        let write_timeout = limits.write_timeout;
-        let gate = EdgeGate { binding: Arc::clone(&self.edge), write_timeout };
+        let gate = self.edge_gate(&limits);
         let acceptor = Arc::new(ChannelAcceptor::new(gate, limits.hello));
         // Go SDKs offer no protocol at all.
         let protocols = [alpn::EDGE, ""];
@@ -185,6 +266,108 @@ impl DataHalf {
         let address = registration.local_addr();
         self.listening.lock().push(registration);
         Ok(address)
+    }
+
+    /// Uses keys and certificates of an identity of its own that change while the router runs.
+    pub(crate) fn follow(&self, identity: Arc<LiveIdentity>) {
+        let stop = self.stop.clone();
+        self.options.control_runtime.spawn(async move {
+            // The same complaint is made once.
+            let mut complaint = String::new();
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+                let looked = Arc::clone(&identity);
+                let changed = tokio::task::spawn_blocking(move || looked.reload_if_changed());
+                match changed.await {
+                    Ok(Ok(true)) => {
+                        complaint.clear();
+                        tracing::info!("new certificates of transport.wss.identity are in use");
+                    }
+                    Ok(Err(problem)) if problem.to_string() != complaint => {
+                        complaint = problem.to_string();
+                        tracing::warn!(%problem, "changed files of transport.wss.identity are not used yet");
+                    }
+                    _ => {}
+                }
+            }
+        });
+    }
+
+    fn edge_gate(&self, limits: &EdgeLimits) -> EdgeGate {
+        let dialed = Dialed {
+            end: end_options(&limits.circuits),
+            timeout: limits.circuits.get_circuit_timeout,
+        };
+        EdgeGate {
+            binding: Arc::clone(&self.edge),
+            write_timeout: limits.write_timeout,
+            dialed: Arc::new(dialed),
+        }
+    }
+
+    /// The same over WebSockets, for programs in browsers. `tls` is that of the WebSockets, `inner`
+    /// that in which SDKs show who they are.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn listen_edge_websockets(
+        &self,
+        listeners: &Listeners,
+        bind: &str,
+        limits: EdgeLimits,
+        tls: TlsSource,
+        inner: TlsSource,
+        options: WebSocketOptions,
+    ) -> Result<SocketAddr, RegisterError> {
+        let gate = self.edge_gate(&limits);
+        let channels = ChannelAcceptor::new(gate, limits.hello);
+        let acceptor = Arc::new(WebSocketAcceptor::new(channels, inner, options));
+        let listening = listeners.listen(bind, limits.listener, &["http/1.1"], tls, acceptor);
+        let registration = listening.await?;
+        let address = registration.local_addr();
+        self.listening.lock().push(registration);
+        Ok(address)
+    }
+
+    /// Listens for programs that know nothing of the network. `tls` is what `tls:` addresses speak.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub(crate) async fn listen_ingress(
+        &self,
+        config: &IngressListener,
+        tls: Arc<rustls::ServerConfig>,
+    ) -> io::Result<SocketAddr> {
+        let ingress = Ingress::new(
+            Arc::clone(&self.forwarder),
+            Arc::clone(&self.control),
+            IngressOptions {
+                name: format!("{} {}", config.binding(), config.address),
+                service: config.service.clone(),
+                end: end_options(&config.options),
+                circuit_timeout: config.options.get_circuit_timeout,
+                peer_timeout: self.options.forwarder.xgress_user_timeout,
+            },
+        );
+        let (address, stop) = (config.address.clone(), self.stop.clone());
+        // A socket belongs to the runtime that it was made on.
+        let begun = self.options.data_runtime.spawn(async move {
+            if address.kind.is_datagram() {
+                let socket = ingress::bind_datagrams(&address).await?;
+                let bound = socket.local_addr()?;
+                tokio::spawn(serve_datagrams(ingress, socket, DatagramLimits::default(), stop));
+                return Ok(bound);
+            }
+            let listener = ingress::bind_streams(&address).await?;
+            let bound = listener.local_addr()?;
+            let tls = (address.kind == IngressKind::Tls).then_some(tls);
+            tokio::spawn(serve_streams(ingress, listener, tls, StreamLimits::default(), stop));
+            Ok(bound)
+        });
+        begun.await.map_err(io::Error::other)?
     }
 
     /// Begins to link with other routers, of which controllers tell. Only the first call counts.
@@ -236,6 +419,15 @@ impl DataHalf {
         self.forwarder.drops().seen()
     }
 
+    /// Takes nothing new: no connections, circuits or terminators. What is hosted here is hosted
+    /// elsewhere from now on; circuits that are up stay.
+    pub fn drain(&self) {
+        self.draining.cancel();
+        self.listening.lock().clear();
+        self.edge.drain();
+        self.tunnel.host_nothing();
+    }
+
     /// Stops listening, closes SDK connections and ends what runs in the background.
     pub fn shutdown(&self) {
         self.listening.lock().clear();
@@ -265,8 +457,15 @@ impl DataHalf {
 
     /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
     async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteFailure> {
+        if self.draining.is_cancelled() && self.forwarder.circuit(&command.circuit).is_none() {
+            return Err(RouteFailure {
+                code: RouteErrorCode::ResourcesUnavailable,
+                message: "the router is shutting down, it takes no new circuits".to_owned(),
+            });
+        }
         let attempt = (command.attempt != REROUTE_ATTEMPT).then_some(command.attempt);
         let set_up = self.forwarder.set_up(&command.circuit, &command.controller, attempt)?;
+        set_up.circuit().carried.tag(&command.tags);
         // An unroute that comes from now on finds the circuit.
         if command.taken_down.is_cancelled() {
             return Err(seam::RouteFailure::taken_down());
@@ -288,6 +487,18 @@ impl DataHalf {
         Ok(peer_data)
     }
 
+    /// Without a dialer in its file a router terminates nothing for applications without an SDK
+    /// (specification of the router file, rule 3). One for `transport` is for the others, too.
+    fn may_dial(&self, binding: DialerBinding) -> Result<(), RouteFailure> {
+        let allows =
+            |one: &XgressDialer| one.binding == binding || one.binding == DialerBinding::Transport;
+        if self.options.dialers.iter().any(allows) {
+            return Ok(());
+        }
+        let text = format!("the file of this router has no dialer for binding {binding:?}");
+        Err(transport::misconfigured(text))
+    }
+
     /// Dials the terminating end of a circuit.
     async fn dial(
         &self,
@@ -301,16 +512,41 @@ impl DataHalf {
         })?;
         tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
         set_up.stands()?;
-        let circuit = set_up.circuit();
+        let dialed = self.dial_host(set_up.circuit(), egress, timeout).await;
+        let dials = &self.forwarder.measures().dials;
+        if dialed.is_ok() { &dials.answered } else { &dials.failed }.one();
+        dialed
+    }
+
+    async fn dial_host(
+        &self,
+        circuit: &Arc<Circuit>,
+        egress: &Egress,
+        timeout: Duration,
+    ) -> Result<PeerData, RouteFailure> {
         match egress.binding.as_str() {
             "edge" => self.edge.dial(circuit, egress, timeout).await,
             "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
-            "transport" | "transport_udp" | "udp" => {
-                let peer_timeout = self.options.forwarder.xgress_user_timeout;
-                let forwarder = &self.forwarder;
-                transport::dial(forwarder, circuit, egress, timeout, &self.end, peer_timeout).await
+            other => {
+                let binding = direct(other).ok_or_else(|| {
+                    transport::misconfigured(format!("no dialer for binding {other}"))
+                })?;
+                self.may_dial(binding)?;
+                let dialer = self.dialer(binding);
+                transport::dial(&self.forwarder, circuit, egress, timeout, &dialer).await
             }
-            other => Err(transport::misconfigured(format!("no dialer for binding {other}"))),
+        }
+    }
+
+    /// How a binding that dials addresses behaves.
+    fn dialer(&self, binding: DialerBinding) -> Dialer {
+        let configured = self.options.dialers.iter().find(|one| one.binding == binding);
+        let options = configured.map(|one| one.options.clone()).unwrap_or_default();
+        Dialer {
+            end: end_options(&options),
+            connect_timeout: options.connect_timeout,
+            peer_timeout: self.options.forwarder.xgress_user_timeout,
+            tls: self.options.client_tls.clone(),
         }
     }
 }
@@ -357,8 +593,7 @@ impl seam::Data for DataHalf {
             "edge" => self.edge.hosts(terminator),
             "tunnel" => self.tunnel.hosts(terminator),
             // An address can always be tried.
-            "transport" | "transport_udp" | "udp" => true,
-            _ => false,
+            other => direct(other).is_some(),
         }
     }
 
@@ -393,6 +628,56 @@ impl seam::Data for DataHalf {
     fn dropped(&self) -> seam::Dropped {
         self.forwarder.drops().seen()
     }
+
+    fn measured(&self) -> Report {
+        self.measures().read()
+    }
+
+    fn take_measured(&self, age: Duration) -> seam::Measured {
+        seam::Measured {
+            report: self.measures().read(),
+            latencies: self.links.get().map(|links| links.latencies()).unwrap_or_default(),
+            usage: self.measures().book.due(age),
+        }
+    }
+
+    fn reports_lost(&self, count: u64) {
+        self.measures().lost_reports.add(count);
+    }
+}
+
+/// Brings rates up to date, and looks at what is looked at now and then.
+async fn measure(data: Weak<DataHalf>, stop: CancellationToken) {
+    let mut ticks = tokio::time::interval(weft_metrics::TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last = std::time::Instant::now();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        let Some(data) = data.upgrade() else { return };
+        let now = std::time::Instant::now();
+        if let Some(links) = data.links.get() {
+            links.look_at_queues(now.saturating_duration_since(last));
+        }
+        last = now;
+        data.forwarder.look_at_ends();
+        data.measures().tick(now);
+    }
+}
+
+/// Writes into the book what circuits carried, whenever an interval is over.
+async fn settle(forwarder: Arc<Forwarder>, stop: CancellationToken) {
+    loop {
+        // Also soon after a clock that was set.
+        let wait = forwarder.measures().book.left().min(Duration::from_secs(60));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        forwarder.settle();
+    }
 }
 
 impl std::fmt::Debug for DataHalf {
@@ -401,11 +686,22 @@ impl std::fmt::Debug for DataHalf {
     }
 }
 
+/// The dialer of a binding whose terminators name addresses.
+fn direct(binding: &str) -> Option<DialerBinding> {
+    match binding {
+        "transport" => Some(DialerBinding::Transport),
+        "transport_udp" | "udp" => Some(DialerBinding::TransportUdp),
+        "edge_transport" => Some(DialerBinding::EdgeTransport),
+        _ => None,
+    }
+}
+
 /// Ends of circuits as the configuration wants them. A file that names a key of the original's window
 /// gets the original's window, with just these figures.
 fn end_options(xgress: &XgressOptions) -> Options {
     let window = if xgress.tx_portal_named { WindowKind::Original } else { WindowKind::Adaptive };
     Options {
+        mtu: xgress.mtu,
         tx_start_size: u64::from(xgress.tx_portal_start_size),
         tx_min_size: u64::from(xgress.tx_portal_min_size),
         tx_max_size: u64::from(xgress.tx_portal_max_size),
@@ -423,6 +719,7 @@ fn end_options(xgress: &XgressOptions) -> Options {
         max_close_wait: xgress.max_close_wait,
         circuit_start_timeout: xgress.circuit_start_timeout,
         window,
+        lost_one_in: if xgress.random_drops { xgress.drop_1_in_n } else { 0 },
         datagrams: false,
         in_process: false,
     }
@@ -451,6 +748,9 @@ mod tests {
     #[test]
     fn every_figure_of_a_file_reaches_the_end() {
         let xgress = XgressOptions {
+            mtu: 1400,
+            random_drops: true,
+            drop_1_in_n: 16,
             tx_portal_named: true,
             tx_portal_start_size: 50 << 20,
             tx_portal_min_size: 2,
@@ -471,6 +771,7 @@ mod tests {
             ..XgressOptions::default()
         };
         let expected = Options {
+            mtu: 1400,
             tx_start_size: 50 << 20,
             tx_min_size: 2,
             tx_max_size: 60 << 20,
@@ -488,6 +789,7 @@ mod tests {
             max_close_wait: Duration::from_millis(14),
             circuit_start_timeout: Duration::from_secs(15),
             window: WindowKind::Original,
+            lost_one_in: 16,
             datagrams: false,
             in_process: false,
         };

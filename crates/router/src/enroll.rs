@@ -293,6 +293,32 @@ mod tests {
     }
 
     #[test]
+    fn every_value_for_certificates_is_asked_for() {
+        let home = tempfile::tempdir().unwrap();
+        let csr = "edge:\n  csr: {country: DE, province: BE, locality: Berlin, organization: O, \
+                   organizationalUnit: U, sans: {dns: [a.example], ip: [10.0.0.1], uri: ['u:1'], \
+                   email: [a@b.example]}}\nlisteners: [{binding: edge, address: 'tls:0.0.0.0:1', \
+                   advertise: 'a.example:1'}]\n";
+        let csr = config(home.path(), csr).csr.unwrap();
+        let RouterNames { subject, sans } = names(&csr);
+        let said = [
+            &subject.country,
+            &subject.province,
+            &subject.locality,
+            &subject.organization,
+            &subject.organizational_unit,
+        ];
+        assert_eq!(said, ["DE", "BE", "Berlin", "O", "U"]);
+        let expected = [
+            San::Dns("a.example".into()),
+            San::Ip([10, 0, 0, 1].into()),
+            San::Email("a@b.example".into()),
+            San::Uri("u:1".into()),
+        ];
+        assert_eq!(sans, expected);
+    }
+
+    #[test]
     fn endpoints_come_from_the_file_else_from_the_token() {
         let home = tempfile::tempdir().unwrap();
         let mut config = config(home.path(), "");

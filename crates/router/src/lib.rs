@@ -5,16 +5,20 @@
 //! [`enroll`](enroll::enroll) gets the certificates it needs first.
 
 mod access;
+mod api_proxy;
 mod bindings;
 mod control;
 mod controllers;
 pub mod data;
 pub mod enroll;
 mod forwarder;
+mod health;
 mod link;
+mod measures;
 pub mod seam;
 mod start;
 #[cfg(test)]
 mod tests;
+mod web;
 
 pub use start::{Build, Router, Runtimes, StartError};

@@ -15,6 +15,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
+use weft_metrics::{Report, usage::Interval};
 
 /// Peer data of a circuit: header id to raw bytes, as the two ends see them
 /// (protocol: data-plane 6, edge-control-plane 13.1).
@@ -135,6 +136,20 @@ pub struct TunnelCircuitRequest {
     pub service: String,
     /// Which instance; empty for any.
     pub instance: String,
+    /// What the hosting side is told.
+    pub peer_data: PeerData,
+    /// How long to wait for the controller.
+    pub timeout: Duration,
+}
+
+/// A circuit wanted by a listener that is not of the edge: no session stands behind it, so that the
+/// controller judges the router itself.
+#[derive(Clone, Debug)]
+pub struct BindingCircuitRequest {
+    /// What the client calls itself; may be empty.
+    pub client: String,
+    /// Name or id of the service, or `instance@service`.
+    pub service: String,
     /// What the hosting side is told.
     pub peer_data: PeerData,
     /// How long to wait for the controller.
@@ -314,6 +329,12 @@ pub trait Control: Send + Sync + 'static {
     fn create_tunnel_circuit(
         &self,
         request: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
+
+    /// Has a circuit made for a listener that is not of the edge.
+    fn create_binding_circuit(
+        &self,
+        request: BindingCircuitRequest,
     ) -> BoxFuture<'static, Result<Circuit, Refusal>>;
 
     /// Has a terminator made. Retries while controllers are busy or away; resolves when it is
@@ -619,6 +640,27 @@ pub trait Data: Send + Sync + 'static {
 
     /// What was thrown away since the start.
     fn dropped(&self) -> Dropped;
+
+    /// Everything that is measured, as it is now.
+    fn measured(&self) -> Report;
+
+    /// The same for a report to controllers: what is in it is not told again. Intervals of usage
+    /// are told from this age on.
+    fn take_measured(&self, age: Duration) -> Measured;
+
+    /// Reports were given up because no controller took them.
+    fn reports_lost(&self, count: u64);
+}
+
+/// What controllers are told of what was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// By name.
+    pub report: Report,
+    /// Of links, since the last time.
+    pub latencies: Vec<LinkLatency>,
+    /// Bytes of circuits.
+    pub usage: Vec<Interval>,
 }
 
 /// Messages of circuits that a router threw away, and circuits that it ended for others' sake.

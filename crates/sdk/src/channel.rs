@@ -8,6 +8,7 @@ use crate::circuit::{Circuit, Timers, Transport};
 use crate::error::Refusal;
 use crate::incoming::Arrival;
 use crate::outlet::Outlet;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -198,6 +199,7 @@ impl RouterChannel {
         self: &Arc<Self>,
         dial: &Dial,
         request: &Message,
+        public_key: Option<Bytes>,
     ) -> Result<Arc<Circuit>, Failure> {
         let named = dial.new_conn_id;
         let conn_id = match named {
@@ -207,7 +209,7 @@ impl RouterChannel {
         let own = dial.xgress.is_some();
         let circuit = self.circuit(Role::Terminator, conn_id, &dial.circuit_id, own)?;
         let unanswered = Unanswered(Some(Arc::clone(&circuit)));
-        let success = DialSuccess { conn_id: dial.conn_id, new_conn_id: conn_id, public_key: None };
+        let success = DialSuccess { conn_id: dial.conn_id, new_conn_id: conn_id, public_key };
         let success = success.to_message().in_reply_to(request);
         let sent = match named {
             Some(_) => self.send(success).await,

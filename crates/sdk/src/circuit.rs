@@ -163,11 +163,20 @@ impl Circuit {
         self.change(|inner, _| inner.transport.write(data))
     }
 
-    /// The application writes no more.
-    pub(crate) fn finish(&self) {
-        self.change(|inner, now| match &mut inner.transport {
-            Transport::Own(end) => end.finish(now),
-            Transport::Routed(routed) => routed.finish(),
+    /// The application writes no more; `last` goes behind what it wrote, however full the window is.
+    pub(crate) fn finish(&self, last: Option<Bytes>) {
+        self.change(|inner, now| {
+            if let Some(last) = last {
+                let preface = inner.preface.take();
+                for payload in preface.into_iter().chain([last]) {
+                    // Refused once the direction is over: then nobody waits for it.
+                    let _ = inner.transport.write_last(payload);
+                }
+            }
+            match &mut inner.transport {
+                Transport::Own(end) => end.finish(now),
+                Transport::Routed(routed) => routed.finish(),
+            }
         });
     }
 
@@ -449,6 +458,14 @@ impl Transport {
         match self {
             Self::Own(end) => end.write(data),
             Self::Routed(routed) => routed.write(data),
+        }
+    }
+
+    /// A payload behind which nothing comes.
+    fn write_last(&mut self, data: Bytes) -> Result<(), WriteError> {
+        match self {
+            Self::Own(end) => end.write(data),
+            Self::Routed(routed) => routed.write_last(data),
         }
     }
 

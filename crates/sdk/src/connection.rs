@@ -176,11 +176,23 @@ impl ReadHalf {
                         self.shared.circuit.abort();
                     }
                 },
-                Delivery::Fin { .. } => self.state = Reading::Ended,
-                Delivery::Closed(reason) => self.state = ended_by(reason),
+                Delivery::Fin { .. } => self.state = self.ended(Reading::Ended),
+                Delivery::Closed(reason) => self.state = self.ended(ended_by(reason)),
             }
         }
         Poll::Ready(())
+    }
+}
+
+impl ReadHalf {
+    /// An end that the peer would have sealed and did not is none.
+    fn ended(&self, state: Reading) -> Reading {
+        match state {
+            Reading::Ended if self.inward.is_cut() => {
+                Reading::Failed("what the peer sent was cut off on the way")
+            }
+            state => state,
+        }
     }
 }
 
@@ -300,14 +312,15 @@ impl AsyncWrite for WriteHalf {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shared.circuit.finish();
+        let this = self.get_mut();
+        this.shared.circuit.finish(this.outward.last());
         Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for WriteHalf {
     fn drop(&mut self) {
-        self.shared.circuit.finish();
+        self.shared.circuit.finish(self.outward.last());
     }
 }
 

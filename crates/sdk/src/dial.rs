@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
-use weft_e2e::{KeyPair, PublicKey};
+use weft_e2e::{KeyPair, ending};
 use weft_wire::edge::Connect;
 
 /// Routers that are known may take this long to be connected before newer ones are asked for.
@@ -115,7 +115,7 @@ async fn connect(
         instance: options.instance.clone(),
         caller_id: Some(Bytes::from(caller_id.clone())),
         app_data: options.app_data.clone(),
-        marker: Some(Bytes::from(marker())),
+        marker: Some(Bytes::from(marker(own.is_some()))),
         stickiness: inner.stickiness(&service.base.id, &options.instance),
         use_xgress: inner.settings.own_flow_control,
         router_conn_ids: false,
@@ -141,11 +141,14 @@ async fn connect(
 
 fn keys(own: &KeyPair, host: Option<&Bytes>) -> Result<Keys, String> {
     let key = host.ok_or("the host sent no key")?;
-    let peer = PublicKey::try_from(&key[..]).map_err(|error| error.to_string())?;
-    own.client_session(&peer).map(Keys::new).map_err(|error| error.to_string())
+    let (peer, seals_end) = ending::read_host_key(key).map_err(|error| error.to_string())?;
+    let session = own.client_session(&peer).map_err(|error| error.to_string())?;
+    Ok(Keys::new(session, seals_end, seals_end))
 }
 
-/// A short random name for logs (protocol: sdk 5, header 1025).
-fn marker() -> String {
-    format!("{:08x}", rand::random::<u32>())
+/// A short random name for logs (protocol: sdk 5, header 1025). Of a connection that is sealed it says
+/// that its end is sealed, too.
+fn marker(is_sealed: bool) -> String {
+    let ending = if is_sealed { ending::ENDING } else { "" };
+    format!("{:08x}{ending}", rand::random::<u32>())
 }

@@ -9,7 +9,7 @@ use crate::sealing::Keys;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weft_e2e::PublicKey;
+use weft_e2e::{KeyPair, PublicKey, ending};
 use weft_wire::Message;
 use weft_wire::edge::{Dial, DialFailed};
 
@@ -115,7 +115,11 @@ impl Incoming {
             }
         };
         let Arrival { dial, request, channel, .. } = &self.arrival;
-        let accepted = channel.accept(dial, request).await;
+        // The key of the bind, once more, says that the end is sealed here.
+        let seals_end = keys.as_ref().is_some_and(|keys| keys.seals_end);
+        let own = self.host.keys.as_ref().filter(|_| seals_end).map(KeyPair::public_key);
+        let own = own.as_ref().map(ending::host_key);
+        let accepted = channel.accept(dial, request, own).await;
         self.arrival.answered = accepted.is_ok();
         let circuit = accepted.map_err(|failure| Error::of_failure(service, failure))?;
         let info = Info {
@@ -138,7 +142,10 @@ impl Incoming {
         let key = key.ok_or("the service demands encryption and the dialer sent no key")?;
         let peer = PublicKey::try_from(&key[..]).map_err(|error| error.to_string())?;
         let session = own.server_session(&peer).map_err(|error| error.to_string())?;
-        Ok(Some(Keys::new(session)))
+        let marker = self.arrival.dial.marker.as_ref();
+        let seals_end = marker.is_some_and(|marker| ending::dialer_seals(marker));
+        // Whether the dialer learns of this host's shows in what it sends.
+        Ok(Some(Keys::new(session, seals_end, false)))
     }
 }
 

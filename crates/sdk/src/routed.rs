@@ -82,6 +82,15 @@ impl Routed {
         Ok(())
     }
 
+    /// A payload behind which nothing comes: there is room for it.
+    pub(crate) fn write_last(&mut self, data: Bytes) -> Result<(), WriteError> {
+        if self.is_sending_over() {
+            return Err(WriteError::Ended);
+        }
+        self.push(0, data);
+        Ok(())
+    }
+
     /// The application writes no more.
     pub(crate) fn finish(&mut self) {
         if !self.is_sending_over() {

@@ -137,7 +137,7 @@ impl Inner {
     /// The routers of this list, being connected to; those without a usable address are left out.
     pub(crate) fn want(self: &Arc<Self>, routers: &[SessionEdgeRouter]) -> Vec<Arc<Slot>> {
         let wanted = routers.iter().filter_map(|router| {
-            let url = router.address("tls").or_else(|| router.address("tcp"))?;
+            let url = ["tls", "tcp", "wss"].iter().find_map(|known| router.address(known))?;
             let address = parse(url).or_else(|| {
                 tracing::debug!(router = %router.router.name, url, "not an address of a router");
                 None
@@ -361,6 +361,7 @@ mod tests {
         assert_eq!((address.host.as_str(), address.port), ("router.example", 3022));
         assert_eq!(parse("tls:router.example:3022"), Some(address));
         assert_eq!(parse("tls://[::1]:3022/").unwrap().host, "::1");
+        assert_eq!(parse("wss://router.example:443").unwrap().scheme, weft_wire::Scheme::Wss);
         assert_eq!(parse("router"), None);
     }
 

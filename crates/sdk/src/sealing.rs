@@ -5,25 +5,33 @@
 //! (protocol: sdk 14.3).
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use weft_e2e::{Error, Header, Opener, Sealer, Session, SessionKey, Tag};
+use weft_e2e::ending::{Incoming, Outgoing};
+use weft_e2e::{Error, Header, Opened, Opener, Sealer, Session, SessionKey};
 use weft_wire::edge::data_flags;
 use weft_wire::payload::payload_header;
 use weft_xgress::{PAYLOAD_SIZE, PayloadHeaders};
 
 /// The keys of a connection.
 #[derive(Debug)]
-pub(crate) struct Keys(Session);
+pub(crate) struct Keys {
+    session: Session,
+    /// Whether the end of what is written here is sealed, because the peer knows of it.
+    pub(crate) seals_end: bool,
+    /// Whether the peer is known to seal the end of what it writes.
+    expects_end: bool,
+}
 
 impl Keys {
-    pub(crate) fn new(session: Session) -> Self {
-        Self(session)
+    pub(crate) fn new(session: Session, seals_end: bool, expects_end: bool) -> Self {
+        Self { session, seals_end, expects_end }
     }
 
     /// Both directions, and the header that must go out before anything else.
     pub(crate) fn start(self) -> (Outward, Inward, Bytes) {
-        let (sealer, header) = Sealer::new(&self.0.tx, &mut rand::rng());
+        let (sealer, header) = Sealer::new(&self.session.tx, &mut rand::rng());
         let header = Bytes::copy_from_slice(header.as_bytes());
-        (Outward::Sealed(sealer), Inward::Header(self.0.rx.clone()), header)
+        let inward = Inward::Header(self.session.rx.clone(), Incoming::new(self.expects_end));
+        (Outward::Sealed(Outgoing::new(sealer, self.seals_end)), inward, header)
     }
 }
 
@@ -31,7 +39,7 @@ impl Keys {
 #[derive(Debug)]
 pub(crate) enum Outward {
     Plain,
-    Sealed(Sealer),
+    Sealed(Outgoing),
 }
 
 impl Outward {
@@ -45,7 +53,15 @@ impl Outward {
     pub(crate) fn message(&mut self, data: &[u8]) -> Result<Bytes, Error> {
         match self {
             Self::Plain => Ok(Bytes::copy_from_slice(data)),
-            Self::Sealed(sealer) => sealer.seal(data, Tag::Message),
+            Self::Sealed(sealer) => sealer.seal(data),
+        }
+    }
+
+    /// What goes out behind everything else, if the peer knows of it. Asked for once.
+    pub(crate) fn last(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Plain => None,
+            Self::Sealed(sealer) => sealer.end(),
         }
     }
 }
@@ -55,8 +71,8 @@ impl Outward {
 pub(crate) enum Inward {
     Plain,
     /// The header comes first.
-    Header(SessionKey),
-    Sealed(Opener),
+    Header(SessionKey, Incoming),
+    Sealed(Opener, Incoming),
 }
 
 impl Inward {
@@ -64,25 +80,43 @@ impl Inward {
     pub(crate) fn open(&mut self, headers: &PayloadHeaders, data: Bytes) -> Result<Bytes, Error> {
         let data = match self {
             Self::Plain => data,
-            Self::Sealed(opener) => opener.open(&data)?.plaintext,
-            Self::Header(key) => {
+            Self::Sealed(opener, ending) => noted(opener.open(&data)?, ending)?,
+            Self::Header(key, ending) => {
                 let bytes = data.get(..Header::LEN).unwrap_or(&data);
                 let mut opener = Opener::new(key, &Header::try_from(bytes)?);
                 // Some senders put the first message right behind the header.
                 let rest = data.slice(Header::LEN..);
                 let first = match rest.is_empty() {
                     true => rest,
-                    false => opener.open(&rest)?.plaintext,
+                    false => noted(opener.open(&rest)?, ending)?,
                 };
-                *self = Self::Sealed(opener);
+                *self = Self::Sealed(opener, *ending);
                 first
             }
         };
+        // Outside the seal: between ends that seal their end nobody sets it but who wants to harm.
+        if self.is_cut() {
+            return Ok(data);
+        }
         if edge_flags(headers) & data_flags::MULTIPART_MSG == 0 {
             return Ok(data);
         }
         Ok(join(data))
     }
+
+    /// True if the peer's direction must not end now, because the peer seals its end and that has
+    /// not come.
+    pub(crate) fn is_cut(&self) -> bool {
+        match self {
+            Self::Plain => false,
+            Self::Header(_, ending) | Self::Sealed(_, ending) => ending.is_cut(),
+        }
+    }
+}
+
+fn noted(opened: Opened, ending: &mut Incoming) -> Result<Bytes, Error> {
+    ending.note(&opened)?;
+    Ok(opened.plaintext)
 }
 
 /// A run of messages with a length in front of each, as one stream; what is cut off is dropped
@@ -118,7 +152,7 @@ mod tests {
         let (dialer, host) = (KeyPair::generate(&mut rng), KeyPair::generate(&mut rng));
         let one = dialer.client_session(&host.public_key()).unwrap();
         let other = host.server_session(&dialer.public_key()).unwrap();
-        (Keys::new(one), Keys::new(other))
+        (Keys::new(one, true, true), Keys::new(other, true, true))
     }
 
     proptest! {

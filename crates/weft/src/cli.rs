@@ -12,6 +12,8 @@ mod programs;
 mod proofs;
 mod tunnels;
 
+use std::ffi::OsString;
+
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, ExportArgs};
@@ -22,6 +24,7 @@ pub(crate) use insight::{InspectArgs, TopologyArgs, WhyArgs, WhyPathArgs};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use programs::{
     ControllerCommand, DatabaseArgs, DatabaseCommand, QuickstartArgs, RouterCommand,
+    RouterConfigArgs, RouterSort, TraceShowArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use tunnels::{
@@ -45,7 +48,7 @@ use crate::{
                   A controller decides who may reach what; routers carry the data.\n\n\
                   New here? `weft quickstart` brings up a whole network on this machine and says \
                   what to try next.",
-    after_help = "Exit status: 0 done, 1 failed, 2 the command line was wrong, 3 not logged in or \
+    after_help = "Exit status: 0 done, 1 failed, 2 the command line or a configuration file was wrong, 3 not logged in or \
                   not allowed,\n  4 no such entity, 5 refused, 6 the controller is not there or \
                   busy, 8 there are differences\n  (`weft diff --exit-code`), 130 interrupted.\n\
                   Settings (--output, --login, --config-dir) may stand anywhere. A value may begin \
@@ -66,9 +69,10 @@ pub(crate) struct Cli {
 pub(crate) enum Fixed {
     /// Bring up a controller and edge routers on this machine, ready to use
     ///
-    /// In an empty home it makes the certificates, writes a controller and a router file, creates
-    /// the administrator, starts both, enrolls the router and proves the network with a
-    /// self-check. Started again on the same home it resumes with everything kept.
+    /// In an empty home it makes the certificates, writes the files of the controller and of each
+    /// router, creates the administrator, starts the controller, enrolls and starts the routers,
+    /// and proves the network with a self-check. Started again on the same home it resumes with
+    /// everything kept.
     ///
     /// With --routers it starts several, each a process of its own that links with all others. A
     /// process that ends is started again; all of them end with this command.
@@ -144,6 +148,7 @@ pub(crate) struct Output {
     /// How to print; names in JSON and YAML do not change
     #[arg(
         long,
+        alias = "format",
         short = 'o',
         value_name = "FORMAT",
         value_enum,
@@ -192,16 +197,56 @@ pub(crate) enum Asked {
     Entity(Box<entity::Request>),
     /// An action on an entity.
     Action(Box<action::ActionRequest>),
+    /// Messages in a file.
+    TraceShow(Box<TraceShowArgs>),
 }
 
 /// The whole command line, as `--help` and the completions show it.
 pub(crate) fn command() -> Command {
     let built = entity::commands().into_iter().chain(action::verbs());
-    built.fold(Cli::command(), Command::subcommand)
+    let whole = built.fold(Cli::command(), Command::subcommand);
+    // Beside the kinds that can be traced.
+    whole.mut_subcommand(TRACE, |trace| {
+        trace.subcommand(TraceShowArgs::augment_args(Command::new(SHOW)))
+    })
+}
+
+/// The word for traces, and the one for showing what was traced.
+const TRACE: &str = "trace";
+const SHOW: &str = "show";
+
+/// What stays: programs that run for months. They are told apart from the other commands without
+/// these being built, which would stay in memory as long as they run.
+#[derive(Debug, Parser)]
+#[command(name = "weft", disable_help_flag = true, disable_help_subcommand = true)]
+enum Staying {
+    /// See [`Fixed::Controller`].
+    #[command(subcommand)]
+    Controller(ControllerCommand),
+    /// See [`Fixed::Router`].
+    #[command(subcommand)]
+    Router(RouterCommand),
+}
+
+/// A program that stays, if that is asked for in so many words.
+fn staying(words: &[OsString]) -> Option<Fixed> {
+    let is = |at: usize, word: &str| words.get(at).is_some_and(|given| given == word);
+    if !(is(1, "controller") || is(1, "router")) || !is(2, "run") {
+        return None;
+    }
+    // What is wrong is said by the whole command line.
+    Some(match Staying::try_parse_from(words).ok()? {
+        Staying::Controller(command) => Fixed::Controller(command),
+        Staying::Router(command) => Fixed::Router(command),
+    })
 }
 
 /// Reads the command line. Wrong usage and `--help` end the process as clap does it.
 pub(crate) fn parse() -> Asked {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(program) = staying(&words) {
+        return Asked::Fixed(Box::new(program));
+    }
     let mut command = command();
     // Commands know the flags they have from those above them once they are built.
     command.build();
@@ -211,6 +256,12 @@ pub(crate) fn parse() -> Asked {
         Err(error) => settled.explain(error).exit(),
     };
     if let Some((name, rest)) = matches.subcommand() {
+        if let (TRACE, Some((SHOW, shown))) = (name, rest.subcommand()) {
+            return match TraceShowArgs::from_arg_matches(shown) {
+                Ok(args) => Asked::TraceShow(Box::new(args)),
+                Err(error) => error.exit(),
+            };
+        }
         if let Some(request) = entity::Request::from_matches(name, rest) {
             return Asked::Entity(Box::new(request));
         }
@@ -232,6 +283,26 @@ mod tests {
     #[test]
     fn the_command_line_is_whole() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn programs_that_stay_are_read_without_the_other_commands() {
+        let read = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            staying(&words)
+        };
+        let Some(Fixed::Router(RouterCommand::Run { file, grace, log, .. })) =
+            read("weft router run --grace 3 r.yaml --log-format json")
+        else {
+            panic!("a router that runs");
+        };
+        assert_eq!((file.to_str(), grace), (Some("r.yaml"), 3));
+        assert_eq!(log.log_format, crate::log::LogFormat::Json);
+        assert!(read("weft controller run c.yaml").is_some());
+        // The whole command line has the words for these.
+        for line in ["weft router run", "weft router run --help", "weft router enroll r.yaml"] {
+            assert!(read(line).is_none(), "{line}");
+        }
     }
 
     #[test]

@@ -2,9 +2,17 @@
 
 use std::path::Path;
 
+use weft_config::ControllerConfig;
+
 use crate::{
-    ask, cli::ControllerCommand, compose, compose::controller::Core, failure::Failure, restore,
-    signals, until_interrupted, weak,
+    ask,
+    check::{self, Purpose},
+    cli::ControllerCommand,
+    compose,
+    compose::controller::Core,
+    failure::Failure,
+    output::Format,
+    restore, signals, until_interrupted, weak,
 };
 
 /// Does what was asked for.
@@ -20,17 +28,26 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
             })
             .await
         }
-        ControllerCommand::Run { file } => {
+        ControllerCommand::Run { file, log: _ } => {
             compose::controller::run(&file, &signals::first()?).await
         }
+        ControllerCommand::Check { file, output } => check_file(&file, output.format()),
         ControllerCommand::Restore { file, snapshot } => {
             restore::restore(&compose::controller::database(&file)?, &snapshot)
         }
     }
 }
 
+/// Says what is wrong with a file.
+fn check_file(file: &Path, format: Format) -> Result<(), Failure> {
+    let examined = ControllerConfig::examine_path(file);
+    let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
+    check::controller(&mut examined, Purpose::Advice);
+    check::report(&examined, format)
+}
+
 async fn init(file: &Path, name: &str, username: &str, password: &str) -> Result<(), Failure> {
-    let core = Core::open(file).await?;
+    let core = Core::open(file, Purpose::Advice).await?;
     let made = make_admin(&core, name, username, password).await;
     core.close().await?;
     made?;

@@ -74,6 +74,14 @@ impl Failure {
         Self::of("interrupted", status::INTERRUPTED)
     }
 
+    /// The same without a word, if it was interrupted: for commands that end in no other way.
+    pub(crate) fn unsaid_if_interrupted(self) -> Self {
+        match self.status {
+            status::INTERRUPTED => Self { message: String::new(), ..self },
+            _ => self,
+        }
+    }
+
     /// The same with a word on what was being done in front.
     pub(crate) fn during(self, what: impl fmt::Display) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
@@ -90,7 +98,9 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         // What others say begins no line of its own.
         let shown = |text: &str| printable::lines(text).replace('\n', "\n  ");
-        eprintln!("weft: {}", shown(&self.message));
+        if !self.message.is_empty() {
+            eprintln!("weft: {}", shown(&self.message));
+        }
         for detail in &self.details {
             eprintln!("  {}", shown(detail));
         }
@@ -199,9 +209,19 @@ impl From<weft_identity::Error> for Failure {
     }
 }
 
+/// A file that is not acceptable is a mistake of whoever wrote it (status 2), told of with all
+/// its reasons.
 impl From<weft_config::Error> for Failure {
     fn from(error: weft_config::Error) -> Self {
-        Self::new(chain(&error))
+        match &error {
+            weft_config::Error::Invalid(invalid) => {
+                let count = invalid.problems.len();
+                let mistakes = if count == 1 { "1 mistake" } else { &format!("{count} mistakes") };
+                let text = format!("{}: {mistakes}", invalid.path.display());
+                Self::usage(text).and(invalid.report())
+            }
+            other => Self::usage(chain(other)),
+        }
     }
 }
 

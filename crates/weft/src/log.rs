@@ -4,7 +4,11 @@
 use std::{
     fmt,
     io::{self, IsTerminal as _},
+    path::{Path, PathBuf},
+    sync::OnceLock,
 };
+
+use clap::{Args, ValueEnum};
 
 use tracing::field::Field;
 use tracing_subscriber::{
@@ -18,24 +22,121 @@ use tracing_subscriber::{
 
 use crate::output::printable;
 
-/// Begins to log, at `level` unless `RUST_LOG` says otherwise.
-pub(crate) fn start(level: &str) {
-    let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
-        Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|error| {
-            eprintln!("weft: RUST_LOG is not understood and ignored: {error}");
-            EnvFilter::new(level)
-        }),
-        _ => EnvFilter::new(level),
-    };
+/// The form of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// Objects for programs, one on each line
+    Json,
+}
+
+/// How a program that stays logs.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct LogArgs {
+    /// Form of the log on standard error
+    #[arg(
+        long,
+        value_name = "FORM",
+        value_enum,
+        default_value_t,
+        env = "WEFT_LOG_FORMAT",
+        help_heading = "Log"
+    )]
+    pub(crate) log_format: LogFormat,
+    /// File with the levels of the log, such as `weft_router=debug,info`; read again with every
+    /// SIGHUP, and where it is there it counts instead of RUST_LOG
+    #[arg(long, value_name = "FILE", env = "WEFT_LOG_LEVELS", help_heading = "Log")]
+    pub(crate) log_levels: Option<PathBuf>,
+}
+
+/// Reads the levels again and uses them.
+type Reload = Box<dyn Fn() + Send + Sync>;
+
+static RELOAD: OnceLock<Reload> = OnceLock::new();
+
+/// Largest file of levels.
+const MAX_LEVELS: u64 = 64 * 1024;
+
+/// Begins to log, at `level` unless the file of levels or `RUST_LOG` says otherwise.
+pub(crate) fn start(level: &'static str, args: &LogArgs) {
+    let levels = Levels { usual: level, file: args.log_levels.clone() };
+    let filter = levels.filter().unwrap_or_else(|problem| {
+        eprintln!("weft: {problem}, and ignored");
+        EnvFilter::new(level)
+    });
     // Colours are for people: neither for files nor where `NO_COLOR` is set.
     let is_coloured = io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(is_coloured)
-        .fmt_fields(fields())
-        .with_writer(io::stderr)
-        .init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match args.log_format {
+        LogFormat::Text => {
+            let log = log.with_ansi(is_coloured).fmt_fields(fields()).with_filter_reloading();
+            let handle = log.reload_handle();
+            levels.follow(move |filter| handle.reload(filter).map_err(|error| error.to_string()));
+            log.init();
+        }
+        LogFormat::Json => {
+            let log = log.json().flatten_event(true).with_filter_reloading();
+            let handle = log.reload_handle();
+            levels.follow(move |filter| handle.reload(filter).map_err(|error| error.to_string()));
+            log.init();
+        }
+    }
+}
+
+/// Reads the levels again, where they are in a file.
+pub(crate) fn read_levels_again() {
+    if let Some(reload) = RELOAD.get() {
+        reload();
+    }
+}
+
+/// Where the levels come from.
+struct Levels {
+    usual: &'static str,
+    file: Option<PathBuf>,
+}
+
+impl Levels {
+    /// The levels as they are now.
+    fn filter(&self) -> Result<EnvFilter, String> {
+        if let Some(file) = &self.file
+            && let Some(text) = read(file)?
+        {
+            let read = EnvFilter::try_new(text.trim());
+            return read.map_err(|error| format!("{}: not understood: {error}", file.display()));
+        }
+        match std::env::var(EnvFilter::DEFAULT_ENV) {
+            Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(&text)
+                .map_err(|error| format!("RUST_LOG is not understood: {error}")),
+            _ => Ok(EnvFilter::new(self.usual)),
+        }
+    }
+
+    /// From now on they can be read again.
+    fn follow(self, set: impl Fn(EnvFilter) -> Result<(), String> + Send + Sync + 'static) {
+        let reload = move || match self.filter().and_then(&set) {
+            Ok(()) => {}
+            Err(problem) => tracing::warn!(problem, "the levels of the log stay as they are"),
+        };
+        let _ = RELOAD.set(Box::new(reload));
+    }
+}
+
+/// What the file says; none if it is not there.
+fn read(file: &Path) -> Result<Option<String>, String> {
+    use std::io::Read as _;
+    let opened = match std::fs::File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("{}: {error}", file.display())),
+    };
+    let mut text = String::new();
+    let read = opened.take(MAX_LEVELS).read_to_string(&mut text);
+    read.map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok((!text.trim().is_empty()).then_some(text))
 }
 
 /// Fields of records, each in one line.
@@ -107,6 +208,22 @@ mod tests {
         let text = logged("x\u{1b}[2J", true);
         assert_eq!(text.matches('\n').count(), 1);
         assert!(text.contains("\u{1b}[3mshown") && !text.contains("\u{1b}[2J"), "{text:?}");
+    }
+
+    #[test]
+    fn the_file_of_levels_counts_while_it_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("levels");
+        let levels = Levels { usual: "info", file: Some(file.clone()) };
+        // Other tests may be told their levels.
+        let usual = levels.filter().unwrap().to_string();
+        std::fs::write(&file, "weft_router=debug,warn\n").unwrap();
+        let read = levels.filter().unwrap().to_string();
+        assert!(read.contains("weft_router=debug") && read.contains("warn"), "{read}");
+        std::fs::write(&file, "weft=nonsense=debug").unwrap();
+        assert!(levels.filter().unwrap_err().contains("levels: not understood"));
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(levels.filter().unwrap().to_string(), usual);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod arguments;
 mod ask;
 mod build;
 mod change;
+mod check;
 mod cli;
 mod compose;
 mod controller;
@@ -19,9 +20,11 @@ mod log;
 mod login;
 mod output;
 mod pki;
+mod profile;
 mod quickstart;
 mod restore;
 mod router;
+mod service;
 mod session;
 mod signals;
 mod tools;
@@ -36,8 +39,9 @@ use std::{future::Future, process::ExitCode};
 use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{Asked, CompletionsArgs, Fixed, TunnelCommand};
+use cli::{Asked, CompletionsArgs, ControllerCommand, Fixed, RouterCommand, TunnelCommand};
 use failure::Failure;
+use log::LogArgs;
 
 /// A shell that wants to know how a line goes on sets this.
 const COMPLETE: &str = "WEFT_COMPLETE";
@@ -45,7 +49,7 @@ const COMPLETE: &str = "WEFT_COMPLETE";
 fn main() -> ExitCode {
     CompleteEnv::with_factory(cli::command).var(COMPLETE).complete();
     let asked = cli::parse();
-    log::start(default_level(&asked));
+    log::start(default_level(&asked), &log_args(&asked));
     match carry_out(asked) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -64,6 +68,7 @@ async fn dispatch(asked: Asked) -> Result<(), Failure> {
     match asked {
         Asked::Entity(request) => until_interrupted(entity::run(*request)).await,
         Asked::Action(request) => until_interrupted(entity::action::run(*request)).await,
+        Asked::TraceShow(args) => tools::trace::show(&args),
         Asked::Fixed(command) => fixed(*command).await,
     }
 }
@@ -77,6 +82,10 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Status(args) => until_interrupted(tools::status::status(args)).await,
         Fixed::Why(args) => until_interrupted(tools::why::why(args)).await,
         Fixed::WhyPath(args) => until_interrupted(tools::why_path::why_path(args)).await,
+        Fixed::Topology(args) if args.watch.is_some() => {
+            let watched = until_interrupted(topology::topology(args)).await;
+            watched.map_err(Failure::unsaid_if_interrupted)
+        }
         Fixed::Topology(args) => until_interrupted(topology::topology(args)).await,
         Fixed::Enroll(args) => until_interrupted(enroll::enroll(args)).await,
         Fixed::Jwt(args) => until_interrupted(tools::jwt::jwt(args)).await,
@@ -146,6 +155,16 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::new(format!("cannot start: {error}")))
 }
 
+/// How it is logged.
+fn log_args(asked: &Asked) -> LogArgs {
+    let Asked::Fixed(command) = asked else { return LogArgs::default() };
+    match &**command {
+        Fixed::Controller(ControllerCommand::Run { log, .. })
+        | Fixed::Router(RouterCommand::Run { log, .. }) => log.clone(),
+        _ => LogArgs::default(),
+    }
+}
+
 /// What is logged without `RUST_LOG`: programs that stay tell what they do, commands only what is
 /// wrong.
 fn default_level(asked: &Asked) -> &'static str {
@@ -155,6 +174,6 @@ fn default_level(asked: &Asked) -> &'static str {
             Fixed::Tunnel(TunnelCommand::Run(_) | TunnelCommand::RunHost(_)) => "info",
             _ => "warn",
         },
-        Asked::Entity(_) | Asked::Action(_) => "warn",
+        Asked::Entity(_) | Asked::Action(_) | Asked::TraceShow(_) => "warn",
     }
 }

@@ -1,29 +1,47 @@
 //! `weft router`: a router of one's own.
 
-use std::path::Path;
+mod explain;
+mod new_file;
 
+use std::{path::Path, time::Duration};
+
+use weft_config::RouterConfig;
 use weft_router::enroll::enroll as enroll_router;
 
 use crate::{
+    check::{self, Purpose},
     cli::RouterCommand,
     compose,
     enroll::read_token,
     failure::{Failure, chain},
-    output, signals, until_interrupted,
+    output::{self, Format},
+    signals, until_interrupted,
 };
 
 /// Does what was asked for.
 pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
     match command {
         RouterCommand::Enroll { file, jwt } => until_interrupted(enroll(&file, &jwt)).await,
-        RouterCommand::Run { file, exit_with_parent } => {
+        RouterCommand::Run { file, grace, exit_with_parent, log: _ } => {
             let stop = signals::first()?;
             if exit_with_parent {
                 signals::parent(&stop)?;
             }
-            compose::router::run(&file, &stop).await
+            let grace = Duration::from_secs(grace);
+            compose::router::run(&file, grace, &stop).await
         }
+        RouterCommand::Check { file, output } => check_file(&file, output.format()),
+        RouterCommand::Explain { file, output } => explain::explain(&file, output.format()),
+        RouterCommand::Config(args) => new_file::write(&args),
     }
+}
+
+/// Says what is wrong with a file.
+fn check_file(file: &Path, format: Format) -> Result<(), Failure> {
+    let examined = RouterConfig::examine_path(file);
+    let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
+    check::router(&mut examined, Purpose::Advice);
+    check::report(&examined, format)
 }
 
 async fn enroll(file: &Path, jwt: &Path) -> Result<(), Failure> {

@@ -32,6 +32,7 @@ pub mod metrics;
 mod outcome;
 pub mod payload;
 mod proto;
+pub mod trace;
 mod version;
 
 pub use address::{Address, AddressError, Scheme};

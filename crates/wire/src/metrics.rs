@@ -27,6 +27,54 @@ pub fn link_queue_time_name(link_id: &str) -> String {
     format!("link.{link_id}.queue_time")
 }
 
+/// Most names and circuits in a report that is read.
+pub const MAX_ENTRIES: usize = 150_000;
+
+/// Whether a body has at most [`MAX_ENTRIES`] names and circuits: each takes a few bytes of it and
+/// some hundred times that once it is read. One that cannot be walked has none too many.
+#[must_use]
+pub fn is_within_limit(body: &[u8]) -> bool {
+    entries(body, true).is_none_or(|entries| entries <= MAX_ENTRIES)
+}
+
+/// The fields of a message that have a length, those of usage counters and their buckets too.
+fn entries(mut body: &[u8], is_top: bool) -> Option<usize> {
+    const USAGE_COUNTERS: u64 = 11;
+    let mut count = 0_usize;
+    while !body.is_empty() && count <= MAX_ENTRIES {
+        let key = varint(&mut body)?;
+        match key & 7 {
+            0 => drop(varint(&mut body)?),
+            1 => body = body.get(8..)?,
+            5 => body = body.get(4..)?,
+            2 => {
+                let length = usize::try_from(varint(&mut body)?).ok()?;
+                let (field, rest) = body.split_at_checked(length)?;
+                body = rest;
+                count += 1;
+                if is_top && key >> 3 == USAGE_COUNTERS {
+                    count += entries(field, false)?;
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(count)
+}
+
+fn varint(body: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = body.split_first()?;
+        *body = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
 impl MetricsMessage {
     /// Latency of a link in whole nanoseconds as its cost counts it: mean round trip plus mean time
     /// in the queue. `None` if the router did not measure the link.
@@ -85,9 +133,28 @@ mod tests {
         assert_eq!(MetricsMessage::from_message(&report.to_message()), Ok(report));
     }
 
+    #[test]
+    fn a_report_of_too_much_is_known_before_it_is_read() {
+        let names = |count: usize| MetricsMessage {
+            int_values: (0..count).map(|at| (at.to_string(), 1)).collect(),
+            ..MetricsMessage::default()
+        };
+        assert!(is_within_limit(&names(MAX_ENTRIES).to_body()));
+        assert!(!is_within_limit(&names(MAX_ENTRIES + 1).to_body()));
+        let circuits = |count: usize| {
+            let buckets = (0..count).map(|at| (at.to_string(), usage_counter::Bucket::default()));
+            let counter = UsageCounter { buckets: buckets.collect(), ..UsageCounter::default() };
+            MetricsMessage { usage_counters: vec![counter], ..MetricsMessage::default() }
+        };
+        assert!(is_within_limit(&circuits(MAX_ENTRIES - 1).to_body()));
+        assert!(!is_within_limit(&circuits(MAX_ENTRIES).to_body()));
+        assert!(is_within_limit(&[0x12, 0xff]));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_never_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = is_within_limit(&body);
             if let Ok(report) = MetricsMessage::from_message(&Message::new(1007, body)) {
                 let _ = report.link_latency("x");
             }

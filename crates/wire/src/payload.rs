@@ -69,9 +69,17 @@ pub mod payload_header {
     pub const EDGE_FLAGS: u8 = 0x10;
 }
 
-/// Headers that belong to one connection and must not be forwarded to the next.
-pub const NOT_FORWARDED: [i32; 3] =
-    [hello::header::HEARTBEAT, hello::header::HEARTBEAT_RESPONSE, header::RAW];
+/// Headers that belong to one connection and must not be forwarded to the next. A number of a request
+/// would be taken for the answer to one of the next neighbour's.
+pub const NOT_FORWARDED: [i32; 4] = [
+    hello::header::REPLY_FOR,
+    hello::header::HEARTBEAT,
+    hello::header::HEARTBEAT_RESPONSE,
+    header::RAW,
+];
+
+/// Most bytes in the id of a circuit.
+pub const MAX_CIRCUIT_ID: usize = 128;
 
 /// Capability bit of an end: it understands [`Flags::EOF`].
 pub const CAPABILITY_EOF: u32 = 0x100;
@@ -162,6 +170,9 @@ impl<'a> View<'a> {
             }
         }
         let circuit_id = circuit_id.ok_or_else(|| message.missing(header::CIRCUIT_ID))?;
+        if circuit_id.len() > MAX_CIRCUIT_ID {
+            return Err(message.body_problem("the id of its circuit is longer than 128 bytes"));
+        }
         if sequence.is_none() && message.content_type == content_type::PAYLOAD {
             return Err(message.missing(header::SEQUENCE));
         }

@@ -1,10 +1,9 @@
-//! Puts the chunks of a cut payload together again (protocol: data-plane 7.5).
-//!
-//! weft never cuts payloads, but a peer with an `mtu` does, on any link.
+//! Cuts payloads that are larger than an `mtu`, and puts the chunks together again (protocol:
+//! data-plane 7.5).
 
 use bytes::{Bytes, BytesMut};
 use weft_limits::{Budget, Grant};
-use weft_wire::payload::read_varint;
+use weft_wire::payload::{read_varint, write_varint};
 
 use crate::{PayloadHeaders, Segment};
 
@@ -13,6 +12,29 @@ const MAX_TOTAL: u64 = 64 * 1024 * 1024;
 
 /// So much is put together however little the budget has left.
 const ALWAYS: usize = 128 * 1024;
+
+/// Bytes that the header of a payload takes at most, with the longest id of a circuit.
+const HEADER: usize = 64;
+/// The least data that a chunk carries, however small the `mtu` is.
+const LEAST: usize = 64;
+
+/// How much data a payload carries at most; none is without a bound.
+pub(crate) fn most(mtu: u32) -> Option<usize> {
+    (mtu > 0).then(|| (mtu as usize).saturating_sub(HEADER).max(LEAST))
+}
+
+/// Cuts data into chunks that carry at most so much.
+pub(crate) fn cut(mut data: Bytes, most: usize) -> Vec<Bytes> {
+    let mut first = Vec::with_capacity(most);
+    write_varint(data.len() as u64, &mut first);
+    let part = data.split_to(data.len().min(most.saturating_sub(first.len())));
+    first.extend_from_slice(&part);
+    let mut chunks = vec![Bytes::from(first)];
+    while !data.is_empty() {
+        chunks.push(data.split_to(data.len().min(most.max(1))));
+    }
+    chunks
+}
 
 /// What a peer did wrong with its chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -117,6 +139,25 @@ mod tests {
             prop_assert_eq!(&whole[..], &data[..]);
             prop_assert_eq!(headers.len(), 1);
             prop_assert!(active.is_none());
+        }
+
+        #[test]
+        fn what_is_cut_here_is_put_together_there(
+            data in prop::collection::vec(any::<u8>(), 0..5000), mtu in 1u32..2000,
+        ) {
+            let most = most(mtu).unwrap();
+            let mut active = None;
+            let chunks = cut(data.clone().into(), most);
+            let last = chunks.len() - 1;
+            for (number, part) in chunks.into_iter().enumerate() {
+                prop_assert!(part.len() <= most);
+                let done = Reassembly::take(&mut active, chunk(part.to_vec()), &Budget::unlimited());
+                let done = done.unwrap();
+                prop_assert_eq!(done.is_some(), number == last);
+                if let Some((_, whole)) = done {
+                    prop_assert_eq!(&whole[..], &data[..]);
+                }
+            }
         }
 
         #[test]

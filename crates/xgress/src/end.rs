@@ -6,7 +6,7 @@ use bytes::Bytes;
 use weft_limits::Budget;
 use weft_wire::payload::{CAPABILITY_EOF, Flags, Payload, payload_header};
 
-use crate::chunk::Reassembly;
+use crate::chunk::{self, Reassembly};
 use crate::receiver::{Receiver, Taken};
 use crate::segment::{fin_header, has_fin, without_fin};
 use crate::sender::{Outgoing, Sender};
@@ -143,6 +143,8 @@ pub struct End {
     /// A last payload tells the peer.
     goodbye: bool,
     datagrams: bool,
+    /// Data of one payload at most.
+    most: Option<usize>,
     max_close_wait: Duration,
 }
 
@@ -180,6 +182,7 @@ impl End {
             closed_read: false,
             goodbye: false,
             datagrams: options.datagrams,
+            most: chunk::most(options.mtu),
             max_close_wait: options.max_close_wait,
         }
     }
@@ -212,7 +215,15 @@ impl End {
             return Err(WriteError::Full);
         }
         self.fin_written |= has_fin(&headers);
-        self.sender.push(Outgoing { flags: Flags::NONE, headers, data });
+        let Some(most) = self.most.filter(|most| data.len() > *most) else {
+            self.sender.push(Outgoing { flags: Flags::NONE, headers, data });
+            return Ok(());
+        };
+        let mut headers = Some(headers);
+        for data in chunk::cut(data, most) {
+            let headers = headers.take().unwrap_or_default();
+            self.sender.push(Outgoing { flags: Flags::CHUNK, headers, data });
+        }
         Ok(())
     }
 
@@ -293,21 +304,24 @@ impl End {
 
     // What the connection does.
 
-    /// Takes a payload that arrived. Refused ones are not acknowledged and come again.
-    pub fn on_segment(&mut self, segment: Segment, now: Instant) {
+    /// Takes a payload that arrived: true if it had come before. Refused ones are not acknowledged
+    /// and come again.
+    pub fn on_segment(&mut self, segment: Segment, now: Instant) -> bool {
         let from_here = segment.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
         if from_here {
-            return;
+            return false;
         }
         if self.closed.is_some() {
-            return self.acknowledge_late(segment);
+            self.acknowledge_late(segment);
+            return false;
         }
         if segment.flags.has(Flags::WRITE_FAILED) {
             self.sender.clear();
             self.sending = Sending::Done;
         }
         let (flags, capabilities) = (segment.flags, segment.capabilities());
-        if self.receiver.take(segment) == Taken::New {
+        let taken = self.receiver.take(segment);
+        if taken == Taken::New {
             self.note_peer(flags, capabilities, now);
             self.skip_bare();
             if self.is_receiving_over() {
@@ -315,6 +329,7 @@ impl End {
             }
         }
         self.settle();
+        taken == Taken::Duplicate
     }
 
     /// Takes an ack that arrived.

@@ -16,11 +16,12 @@ pub enum WindowKind {
 /// Options of an [`End`](crate::End). The names follow the configuration; defaults are those of
 /// the original (protocol: data-plane 7.7). Sizes are bytes.
 ///
-/// What an end has no use for is not here: `mtu` (payloads are not cut), `txQueueSize` (nothing is
-/// handed over by a queue), `txPortalDupAckScale` (unused by the original, too), `randomDrops` and
-/// `drop1InN` (for tests of the original).
+/// What an end has no use for is not here: `txQueueSize` (nothing is handed over by a queue) and
+/// `txPortalDupAckScale` (unused by the original, too).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
+    /// `mtu`: payloads that are larger, their header included, are cut; 0 cuts none.
+    pub mtu: u32,
     /// `txPortalStartSize`: the window at first ([`WindowKind::Original`]).
     pub tx_start_size: u64,
     /// `txPortalMinSize`: the window never gets smaller.
@@ -61,6 +62,9 @@ pub struct Options {
     pub circuit_start_timeout: Duration,
     /// How much is on its way.
     pub window: WindowKind,
+    /// `randomDrops`, `drop1InN`: whoever brings payloads to the end loses one of so many, for tests;
+    /// 0 loses none. The end itself has no dice.
+    pub lost_one_in: u32,
     /// The application exchanges datagrams: empty payloads are handed over.
     pub datagrams: bool,
     /// Both ends are in one process and hand payloads over directly: nothing is lost, nothing is
@@ -71,6 +75,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            mtu: 0,
             tx_start_size: 4 << 20,
             tx_min_size: 16 << 10,
             tx_max_size: 4 << 20,
@@ -88,6 +93,7 @@ impl Default for Options {
             max_close_wait: Duration::from_secs(30),
             circuit_start_timeout: Duration::from_secs(180),
             window: WindowKind::Adaptive,
+            lost_one_in: 0,
             datagrams: false,
             in_process: false,
         }

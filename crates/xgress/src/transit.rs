@@ -14,6 +14,10 @@ use crate::cost;
 /// A circuit's payloads never take more of a link than this.
 const MAX_BYTES: u64 = 8 << 20;
 
+/// A payload of so many bytes is taken by an empty queue however little is left of the link's budget, so
+/// that every circuit goes on.
+const ALWAYS: u64 = 64 << 10;
+
 /// Acks and control messages of a circuit never take more than this. What is in flight bounds
 /// those of honest peers far below.
 const MAX_ACK_BYTES: u64 = 1 << 20;
@@ -79,7 +83,7 @@ impl<T> TransitQueue<T> {
             return Pushed::Duplicate;
         }
         let bytes = cost(len);
-        if self.payloads.is_empty() {
+        if self.payloads.is_empty() && bytes <= ALWAYS {
             self.held.grow_anyway(bytes);
         } else {
             // Half of what is free once nothing is held is what may be held when as much is free.

@@ -10,8 +10,8 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::compress::{CHUNK, Stream};
-use crate::connection::Sending;
-use crate::places::Place;
+use weft_web::Place;
+use weft_web::Sending;
 
 /// Bytes given away at once. HTTP/2 keeps what it was given until the peer lets it through, and the
 /// body knows nothing of that any more.

@@ -15,9 +15,9 @@ use weft_controller::Failure;
 use super::reply::{self, Contents, Prepared};
 use super::{FileBody, Files, disk, place};
 use crate::answer::{self, Outgoing, Refused};
-use crate::connection::Peer;
 use crate::encodings::Encodings;
 use crate::server::Site;
+use weft_web::Peer;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 /// Bytes a second that a client must take in the long run.
@@ -79,7 +79,7 @@ impl Site {
             prepared.map_err(|_| Refused::from(ErrorCode::Timeout))??;
         let sending = |length: u64| {
             let time = Duration::from_secs(length / LEAST_RATE);
-            peer.send(self.options.write_timeout + self.shared.limits.file_time + time)
+            peer.send(self.terms.options.write_timeout + self.shared.limits.file_time + time)
         };
         let body = match contents {
             Contents::None => FileBody::empty(),

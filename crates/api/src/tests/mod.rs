@@ -102,6 +102,7 @@ fn keys() -> (Keys, Identity) {
     let identity = Identity::new(Some(chain.clone()), vec![chain.clone()], bundle.clone());
     let keys = Keys {
         session: chain.clone(),
+        tokens: None,
         enrollment: chain,
         authority: signer,
         bundle,

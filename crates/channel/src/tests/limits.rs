@@ -513,3 +513,22 @@ async fn messages_that_never_end_share_one_budget_and_make_room() {
     drop(raw);
     until(|| memory.used() == 0).await;
 }
+
+#[tokio::test]
+async fn every_form_of_an_address_is_listened_on() {
+    for (bind, dialed) in [
+        (":0", &["127.0.0.1", "::1"][..]),
+        ("[::]:0", &["127.0.0.1", "::1"]),
+        ("0.0.0.0:0", &["127.0.0.1"]),
+        ("[::1]:0", &["::1"]),
+        ("[::ffff:127.0.0.1]:0", &["127.0.0.1"]),
+    ] {
+        let listener = SharedListener::bind(bind, ListenerLimits::default()).await.unwrap();
+        let port = listener.local_addr().port();
+        for ip in dialed {
+            let ip: std::net::IpAddr = ip.parse().unwrap();
+            let connected = tokio::net::TcpStream::connect((ip, port)).await;
+            assert!(connected.is_ok(), "{bind} from {ip}");
+        }
+    }
+}

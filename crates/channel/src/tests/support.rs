@@ -69,6 +69,16 @@ impl Authority {
         Arc::new(config)
     }
 
+    /// Settings of a listener that asks for no certificate.
+    pub(crate) fn without_clients(&self) -> TlsSource {
+        let (chain, key) = self.certificate();
+        let builder = rustls::ServerConfig::builder_with_provider(self.provider.clone());
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let config = builder.with_no_client_auth().with_single_cert(chain, key).unwrap();
+        let config = Arc::new(config);
+        Arc::new(move || Some(config.clone()))
+    }
+
     pub(crate) fn source(&self) -> TlsSource {
         let config = self.server();
         Arc::new(move || Some(config.clone()))

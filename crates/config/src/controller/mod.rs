@@ -24,7 +24,7 @@ pub use storage::{ClusterConfig, ClusterDialer, Storage};
 
 use crate::{
     debugging::Debugging,
-    error::{Error, Loaded},
+    error::{Error, Examined, Loaded},
     file,
     identity::{IdentitySection, Required},
     rate_limiter::RateLimiter,
@@ -131,7 +131,15 @@ impl ControllerConfig {
     /// # Errors
     /// When it cannot be read, is not YAML, or its contents are not acceptable.
     pub fn from_path(path: &Path) -> Result<Loaded<Self>, Error> {
-        Self::from_str(&file::read(path)?, path, &ProcessEnvironment)
+        Self::examine_path(path)?.accept()
+    }
+
+    /// Reads a file to its end, with the variables of the process, whatever is wrong with it.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not YAML.
+    pub fn examine_path(path: &Path) -> Result<Examined<Self>, Error> {
+        Self::examine(&file::read(path)?, path, &ProcessEnvironment)
     }
 
     /// Reads the text of a file. The path is for messages and for defaults that lie beside it.
@@ -143,7 +151,19 @@ impl ControllerConfig {
         path: &Path,
         environment: &dyn Environment,
     ) -> Result<Loaded<Self>, Error> {
-        file::load(text, path, environment, file::Kind::Controller, Self::read)
+        Self::examine(text, path, environment)?.accept()
+    }
+
+    /// Reads the text of a file to its end, whatever is wrong with it.
+    ///
+    /// # Errors
+    /// When it is not YAML.
+    pub fn examine(
+        text: &str,
+        path: &Path,
+        environment: &dyn Environment,
+    ) -> Result<Examined<Self>, Error> {
+        file::examine(text, path, environment, file::Kind::Controller, Self::read)
     }
 
     fn read(root: &Section<'_>) -> Self {

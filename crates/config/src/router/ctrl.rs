@@ -63,28 +63,38 @@ impl CtrlConfig {
         let beside = Heartbeats::read(&options, &Heartbeats::default());
         let limiter = section.section("rateLimiter");
         let file = section.text("endpointsFile").filter(|path| !path.is_empty());
+        let file = file.map_or_else(|| super::beside(path, "endpoints.yml"), PathBuf::from);
+        let usual = "endpoints.yml beside the file";
+        section.describe("endpointsFile", "path", usual, "");
+        section.in_effect("endpointsFile", file.display().to_string());
+        let bind = section.text("bind").filter(|bind| !bind.is_empty());
+        section.describe("bind", "interface or IP", "", "");
         Self {
             endpoints: endpoints(&section),
-            bind: section.text("bind").filter(|bind| !bind.is_empty()),
+            bind,
             default_request_timeout: section
                 .duration("defaultRequestTimeout", Duration::from_secs(5)),
             startup_timeout: section.duration_or_never("startupTimeout", Duration::from_secs(30)),
             options: ChannelOptions::read(&options),
             heartbeats: Heartbeats::read(&section.section("heartbeats"), &beside),
             rate_limiter: RateLimiter::read(&limiter, &RateLimiter::with_sizes(1, 250), 5, 1000),
-            endpoints_file: file
-                .map_or_else(|| super::beside(path, "endpoints.yml"), PathBuf::from),
+            endpoints_file: file,
             listeners: section.list("listeners").iter().filter_map(listener).collect(),
         }
     }
 }
 
 fn endpoints(section: &Section<'_>) -> Vec<Address> {
+    let single = section.text("endpoint");
+    section.describe("endpoint", "address", "", "this or endpoints");
+    let several = section.texts("endpoints");
+    section.describe("endpoints", "list of addresses", "", "this or endpoint");
     if section.has("endpoint") {
         if section.has("endpoints") {
             section.warn("endpoints", "`endpoint` is used and `endpoints` ignored");
+            section.in_effect("endpoints", "");
         }
-        return match section.text("endpoint").map(|text| text.parse::<Address>()) {
+        return match single.map(|text| text.parse::<Address>()) {
             Some(Ok(address)) => vec![address],
             Some(Err(reason)) => {
                 section.problem("endpoint", format!("cannot parse [ctrl/endpoint] ({reason})"));
@@ -92,6 +102,9 @@ fn endpoints(section: &Section<'_>) -> Vec<Address> {
             }
             None => Vec::new(),
         };
+    }
+    if several.is_empty() {
+        return Vec::new();
     }
     section
         .list_or("endpoints", "cannot parse [ctrl/endpoints], must be list")
@@ -108,7 +121,10 @@ fn listener(item: &Item<'_>) -> Option<CtrlListener> {
     let bind = section.address("bind");
     let advertise =
         if section.has("advertise") { section.address("advertise") } else { bind.clone() };
+    section.describe("bind", "address", "", "required");
+    section.describe("advertise", "address", "bind", "");
     let bind_interface = section.text("bindInterface").filter(|name| !name.is_empty());
+    section.describe("bindInterface", "interface", "that of bind", "");
     let groups = groups(&section);
     let options = ChannelOptions::read(&section.section("options"));
     Some(CtrlListener { bind: bind?, advertise: advertise?, bind_interface, groups, options })
@@ -117,5 +133,6 @@ fn listener(item: &Item<'_>) -> Option<CtrlListener> {
 /// Names of groups; none is `default`.
 pub(super) fn groups(section: &Section<'_>) -> Vec<String> {
     let groups = section.texts("groups");
+    section.describe("groups", "list of strings", "[default]", "");
     if groups.is_empty() { vec!["default".to_owned()] } else { groups }
 }

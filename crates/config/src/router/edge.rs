@@ -71,9 +71,12 @@ pub struct CsrSans {
 impl RouterEdgeConfig {
     pub(super) fn read(section: &Section<'_>, path: &Path) -> Self {
         let db = section.text("db").filter(|db| !db.is_empty());
+        let db = db.map_or_else(|| default_db(path), PathBuf::from);
+        section.describe("db", "path", "path of the file with .proto.gzip", "");
+        section.in_effect("db", db.display().to_string());
         let proxy = section.section("apiProxy");
         Self {
-            db: db.map_or_else(|| default_db(path), PathBuf::from),
+            db,
             db_save_interval: seconds(section, "dbSaveIntervalSeconds", 30, 30, u64::MAX, 30),
             heartbeat_interval: seconds(section, "heartbeatIntervalSeconds", 60, 10, 60, 60),
             session_validate_chunk: section.int("sessionValidateChunkSize", 1000, 1..=1_000_000),
@@ -102,10 +105,17 @@ fn seconds(
     otherwise: u64,
 ) -> Duration {
     let asked: u64 = section.int(key, default, 0..=31_536_000);
+    let allowed = if high > 31_536_000 {
+        format!("at least {low}, else {otherwise}")
+    } else {
+        format!("{low}..{high}, else {otherwise}")
+    };
+    section.describe(key, "integer", default.to_string(), allowed);
     if (low..=high).contains(&asked) {
         return Duration::from_secs(asked);
     }
     section.warn(key, format!("{asked} is out of bounds, {otherwise} is used"));
+    section.in_effect(key, otherwise.to_string());
     Duration::from_secs(otherwise)
 }
 

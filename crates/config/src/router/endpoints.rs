@@ -45,7 +45,7 @@ impl EndpointsFile {
         }
         let tree = yaml::parse(text).ok()?;
         let cx = Context::default();
-        let root = Section::root(&cx, &tree);
+        let root = Section::root(&cx, &tree.root);
         root.any_case();
         root.allow_unknown();
         let endpoints: Vec<String> =

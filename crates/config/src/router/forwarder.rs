@@ -47,7 +47,9 @@ impl ForwarderConfig {
             Duration::from_millis(section.int(key, default, 0..=DAY))
         };
         let count = |key: &'static str, default: u32, high: i64| {
-            let Some(number) = section.any_int(key) else { return default };
+            let number = section.any_int(key);
+            section.describe(key, "integer", default.to_string(), format!("1..{high}"));
+            let Some(number) = number else { return default };
             if (1..=high).contains(&number) {
                 return u32::try_from(number).unwrap_or(default);
             }
@@ -88,6 +90,7 @@ fn latency_probe_interval(section: &Section<'_>) -> Option<Duration> {
     let ms: u64 = section.int("latencyProbeInterval", 0, 0..=86_400_000);
     if (1..1000).contains(&ms) {
         section.warn("latencyProbeInterval", format!("{ms} ms is too often, 1000 is used"));
+        section.in_effect("latencyProbeInterval", "1000");
     }
     (ms > 0).then(|| Duration::from_millis(ms.max(1000)))
 }
@@ -101,6 +104,7 @@ fn unresponsive_link_timeout(section: &Section<'_>) -> Duration {
     } else {
         section.duration(KEY, default)
     };
+    section.describe(KEY, "duration", "1m", "at least 5s; an integer is in ms");
     if timeout >= Duration::from_secs(5) {
         return timeout;
     }

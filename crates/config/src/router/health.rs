@@ -81,9 +81,11 @@ impl ConnectEvents {
     pub(super) fn read(section: &Section<'_>) -> Self {
         const MOST: i64 = 10_000_000;
         let queued = section.any_int("maxQueuedEvents").unwrap_or(100_000);
+        section.describe("maxQueuedEvents", "integer", "100000", "0..10000000");
         let max_queued = queued.clamp(0, MOST);
         if queued != max_queued {
             section.warn("maxQueuedEvents", format!("out of bounds, {max_queued} is used"));
+            section.in_effect("maxQueuedEvents", max_queued.to_string());
         }
         Self {
             enabled: section.flag("enabled", true),

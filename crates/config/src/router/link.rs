@@ -103,10 +103,12 @@ impl Backoff {
 }
 
 impl LinkConfig {
-    pub(super) fn read(section: &Section<'_>) -> Self {
+    /// Reads the section. A link may be silent for so long where it says nothing of that.
+    pub(super) fn read(section: &Section<'_>, unresponsive: Duration) -> Self {
         let heartbeats = section.section("heartbeats");
-        // A section without the key means 30s, no section 60s.
-        let close = Duration::from_secs(if heartbeats.is_present() { 30 } else { 60 });
+        // A section without the key means 30s. Without a section it is as long as `forwarder`
+        // lets a link be silent, 60s by default.
+        let close = if heartbeats.is_present() { Duration::from_secs(30) } else { unresponsive };
         let default = Heartbeats { close_unresponsive: Some(close), ..Heartbeats::default() };
         Self {
             listeners: section.list("listeners").iter().filter_map(listener).collect(),
@@ -144,9 +146,12 @@ fn listener(item: &Item<'_>) -> Option<LinkListener> {
         (_, None) => bind.clone(),
         (None, Some(_)) => None,
     };
+    section.describe("bind", "address", "", "required");
+    section.describe("advertise", "address or host:port", "bind", "");
     let bind_interface = section.text("bindInterface").filter(|name| !name.is_empty());
+    section.describe("bindInterface", "interface", "that of bind", "");
     let groups = groups(&section);
-    let options = ChannelOptions::read(&section.section("options")).with_long_queue();
+    let options = ChannelOptions::read_long(&section.section("options"));
     Some(LinkListener { bind: bind?, advertise: advertise?, bind_interface, groups, options })
 }
 
@@ -173,8 +178,10 @@ fn dialer(item: &Item<'_>) -> Option<LinkDialer> {
     // Without split everything goes over one connection, unless numbers are given.
     let split = section.flag("split", true);
     let (default, ack) = if split { (3, 1) } else { (1, 0) };
-    let bind = section.text("bind").or_else(|| section.text("bindInterface"));
-    section.ignore(&["bindInterface"]);
+    let (bind, interface) = (section.text("bind"), section.text("bindInterface"));
+    section.describe("bind", "interface or IP", "", "");
+    section.describe("bindInterface", "interface or IP", "", "the same as bind");
+    let bind = bind.or(interface);
     Some(LinkDialer {
         bind: bind.filter(|bind| !bind.is_empty()),
         groups: groups(&section),
@@ -186,6 +193,6 @@ fn dialer(item: &Item<'_>) -> Option<LinkDialer> {
             &section.section("unhealthyDialBackoff"),
             &Backoff::unhealthy(),
         ),
-        options: ChannelOptions::read(&section.section("options")).with_long_queue(),
+        options: ChannelOptions::read_long(&section.section("options")),
     })
 }

@@ -7,7 +7,8 @@ use crate::{
     address::{Address, AddressKind, HostPort},
     channel_options::ChannelOptions,
     controller::Network,
-    section::{Item, Section},
+    router::ingress::{self, IngressListener},
+    section::Section,
     suggest,
     xgress_options::XgressOptions,
 };
@@ -43,17 +44,8 @@ pub enum Listener {
     Edge(EdgeListener),
     /// The tunneler.
     Tunnel(Box<TunnelOptions>),
-    /// Programs that speak the fabric's own dial protocol.
-    Transport {
-        /// Where it listens.
-        address: Address,
-        /// Whether it is for datagrams (`transport_udp`).
-        udp: bool,
-        /// Flow control of its circuits.
-        options: XgressOptions,
-    },
-    /// Anybody, for one service.
-    Proxy(ProxyListener),
+    /// Programs that know nothing of the network.
+    Ingress(IngressListener),
 }
 
 /// A listener for SDKs.
@@ -69,19 +61,6 @@ pub struct EdgeListener {
     pub lookup_api_session_timeout: Duration,
     /// Options of the channels.
     pub channel: ChannelOptions,
-    /// Flow control of its circuits.
-    pub options: XgressOptions,
-}
-
-/// A listener for one service.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ProxyListener {
-    /// Where it listens, as written; also kinds that other addresses do not have.
-    pub address: String,
-    /// Id of the service.
-    pub service: String,
-    /// Whether it is for datagrams (`proxy_udp`).
-    pub udp: bool,
     /// Flow control of its circuits.
     pub options: XgressOptions,
 }
@@ -177,6 +156,7 @@ pub(super) fn read_dialers(root: &Section<'_>) -> Vec<XgressDialer> {
     for item in root.list("dialers") {
         let Some(section) = item.section() else { continue };
         let binding = section.required_text("binding", "[dialer] must provide [binding]");
+        section.describe("binding", "word", "", DIALER_WORDS.join(", "));
         let options = XgressOptions::read_dialer(&section.section("options"));
         let Some(binding) = dialer_binding(&section, &binding) else { continue };
         out.retain(|dialer| dialer.binding != binding);
@@ -184,6 +164,13 @@ pub(super) fn read_dialers(root: &Section<'_>) -> Vec<XgressDialer> {
     }
     out
 }
+
+/// What `dialers` may name.
+const DIALER_WORDS: [&str; 7] =
+    ["transport", "transport_udp", "edge", "edge_transport", "tunnel", "proxy", "proxy_udp"];
+/// What `listeners` may name.
+const LISTENER_WORDS: [&str; 6] =
+    ["edge", "tunnel", "transport", "transport_udp", "proxy", "proxy_udp"];
 
 const DIALERS: [(&str, DialerBinding); 5] = [
     ("transport", DialerBinding::Transport),
@@ -228,8 +215,9 @@ pub(super) fn read_listeners(root: &Section<'_>, edge: bool) -> Vec<Listener> {
     for item in &items {
         let Some(section) = item.section() else { continue };
         let binding = section.required_text("binding", "[listener] must provide [binding]");
+        section.describe("binding", "word", "", LISTENER_WORDS.join(", "));
         for_sdks |= binding == "edge";
-        out.extend(listener(item, &section, &binding));
+        out.extend(listener(&section, &binding));
     }
     if edge && !for_sdks && root.has("listeners") {
         root.problem(
@@ -240,7 +228,7 @@ pub(super) fn read_listeners(root: &Section<'_>, edge: bool) -> Vec<Listener> {
     out
 }
 
-fn listener(item: &Item<'_>, section: &Section<'_>, binding: &str) -> Option<Listener> {
+fn listener(section: &Section<'_>, binding: &str) -> Option<Listener> {
     let options = section.section("options");
     match binding {
         "edge" => edge_listener(section, &options).map(Listener::Edge),
@@ -248,26 +236,15 @@ fn listener(item: &Item<'_>, section: &Section<'_>, binding: &str) -> Option<Lis
             section.ignore(&["address", "bind", "advertise"]);
             Some(Listener::Tunnel(Box::new(TunnelOptions::read(&options))))
         }
-        "transport" | "transport_udp" => {
-            section.ignore(&["advertise"]);
-            let address = parsed(section, &bound(section)?)?;
-            let udp = binding == "transport_udp";
-            Some(Listener::Transport { address, udp, options: XgressOptions::read(&options) })
-        }
-        "proxy" | "proxy_udp" => {
-            section.ignore(&["advertise"]);
-            let address = bound(section);
-            let service =
-                section.required_text("service", "missing 'service' configuration option");
-            let (udp, options) = (binding == "proxy_udp", XgressOptions::read(&options));
-            Some(Listener::Proxy(ProxyListener { address: address?, service, udp, options }))
+        "transport" | "transport_udp" | "proxy" | "proxy_udp" => {
+            ingress::read(section, &options, binding, bound(section)).map(Listener::Ingress)
         }
         "" => None,
         other => {
             let hint = former_listener(other);
-            item.problem(format!(
-                "error getting xgress factory [{other}], there is no such listener{hint}"
-            ));
+            let text =
+                format!("error getting xgress factory [{other}], there is no such listener{hint}");
+            section.unknown_word("binding", text, &LISTENER_WORDS);
             section.allow_unknown();
             options.allow_unknown();
             None
@@ -286,7 +263,10 @@ fn former_listener(name: &str) -> &'static str {
 
 /// `address`, or `bind` for the same.
 fn bound(section: &Section<'_>) -> Option<String> {
-    match (section.text("address"), section.text("bind")) {
+    let (address, bind) = (section.text("address"), section.text("bind"));
+    section.describe("address", "address", "", "this or bind");
+    section.describe("bind", "address", "", "the same as address");
+    match (address, bind) {
         (Some(address), Some(bind)) if address != bind => {
             section.problem("bind", "`bind` and `address` are the same and differ; keep one");
             None
@@ -317,7 +297,12 @@ fn edge_listener(section: &Section<'_>, options: &Section<'_>) -> Option<EdgeLis
     if let Some(address) = &address
         && !matches!(address.kind, AddressKind::Tls | AddressKind::Wss)
     {
-        let text = format!("an edge listener speaks tls or wss, not {}", address.kind.name());
+        let hint = match address.kind {
+            AddressKind::Ws => "; browsers need TLS, use wss",
+            _ => "",
+        };
+        let kind = address.kind.name();
+        let text = format!("an edge listener speaks tls or wss, not {kind}{hint}");
         section.problem("address", text);
     }
     let advertise = advertised(section, options);
@@ -325,7 +310,7 @@ fn edge_listener(section: &Section<'_>, options: &Section<'_>) -> Option<EdgeLis
         lookup_session_timeout: options.duration("lookupSessionTimeout", Duration::from_secs(5)),
         lookup_api_session_timeout: options
             .duration("lookupApiSessionTimeout", Duration::from_secs(5)),
-        channel: ChannelOptions::read(options).with_long_queue(),
+        channel: ChannelOptions::read_long(options),
         options: XgressOptions::read(options),
         address: address?,
         advertise: advertise?,
@@ -335,7 +320,10 @@ fn edge_listener(section: &Section<'_>, options: &Section<'_>) -> Option<EdgeLis
 
 /// `options.advertise`, or `advertise` for the same.
 fn advertised(section: &Section<'_>, options: &Section<'_>) -> Option<HostPort> {
-    let text = match (options.text("advertise"), section.text("advertise")) {
+    let (inner, outer) = (options.text("advertise"), section.text("advertise"));
+    options.describe("advertise", "host:port", "", "required");
+    section.describe("advertise", "host:port", "", "the same as options.advertise");
+    let text = match (inner, outer) {
         (Some(inner), Some(outer)) if inner != outer => {
             let text = "`advertise` and `options.advertise` are the same and differ; keep one";
             section.problem("advertise", text);
@@ -380,11 +368,13 @@ impl TunnelOptions {
             texts.into_iter().filter(|text| !text.is_empty()).collect()
         };
         let mode = mode(section);
+        let resolver = section.texts("resolver");
+        section.describe("resolver", "list of strings", "[udp://127.0.0.1:53]", "");
         Self {
             services: services(section, &mode),
             mode,
             resolver: if section.has("resolver") {
-                not_empty(section.texts("resolver"))
+                not_empty(resolver)
             } else {
                 vec!["udp://127.0.0.1:53".to_owned()]
             },
@@ -409,7 +399,9 @@ impl TunnelOptions {
 }
 
 fn mode(section: &Section<'_>) -> TunnelMode {
-    match section.text("mode").as_deref() {
+    let text = section.text("mode");
+    section.describe("mode", "word", "tproxy", "tproxy, tproxy:<path>, host, proxy");
+    match text.as_deref() {
         None | Some("tproxy") => TunnelMode::Tproxy(None),
         Some("host") => TunnelMode::Host,
         Some("proxy") => TunnelMode::Proxy,
@@ -419,7 +411,7 @@ fn mode(section: &Section<'_>) -> TunnelMode {
                 let text = format!(
                     "invalid value '{text}' for mode, must be one of [\"tproxy\", \"host\", \"proxy\"]"
                 );
-                section.problem("mode", text);
+                section.unknown_word("mode", text, &["tproxy", "host", "proxy"]);
                 TunnelMode::Host
             }
         },
@@ -428,7 +420,9 @@ fn mode(section: &Section<'_>) -> TunnelMode {
 
 fn dns_range(section: &Section<'_>) -> Network {
     let default = Network { address: std::net::Ipv4Addr::new(100, 64, 0, 1).into(), prefix: 10 };
-    match section.text("dnsSvcIpRange").map(|text| text.parse::<Network>()) {
+    let text = section.text("dnsSvcIpRange");
+    section.describe("dnsSvcIpRange", "CIDR", "100.64.0.1/10", "");
+    match text.map(|text| text.parse::<Network>()) {
         Some(Ok(network)) => network,
         Some(Err(reason)) => {
             section.problem(
@@ -445,6 +439,7 @@ fn dns_range(section: &Section<'_>) -> Network {
 /// Only the mode that needs them looks at them.
 fn services(section: &Section<'_>, mode: &TunnelMode) -> Vec<ProxiedService> {
     let texts = section.texts("services");
+    section.describe("services", "list of strings", "[]", "<service>:<port>[:tcp or :udp]");
     if *mode != TunnelMode::Proxy {
         if !texts.is_empty() {
             section.warn("services", "the list has no effect without `mode: proxy`");

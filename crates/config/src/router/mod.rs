@@ -5,6 +5,7 @@ mod edge;
 mod endpoints;
 mod forwarder;
 mod health;
+mod ingress;
 mod link;
 mod listeners;
 mod transport;
@@ -19,10 +20,11 @@ pub use edge::{ApiProxy, CsrConfig, CsrSans, RouterEdgeConfig};
 pub use endpoints::{ControllerEndpoints, Endpoint, EndpointsFile};
 pub use forwarder::ForwarderConfig;
 pub use health::{ConnectEvents, HealthChecks, InterfaceDiscovery, MetricsConfig};
+pub use ingress::{IngressAddress, IngressKind, IngressListener};
 pub use link::{Backoff, LinkConfig, LinkDialer, LinkListener};
 pub use listeners::{
     DialerBinding, DnsUnanswerable, DnsUpstreamMode, EdgeListener, Listener, ProxiedService,
-    ProxyListener, ProxyProtocol, TunnelMode, TunnelOptions, XgressDialer,
+    ProxyProtocol, TunnelMode, TunnelOptions, XgressDialer,
 };
 pub use transport::{DtlsOptions, TransportConfig, WssOptions};
 
@@ -30,7 +32,7 @@ use crate::{
     address::HostPort,
     controller::TlsConfig,
     debugging::Debugging,
-    error::{Error, Loaded},
+    error::{Error, Examined, Loaded},
     file,
     identity::{IdentitySection, Required},
     section::Section,
@@ -97,7 +99,15 @@ impl RouterConfig {
     /// # Errors
     /// When it cannot be read, is not YAML, or its contents are not acceptable.
     pub fn from_path(path: &Path) -> Result<Loaded<Self>, Error> {
-        Self::from_str(&file::read(path)?, path, &ProcessEnvironment)
+        Self::examine_path(path)?.accept()
+    }
+
+    /// Reads a file to its end, with the variables of the process, whatever is wrong with it.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not YAML.
+    pub fn examine_path(path: &Path) -> Result<Examined<Self>, Error> {
+        Self::examine(&file::read(path)?, path, &ProcessEnvironment)
     }
 
     /// Reads the text of a file. The path is for messages, and defaults lie beside it.
@@ -109,10 +119,22 @@ impl RouterConfig {
         path: &Path,
         environment: &dyn Environment,
     ) -> Result<Loaded<Self>, Error> {
-        file::load(text, path, environment, file::Kind::Router, |root| Self::read(root, path))
+        Self::examine(text, path, environment)?.accept()
     }
 
-    fn read(root: &Section<'_>, path: &Path) -> Self {
+    /// Reads the text of a file to its end, whatever is wrong with it.
+    ///
+    /// # Errors
+    /// When it is not YAML.
+    pub fn examine(
+        text: &str,
+        path: &Path,
+        environment: &dyn Environment,
+    ) -> Result<Examined<Self>, Error> {
+        file::examine(text, path, environment, file::Kind::Router, |root| Self::read(root, path))
+    }
+
+    pub(crate) fn read(root: &Section<'_>, path: &Path) -> Self {
         let identity = root.section("identity");
         if !identity.is_present() {
             root.problem("identity", "identity section not found");
@@ -121,6 +143,7 @@ impl RouterConfig {
         let edge = root.section("edge");
         let edge_config = edge.is_present().then(|| RouterEdgeConfig::read(&edge, path));
         let managed = root.section("managedConfig");
+        let forwarder = ForwarderConfig::read(&root.section("forwarder"));
         Self {
             identity: if identity.is_present() {
                 IdentitySection::read(&identity, Required::Client)
@@ -128,12 +151,12 @@ impl RouterConfig {
                 IdentitySection::default()
             },
             ctrl: CtrlConfig::read(root, path),
-            link: LinkConfig::read(&root.section("link")),
+            link: LinkConfig::read(&root.section("link"), forwarder.unresponsive_link_timeout),
             dialers: listeners::read_dialers(root),
             listeners: listeners::read_listeners(root, edge_config.is_some()),
             csr: csr(root, &edge),
             edge: edge_config,
-            forwarder: ForwarderConfig::read(&root.section("forwarder")),
+            forwarder,
             health_checks: HealthChecks::read(&root.section("healthChecks")),
             metrics: MetricsConfig::read(&root.section("metrics")),
             connect_events: ConnectEvents::read(&root.section("connectEvents")),
@@ -142,11 +165,7 @@ impl RouterConfig {
             web: web::read(root, Side::Router),
             tls_handshake_timeout: TlsConfig::read(&root.section("tls"), false).handshake_timeout,
             proxy: proxy(&root.section("proxy")),
-            managed_config: managed
-                .list_or("allow", "[managedConfig/allow] must be a list")
-                .iter()
-                .filter_map(crate::section::Item::text)
-                .collect(),
+            managed_config: allowed(&managed),
             enable_debug_ops: root.flag("enableDebugOps", false),
             debugging: Debugging::read(root),
         }
@@ -166,6 +185,15 @@ impl RouterConfig {
     }
 }
 
+/// Types of configs that a controller may send.
+fn allowed(section: &Section<'_>) -> Vec<String> {
+    let items = section.list_or("allow", "[managedConfig/allow] must be a list");
+    let names: Vec<String> = items.iter().filter_map(crate::section::Item::text).collect();
+    section.describe("allow", "list of strings", "[]", "config types, all");
+    section.in_effect("allow", format!("[{}]", names.join(", ")));
+    names
+}
+
 fn csr(root: &Section<'_>, edge: &Section<'_>) -> Option<CsrConfig> {
     let own = root.section("csr");
     let of_edge = edge.section("csr");
@@ -182,6 +210,7 @@ fn proxy(section: &Section<'_>) -> Option<ProxyConfig> {
         return None;
     }
     let kind = section.required_text("type", "proxy configuration does not specify proxy type");
+    section.describe("type", "word", "", "http, none");
     let username = section.text("username").unwrap_or_default();
     let password = section.text("password").unwrap_or_default();
     let credentials = (!username.is_empty()).then_some((username, password));
@@ -197,7 +226,8 @@ fn proxy(section: &Section<'_>) -> Option<ProxyConfig> {
         }
         "" => None,
         other => {
-            section.problem("type", format!("invalid proxy type {other}, use http or none"));
+            let text = format!("invalid proxy type {other}, use http or none");
+            section.unknown_word("type", text, &["http", "none"]);
             section.ignore(&["address"]);
             None
         }

@@ -35,8 +35,14 @@ pub struct RouterTemplate<'a> {
     pub edge_advertise: HostPort,
     /// Where other routers connect, socket and what they are told; none = a router without links.
     pub link: Option<(HostPort, HostPort)>,
+    /// Whether a router without a listener for links dials other routers.
+    pub dials_links: bool,
     /// What the tunneler does.
     pub tunneler: TunnelerMode,
+    /// Interface whose traffic is intercepted too, of a gateway.
+    pub lan_interface: Option<&'a str>,
+    /// Whether the sections that may be absent stand in the file as comments, with their defaults.
+    pub with_defaults: bool,
     /// Host names in the certificates.
     pub dns: &'a [&'a str],
     /// Addresses in the certificates.
@@ -85,7 +91,7 @@ edge:
     sans:
       dns: {dns}
       ip: {ip}
-"#,
+{defaults}"#,
             cert = quoted(self.cert),
             server_cert = quoted(self.server_cert),
             key = quoted(self.key),
@@ -97,12 +103,16 @@ edge:
             tunneler = self.tunneler_text(),
             dns = list(self.dns),
             ip = list(self.ip),
+            defaults = if self.with_defaults { DEFAULTS } else { "" },
         )
     }
 
     fn link_text(&self) -> String {
-        let Some((bind, advertise)) = &self.link else { return String::new() };
-        Self::link_section(bind, advertise) + "\n"
+        match &self.link {
+            Some((bind, advertise)) => Self::link_section(bind, advertise) + "\n",
+            None if self.dials_links => DIALS_ONLY.to_owned(),
+            None => String::new(),
+        }
     }
 
     /// The section of a router that links with others and listens for them: a file can get it
@@ -117,21 +127,103 @@ edge:
         )
     }
 
-    fn tunneler_text(&self) -> &'static str {
-        match self.tunneler {
+    fn tunneler_text(&self) -> String {
+        let text = match self.tunneler {
             TunnelerMode::None => "",
             TunnelerMode::Host => {
                 "  # Services that this router's own identity may host.\n  - binding: tunnel\n    \
                  options:\n      mode: host\n"
             }
-            TunnelerMode::Tproxy => {
-                "  # Traffic of this machine to services, and services to host.\n  - binding: \
-                 tunnel\n    options:\n      mode: tproxy\n      resolver: udp://127.0.0.1:53\n"
-            }
+            TunnelerMode::Tproxy => return self.gateway_text(),
             TunnelerMode::Proxy => {
                 "  # Ports for services, and services to host.\n  - binding: tunnel\n    \
                  options:\n      mode: proxy\n      # <service>:<port>\n      services: []\n"
             }
-        }
+        };
+        text.to_owned()
+    }
+
+    fn gateway_text(&self) -> String {
+        let lan = match self.lan_interface {
+            Some(name) => format!("      lanIf: {}\n", quoted(name)),
+            None if self.with_defaults => "      #lanIf: eth0\n".to_owned(),
+            None => String::new(),
+        };
+        let (about_names, about_lan, more) = if self.with_defaults {
+            (
+                "      # Names of services are answered here; point the machine's resolver at it.\n",
+                "      # The interface of machines that use this one as their gateway.\n",
+                "      # Addresses that names of services get.\n      #dnsSvcIpRange: \
+                 100.64.0.1/10\n      # Whom names that are not of services are asked of.\n      \
+                 #dnsUpstream: udp://192.0.2.53:53\n",
+            )
+        } else {
+            ("", "", "")
+        };
+        format!(
+            "  # Traffic of this machine to services, and services to host.\n  - binding: tunnel\n    \
+             options:\n      mode: tproxy\n{about_names}      resolver: udp://127.0.0.1:53\n\
+             {about_lan}{lan}{more}"
+        )
     }
 }
+
+/// Links of a router that nobody can reach.
+const DIALS_ONLY: &str = "\
+# Links to other routers. Nobody reaches this one, so it dials them.
+link:
+  dialers:
+    - binding: transport
+
+";
+
+/// Sections that may be absent, with their defaults.
+const DEFAULTS: &str = "\
+  # Where the data model is kept, so that clients are served while no controller is reached.
+  #db: router.proto.gzip
+  # How often it is written, in seconds, at least 30.
+  #dbSaveIntervalSeconds: 30
+
+# What stands below is optional and shows the defaults.
+
+# Circuits: times in milliseconds, queues and workers in numbers.
+#forwarder:
+  # How often broken circuits are reported; 0 is never.
+  #faultTxInterval: 15000
+  # After so long without traffic a circuit is idle, and how often idle ones are reported.
+  #idleCircuitTimeout: 60000
+  #idleTxInterval: 60000
+  # Dials of applications that wait, and that are under way at once.
+  #xgressDialQueueLength: 1000
+  #xgressDialWorkerCount: 128
+  # The same of other routers.
+  #linkDialQueueLength: 1000
+  #linkDialWorkerCount: 32
+
+# What is looked at for /health-checks.
+#healthChecks:
+  #ctrlPingCheck:
+    #interval: 30s
+    #timeout: 15s
+    #initialDelay: 15s
+  #linkCheck:
+    #interval: 5s
+    #initialDelay: 1s
+    # Fewer links are a failure; with 0 they are only listed.
+    #minLinks: 0
+
+# What is measured goes to the controller.
+#metrics:
+  #reportInterval: 1m
+  #messageQueueSize: 10
+  #intervalAgeThreshold: 80s
+
+# An HTTP server: who may know whether this router is well.
+#web:
+  #- name: health
+    #bindPoints:
+      #- interface: 127.0.0.1:8081
+        #address: localhost:8081
+    #apis:
+      #- binding: health-checks
+";

@@ -88,17 +88,17 @@ fn names_of_routers_are_hosts_and_networks() {
 
 #[test]
 fn every_problem_is_named_with_its_line() {
-    assert!(refused("v: 3", "v: \"3\"").starts_with("dir/ctrl.yml:1: v: must be an integer"));
-    assert!(refused("v: 3", "v: 4").contains(":1: v: config version mismatch"));
+    assert!(refused("v: 3", "v: \"3\"").starts_with("dir/ctrl.yml:1:4: v: must be an integer"));
+    assert!(refused("v: 3", "v: 4").contains(":1:4: v: config version mismatch"));
     let error = refused("v: 3\n", "");
     assert!(error.contains("dir/ctrl.yml: v: no config version"), "{error}");
     assert!(refused("db: /var/lib/weft/ctrl.db", "").contains("must provide [db] or [cluster]"));
-    assert!(refused("db: /var/lib/weft/ctrl.db", "raft: {dataDir: x}").contains(":2: raft: "));
-    assert!(refused("ctrl: {listener", "ctrl: {x").contains(":4: ctrl.listener: "));
+    assert!(refused("db: /var/lib/weft/ctrl.db", "raft: {dataDir: x}").contains(":2:1: raft: "));
+    assert!(refused("ctrl: {listener", "ctrl: {x").contains(":4:1: ctrl.listener: "));
     assert!(refused("cert: /pki/client.pem, ", "").contains("[identity.cert] is missing"));
     let error = refused("cert: /pki/client.pem", "cert: 5");
     assert!(
-        error.contains(":3: value [identity.cert] must be a string, it is an integer"),
+        error.contains(":3:18: value [identity.cert] must be a string, it is an integer"),
         "{error}"
     );
     let error = refused("0.0.0.0:1280", ":1280");
@@ -106,7 +106,7 @@ fn every_problem_is_named_with_its_line() {
     assert!(error.contains("host must be specified"), "{error}");
     let error = refused("{binding: fabric}", "{binding: fabric-management}");
     assert!(
-        error.contains(":14: web[0].apis[2].binding: invalid binding fabric-management"),
+        error.contains(":14:74: web[0].apis[2].binding: invalid binding fabric-management"),
         "{error}"
     );
     let error = refused("address: \"ctrl.example:1280\"}]", "address: \"other:1280\"}]");
@@ -116,7 +116,7 @@ fn every_problem_is_named_with_its_line() {
     );
     let error = refused("duration: 3h", "duration: 3");
     assert!(
-        error.contains(":9: edge.enrollment.edgeIdentity.duration: must be a duration"),
+        error.contains(":9:30: edge.enrollment.edgeIdentity.duration: must be a duration"),
         "{error}"
     );
     let error = refused("web:\n", "web: {}\nx:\n");

@@ -15,8 +15,8 @@ use crate::{
 fn variables_are_put_into_strings() {
     let variables = |name: &str| (name == "A").then(|| "x".to_owned());
     let expand = |text: &str| {
-        let mut node = yaml::parse(&format!("[{}]", quoted(text))).unwrap();
-        yaml::expand(&mut node, &variables);
+        let mut node = yaml::parse(&format!("[{}]", quoted(text))).unwrap().root;
+        yaml::expand(&mut node, &variables, &mut |_, _| {});
         let Value::List(items) = node.value else { panic!() };
         items[0].value.rendered().unwrap()
     };
@@ -45,7 +45,7 @@ fn a_variable_may_give_an_integer_but_quotes_do_not() {
     let error = RouterConfig::from_str(text, Path::new("x"), &none).unwrap_err().to_string();
     assert_eq!(
         error,
-        "x:4: forwarder.linkDialQueueLength: must be an integer, the variable gives ``"
+        "x:4:34: forwarder.linkDialQueueLength: must be an integer, the variable gives ``"
     );
     let error = router(&text.replace("$N", "\"17\"")).unwrap_err().to_string();
     assert!(error.contains("must be an integer, it is a string"), "{error}");
@@ -54,7 +54,7 @@ fn a_variable_may_give_an_integer_but_quotes_do_not() {
 #[test]
 fn plain_scalars_follow_yaml_1_1() {
     let value = |text: &str| {
-        let Value::Map(entries) = yaml::parse(&format!("k: {text}")).unwrap().value else {
+        let Value::Map(entries) = yaml::parse(&format!("k: {text}")).unwrap().root.value else {
             panic!()
         };
         entries[0].node.value.clone()
@@ -82,7 +82,7 @@ fn plain_scalars_follow_yaml_1_1() {
 #[test]
 fn anchors_merges_and_repeated_keys() {
     let text = "base: &b {x: 1, y: 2}\none: {<<: *b, y: 3}\ntwo: {<<: [*b, {z: 4}], x: 9}\nsame: 1\nsame: 2\ny: 1\n";
-    let Value::Map(entries) = yaml::parse(text).unwrap().value else { panic!() };
+    let Value::Map(entries) = yaml::parse(text).unwrap().root.value else { panic!() };
     let show = |key: &str| {
         let entry = entries.iter().find(|entry| entry.key == key).unwrap();
         let Value::Map(map) = &entry.node.value else {
@@ -249,7 +249,7 @@ proptest! {
 
     #[test]
     fn quoted_text_survives(text in any::<String>()) {
-        let node = yaml::parse(&format!("[{}]", quoted(&text))).unwrap();
+        let node = yaml::parse(&format!("[{}]", quoted(&text))).unwrap().root;
         let Value::List(items) = node.value else { panic!() };
         prop_assert_eq!(items[0].value.rendered().unwrap(), text);
     }

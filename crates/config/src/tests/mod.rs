@@ -1,7 +1,10 @@
 //! Tests of the crate, by subject.
 
+mod bindings;
 mod controller;
 mod conventions;
+mod keys;
+mod reports;
 mod router;
 mod templates;
 

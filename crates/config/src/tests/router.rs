@@ -129,7 +129,14 @@ forwarder:
     let loaded = router(text).unwrap();
     assert_eq!(warnings(&loaded), "line 8: ha: unknown key, it is ignored\n");
     let keys: Vec<&str> = loaded.not_acted_upon.iter().map(|found| found.key.as_str()).collect();
-    assert_eq!(keys, ["listeners[0].options.getSessionTimeout", "transport.ws"]);
+    assert_eq!(
+        keys,
+        [
+            "link.listeners[0].options.outQueueSize",
+            "listeners[0].options.getSessionTimeout",
+            "transport.ws"
+        ]
+    );
     let loaded =
         router(&text.replace("latencyProbeInterval: 0", "latencyProbeInterval: 10")).unwrap();
     assert_eq!(loaded.config.forwarder.latency_probe_interval, Some(Duration::from_secs(1)));
@@ -201,7 +208,7 @@ fn bounds_and_words_are_those_of_the_documents() {
         ("managedConfig: {allow: x}", "[managedConfig/allow] must be a list"),
         (
             "web: [{name: a, bindPoints: [{interface: '0.0.0.0:1', address: 'a:1'}], apis: [{binding: edge-client}]}]",
-            "a router serves `health-checks` only",
+            "a router serves `health-checks` and `metrics`",
         ),
         ("transport: {wss: {writeTimeout: 5s}}", "must be an integer"),
         ("interfaceDiscovery: {checkInterval: x}", "must be a duration"),
@@ -217,7 +224,7 @@ fn bounds_and_words_are_those_of_the_documents() {
     let error = router(&ctrl).unwrap_err().to_string();
     assert_eq!(
         error,
-        "dir/r1.yml:3: ctrl.options.connectTimeoutMs: connectTimeoutMs must be at least 30 ms"
+        "dir/r1.yml:3:60: ctrl.options.connectTimeoutMs: connectTimeoutMs must be at least 30 ms"
     );
 }
 
@@ -266,7 +273,7 @@ fn control_section() {
     assert_eq!(loaded.config.ctrl.endpoints[0].host, "x");
     assert!(warnings(&loaded).contains("`endpoint` is used"));
     let error = router(&text.replace("['tls:a:1', 'tls:b:2']", "[1]")).unwrap_err().to_string();
-    assert!(error.contains(":4: ctrl.endpoints[0]: must be a string"), "{error}");
+    assert!(error.contains(":4:15: ctrl.endpoints[0]: must be a string"), "{error}");
 }
 
 fn tcp(name: &str, port: u16) -> ProxiedService {
@@ -356,7 +363,7 @@ fn what_has_no_effect_is_said() {
         listeners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1'}]\nconnectEvents: {batchInterval: 1ms}\n";
     let loaded = router(&format!("{BARE}{more}")).unwrap();
     let keys: Vec<&str> = loaded.not_acted_upon.iter().map(|found| found.key.as_str()).collect();
-    assert_eq!(keys, ["transport.westworld3", "plugins", "trace", "profile"]);
+    assert_eq!(keys, ["transport.westworld3", "plugins"]);
     assert_eq!(loaded.config.csr.as_ref().unwrap().country, "YY");
     let text = warnings(&loaded);
     for part in [
@@ -370,6 +377,22 @@ fn what_has_no_effect_is_said() {
     assert!(
         refused("transport: {westworld3: {profile_version: x}}").contains("must be an integer")
     );
+}
+
+#[test]
+fn a_link_may_be_silent_as_long_as_the_nearest_key_says() {
+    let silent = |more: &str| {
+        let config = router(&format!("{BARE}{more}")).unwrap().config;
+        config.link.heartbeats.close_unresponsive.map(|time| time.as_secs())
+    };
+    assert_eq!(silent(""), Some(60));
+    let forwarder = "forwarder: {unresponsiveLinkTimeout: 20s}\n";
+    assert_eq!(silent(forwarder), Some(20));
+    assert_eq!(silent("forwarder: {unresponsiveLinkTimeout: 7000}\n"), Some(7));
+    let with = |heartbeats: &str| format!("{forwarder}link: {{heartbeats: {heartbeats}}}\n");
+    assert_eq!(silent(&with("{sendInterval: 5s}")), Some(30));
+    assert_eq!(silent(&with("{closeUnresponsiveTimeout: 9s}")), Some(9));
+    assert_eq!(silent(&with("{closeUnresponsiveTimeout: 0s}")), None);
 }
 
 #[test]

@@ -55,7 +55,10 @@ fn a_router_file_reads_back() {
                 edge_bind: at("0.0.0.0", 3022),
                 edge_advertise: at("r1.example", 3022),
                 link: link.clone(),
+                dials_links: false,
                 tunneler,
+                lan_interface: None,
+                with_defaults: false,
                 dns: &["r1.example", "localhost"],
                 ip: &["127.0.0.1", "::1"],
             };
@@ -78,6 +81,67 @@ fn a_router_file_reads_back() {
                 TunnelerMode::Proxy => Some(TunnelMode::Proxy),
             };
             assert_eq!(mode, expected);
+        }
+    }
+}
+
+/// Lines that are commented out: a sign without a space behind it.
+fn with_comments_in(text: &str) -> String {
+    let line = |line: &str| match line.trim_start().strip_prefix('#') {
+        Some(rest)
+            if rest.starts_with(|first: char| first.is_ascii_lowercase() || first == '-') =>
+        {
+            let indent = line.len() - line.trim_start().len();
+            format!("{}{rest}\n", " ".repeat(indent))
+        }
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn what_stands_in_comments_are_the_defaults() {
+    for tunneler in [TunnelerMode::Host, TunnelerMode::Tproxy] {
+        let template = RouterTemplate {
+            cert: "r1.cert",
+            server_cert: "r1.server.cert",
+            key: "r1.key",
+            ca: "r1.cas",
+            ctrl: at("ctrl.example", 6262),
+            edge_bind: at("0.0.0.0", 3022),
+            edge_advertise: at("r1.example", 3022),
+            link: None,
+            dials_links: true,
+            tunneler,
+            lan_interface: None,
+            with_defaults: true,
+            dns: &["r1.example"],
+            ip: &[],
+        };
+        let text = template.to_text();
+        let silent = router(&text).unwrap();
+        assert_eq!(warnings(&silent), "");
+        assert_eq!(silent.config.link.dialers.len(), 1);
+        let full = with_comments_in(&text);
+        let said = router(&full).unwrap();
+        assert_eq!(warnings(&said), "", "{full}");
+        assert!(full.contains("\nforwarder:\n") && full.contains("\n    apis:\n"), "{full}");
+        let (silent, said) = (silent.config, said.config);
+        assert_eq!(said.forwarder, silent.forwarder);
+        assert_eq!(said.health_checks, silent.health_checks);
+        assert_eq!(said.metrics, silent.metrics);
+        assert_eq!(said.edge.unwrap().db_save_interval, silent.edge.unwrap().db_save_interval);
+        assert_eq!(said.web.len(), 1);
+        for (said, silent) in said.listeners.iter().zip(&silent.listeners) {
+            let (Listener::Tunnel(said), Listener::Tunnel(silent)) = (said, silent) else {
+                continue;
+            };
+            assert_eq!(
+                (&said.mode, &said.dns_range, &said.resolver),
+                (&silent.mode, &silent.dns_range, &silent.resolver)
+            );
+            let gateway = tunneler == TunnelerMode::Tproxy;
+            assert_eq!(said.lan_interfaces.len(), usize::from(gateway));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! looked at again. There is no escape, and no default values: whatever stands between the braces
 //! is a name.
 
-use super::tree::{Node, Value};
+use super::tree::{Node, Place, Value};
 
 /// Where variables come from.
 pub trait Environment {
@@ -37,18 +37,45 @@ impl Environment for ProcessEnvironment {
 }
 
 /// Puts variables into every string of a tree; keys and numbers stay as they are.
-pub(crate) fn expand(node: &mut Node, environment: &dyn Environment) {
+/// Variables that are not set are handed to `unset`, with the place of the string.
+pub(crate) fn expand(
+    node: &mut Node,
+    environment: &dyn Environment,
+    unset: &mut dyn FnMut(Place, String),
+) {
     match &mut node.value {
         Value::Text { text, substituted } if text.contains('$') => {
+            let names = names_in(text);
+            for name in names.iter().filter(|name| environment.variable(name).is_none()) {
+                unset(node.place, name.clone());
+            }
             *text = expand_text(text, environment);
             *substituted = true;
+            node.variables = names;
         }
-        Value::List(items) => items.iter_mut().for_each(|item| expand(item, environment)),
+        Value::List(items) => {
+            items.iter_mut().for_each(|item| expand(item, environment, unset));
+        }
         Value::Map(entries) => {
-            entries.iter_mut().for_each(|entry| expand(&mut entry.node, environment));
+            entries.iter_mut().for_each(|entry| expand(&mut entry.node, environment, unset));
         }
         _ => {}
     }
+}
+
+/// The variables that a text names.
+fn names_in(text: &str) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        let after = rest.get(at + 1..).unwrap_or_default();
+        let (name, length) = name_at(after);
+        if let Some(name) = name.filter(|name| !out.iter().any(|known| known == name)) {
+            out.push(name.to_owned());
+        }
+        rest = after.get(length..).unwrap_or_default();
+    }
+    out
 }
 
 pub(crate) fn expand_text(text: &str, environment: &dyn Environment) -> String {

@@ -1,4 +1,4 @@
-//! YAML as configuration files use it: a tree in which every node knows its line.
+//! YAML as configuration files use it: a tree in which every node knows its place.
 //!
 //! Text becomes events (the parser library), events become [`Node`]s (`tree`), plain scalars become
 //! values by the rules of YAML 1.1 (`scalar`), and variables are put into strings (`environment`).
@@ -10,4 +10,4 @@ mod tree;
 
 pub(crate) use environment::expand;
 pub use environment::{Environment, ProcessEnvironment};
-pub(crate) use tree::{Entry, Node, Value, parse};
+pub(crate) use tree::{Entry, Node, Place, Tree, Value, parse};

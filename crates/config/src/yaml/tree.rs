@@ -11,19 +11,62 @@ const MAX_DEPTH: usize = 64;
 /// Most nodes of a file, those that aliases repeat included.
 const MAX_NODES: usize = 100_000;
 
-/// A value at a line.
+/// Where something begins in the text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The first being 1; 0 is nowhere.
+    pub(crate) line: usize,
+    /// In characters, the first being 1.
+    pub(crate) column: usize,
+    /// Characters of it on that line.
+    pub(crate) length: usize,
+}
+
+impl Place {
+    fn of(span: Span) -> Self {
+        let (start, end) = (span.start, span.end);
+        let length =
+            if start.line() == end.line() { end.col().saturating_sub(start.col()) } else { 1 };
+        Self { line: start.line(), column: start.col() + 1, length: length.max(1) }
+    }
+}
+
+/// A value at its place.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
-    pub(crate) line: usize,
+    pub(crate) place: Place,
     pub(crate) value: Value,
+    /// Variables that were put into it.
+    pub(crate) variables: Vec<String>,
+}
+
+impl Node {
+    fn new(place: Place, value: Value) -> Self {
+        Self { place, value, variables: Vec::new() }
+    }
 }
 
 /// One key of a map with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) line: usize,
+    pub(crate) place: Place,
     pub(crate) node: Node,
+}
+
+/// A key that stands twice in one map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Twice {
+    pub(crate) key: String,
+    pub(crate) first: Place,
+    pub(crate) last: Place,
+}
+
+/// What a text says.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) root: Node,
+    pub(crate) twice: Vec<Twice>,
 }
 
 /// What a node holds.
@@ -82,7 +125,7 @@ pub(crate) struct SyntaxError {
 }
 
 /// Reads the first document of a text. An empty one is null.
-pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
+pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| from_scan(&error))?;
@@ -91,7 +134,8 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
         }
         builder.take(event, span)?;
     }
-    Ok(builder.root.unwrap_or(Node { line: 1, value: Value::Null }))
+    let nothing = || Node::new(Place { line: 1, column: 1, length: 1 }, Value::Null);
+    Ok(Tree { root: builder.root.unwrap_or_else(nothing), twice: builder.twice })
 }
 
 fn from_scan(error: &ScanError) -> SyntaxError {
@@ -105,20 +149,20 @@ fn from_scan(error: &ScanError) -> SyntaxError {
 /// A list or map that is not complete yet.
 enum Open {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<(String, usize)> },
+    Map { entries: Vec<Entry>, key: Option<(String, Place)> },
 }
 
 #[derive(Default)]
 struct Builder {
     root: Option<Node>,
-    open: Vec<(Open, usize, usize)>,
+    open: Vec<(Open, usize, Place)>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
+    twice: Vec<Twice>,
 }
 
 impl Builder {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), SyntaxError> {
-        let line = span.start.line();
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let as_text = tag.is_some_and(|tag| tag.suffix == "str");
@@ -127,7 +171,7 @@ impl Builder {
                 } else {
                     Value::text(text)
                 };
-                self.add(Node { line, value }, anchor, span)
+                self.add(Node::new(Place::of(span), value), anchor, span)
             }
             Event::Alias(anchor) => {
                 let node = self.anchors.get(&anchor).cloned().ok_or_else(|| {
@@ -154,17 +198,17 @@ impl Builder {
         if self.open.len() >= MAX_DEPTH {
             return Err(at(span, format!("nested deeper than {MAX_DEPTH} levels")));
         }
-        self.open.push((open, anchor, span.start.line()));
+        self.open.push((open, anchor, Place::of(span)));
         Ok(())
     }
 
     fn end(&mut self, span: Span) -> Result<(), SyntaxError> {
-        let Some((open, anchor, line)) = self.open.pop() else { return Ok(()) };
+        let Some((open, anchor, place)) = self.open.pop() else { return Ok(()) };
         let value = match open {
             Open::List(items) => Value::List(items),
             Open::Map { entries, .. } => Value::Map(merged(entries)),
         };
-        self.add(Node { line, value }, anchor, span)
+        self.add(Node::new(place, value), anchor, span)
     }
 
     fn add(&mut self, node: Node, anchor: usize, span: Span) -> Result<(), SyntaxError> {
@@ -180,12 +224,14 @@ impl Builder {
             None => self.root = Some(node),
             Some((Open::List(items), ..)) => items.push(node),
             Some((Open::Map { entries, key }, ..)) => match key.take() {
-                Some((name, line)) => insert(entries, Entry { key: name, line, node }),
+                Some((name, place)) => {
+                    self.twice.extend(insert(entries, Entry { key: name, place, node }));
+                }
                 None => {
                     let name = node.value.rendered().ok_or_else(|| {
                         at(span, "a key must be a word, not a list or map".to_owned())
                     })?;
-                    *key = Some((name, node.line));
+                    *key = Some((name, node.place));
                 }
             },
         }
@@ -194,10 +240,17 @@ impl Builder {
 }
 
 /// The last of several equal keys counts. Merge keys stay as they are until the map is complete.
-fn insert(entries: &mut Vec<Entry>, entry: Entry) {
+fn insert(entries: &mut Vec<Entry>, entry: Entry) -> Option<Twice> {
     match entries.iter_mut().find(|other| other.key == entry.key && entry.key != "<<") {
-        Some(other) => *other = entry,
-        None => entries.push(entry),
+        Some(other) => {
+            let (first, last) = (other.place, entry.place);
+            *other = entry;
+            Some(Twice { key: other.key.clone(), first, last })
+        }
+        None => {
+            entries.push(entry);
+            None
+        }
     }
 }
 

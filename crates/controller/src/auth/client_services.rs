@@ -137,7 +137,8 @@ pub(crate) fn routers_between(context: &Context, identity: &str, service: &Id) -
     let snapshot = context.snapshot();
     let ordinals = snapshot.routers_between(&Id::new(identity), service);
     let mut found: Vec<_> = snapshot.entities::<Router>(&ordinals).cloned().collect();
-    found.sort_by_cached_key(|it| (!context.is_online(&it.base.id), it.base.id.clone()));
+    let online = context.online().among(found.iter().map(|it| &it.base.id));
+    found.sort_by_cached_key(|it| (!online.contains(&it.base.id), it.base.id.clone()));
     found
 }
 

@@ -40,14 +40,23 @@ const OVERLAP: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Use {
-    /// Its key signs tokens of service sessions.
+    /// Its key signs tokens of service sessions, if none is there for them alone.
     Session,
+    /// Its key signs tokens of service sessions and nothing else.
+    Token,
     /// Its key signs enrollment tickets.
     Enrollment,
     /// It issues certificates.
     Authority,
     /// It is a root of the bundle.
     Root,
+}
+
+impl Use {
+    /// Whether routers verify tokens of service sessions with it.
+    fn is_of_sessions(self) -> bool {
+        matches!(self, Self::Session | Self::Token)
+    }
 }
 
 /// A certificate that is or was in use.
@@ -152,7 +161,7 @@ impl Keyring {
         }
         let is_due = |((used_for, _), known): (&(Use, String), &Known)| {
             let end = known.until.filter(|_| is_former(known)).map(|until| until.plus(OVERLAP));
-            *used_for == Use::Session && end.is_some_and(|end| now >= end)
+            used_for.is_of_sessions() && end.is_some_and(|end| now >= end)
         };
         // Looked at before the table is held, and only where it matters: sessions may be many.
         let is_due = self.ring.load().known.iter().any(is_due);
@@ -164,7 +173,7 @@ impl Keyring {
         for ((used_for, _), known) in &mut known {
             let Some(until) = known.until.filter(|_| !known.is_forgotten) else { continue };
             known.is_forgotten = match used_for {
-                Use::Session => {
+                Use::Session | Use::Token => {
                     let end = until.plus(OVERLAP);
                     now >= end && oldest.is_none_or(|oldest| oldest >= end)
                 }
@@ -246,7 +255,7 @@ pub(crate) enum LoadError {
 
 /// Whether tokens can be signed with these keys.
 fn can_sign(keys: &Keys) -> weft_identity::Result<()> {
-    TokenSigner::new(&keys.session)?;
+    TokenSigner::new(keys.of_tokens())?;
     TokenSigner::new(&keys.enrollment).map(drop)
 }
 
@@ -257,7 +266,8 @@ fn used(keys: &Keys) -> impl Iterator<Item = (Use, &Certificate)> {
         (Use::Enrollment, keys.enrollment.leaf()),
         (Use::Authority, keys.authority.certificate()),
     ];
-    own.into_iter().chain(keys.bundle.roots().map(|root| (Use::Root, root)))
+    let of_tokens = keys.tokens.iter().map(|chain| (Use::Token, chain.leaf()));
+    own.into_iter().chain(of_tokens).chain(keys.bundle.roots().map(|root| (Use::Root, root)))
 }
 
 /// The bundle with the former signers that lead to a root of it.
@@ -275,13 +285,13 @@ fn with_former(keys: &Keys, former: Vec<Certificate>, now: Timestamp) -> TrustBu
 /// Lets the oldest go where there are too many.
 fn limit(known: &mut Table) {
     // Routers are told the keys of sessions and the roots, and nothing else.
-    let told = |used_for| matches!(used_for, Use::Session | Use::Root);
+    let told = |used_for: Use| used_for.is_of_sessions() || used_for == Use::Root;
     let over = |known: &Table, of: &dyn Fn(Use, &Known) -> bool, most: usize| {
         let mut found: Vec<_> = known.iter().filter(|((used, _), it)| of(*used, it)).collect();
         found.sort_by_key(|(_, it)| std::cmp::Reverse(it.until));
         found.into_iter().skip(most).map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
-    for used_for in [Use::Session, Use::Enrollment, Use::Authority] {
+    for used_for in [Use::Session, Use::Token, Use::Enrollment, Use::Authority] {
         let former = |used, it: &Known| used == used_for && it.until.is_some() && !it.is_forgotten;
         for name in over(known, &former, FORMER) {
             known.entry(name).and_modify(|it| it.is_forgotten = true);
@@ -346,17 +356,24 @@ impl Controller {
         self.keyring().changes.subscribe()
     }
 
-    /// Certificates whose keys verify tokens of service sessions, the one in use first.
+    /// Certificates of the root identity whose keys verify tokens of service sessions, the one in
+    /// use first.
     pub(crate) fn session_certificates(&self) -> Vec<Certificate> {
         self.keyring().counting(Use::Session)
+    }
+
+    /// Certificates whose keys do nothing but sign tokens of service sessions, the one in use first.
+    pub(crate) fn token_certificates(&self) -> Vec<Certificate> {
+        self.keyring().counting(Use::Token)
     }
 
     /// The key of that name which verifies tokens of service sessions.
     pub(crate) fn session_key(&self, kid: &str) -> Option<TokenKey> {
         let ring = self.keyring().ring.load();
-        let known = ring.known.get(&(Use::Session, kid.to_owned()))?;
-        let counts = !known.is_forgotten;
-        counts.then(|| known.certificate.public_key().ok().cloned()).flatten()
+        let known = |used_for| ring.known.get(&(used_for, kid.to_owned()));
+        let known = [Use::Token, Use::Session].into_iter().filter_map(known);
+        let key = |it: &Known| it.certificate.public_key().ok().cloned();
+        known.filter(|it| !it.is_forgotten).find_map(key)
     }
 
     /// The keys that verify enrollment tickets.
@@ -372,7 +389,7 @@ impl Controller {
         let published = self.public_keys();
         let ring = self.keyring().ring.load();
         let forgotten = ring.known.iter().filter(|((used_for, _), known)| {
-            known.is_forgotten && matches!(used_for, Use::Session | Use::Root)
+            known.is_forgotten && (used_for.is_of_sessions() || *used_for == Use::Root)
         });
         let mut names: Vec<String> = forgotten.map(|((_, print), _)| print.clone()).collect();
         names.sort_unstable();

@@ -30,11 +30,15 @@ impl PublicKey {
 }
 
 impl Controller {
-    /// This controller's certificate and those of before whose tokens are in use, the roots of the CA bundle, and verified third-party CAs.
+    /// This controller's certificate and those that sign tokens of service sessions, with those of
+    /// before whose tokens are in use; the roots of the CA bundle; verified third-party CAs.
     pub fn public_keys(&self) -> Vec<PublicKey> {
         let keys = self.keys();
         let signing = self.session_certificates();
         let mut found: Vec<_> = signing.iter().map(|it| PublicKey::of(it, true)).collect();
+        let of_tokens = self.token_certificates();
+        let alone = |it| PublicKey { for_clients: false, ..PublicKey::of(it, true) };
+        found.extend(of_tokens.iter().map(alone));
         found.extend(keys.bundle.roots().map(|root| PublicKey::of(root, false)));
         let snapshot = self.snapshot();
         for ca in snapshot.list::<Ca>().filter(|ca| ca.is_verified) {

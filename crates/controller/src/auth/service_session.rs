@@ -2,10 +2,12 @@
 //! edge-control-plane 11.5, 13.2, 14.3). The token is signed; a stored record stands behind it and
 //! ends with the login.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use serde_json::value::{RawValue, to_raw_value};
 use weft_contract::entity::DialBind;
 use weft_contract::envelope::Pagination;
 use weft_contract::resource::service::COLLECTION as SERVICES;
@@ -84,7 +86,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
             }
         }
         // One that is away may be back before the client needs it.
-        let edge_routers = edge_routers(&context, identity, &service.base.id);
+        let edge_routers = routers_between(&context, identity, &service.base.id);
         if edge_routers.is_empty() {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
@@ -102,11 +104,27 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         // The whole session, where the original leaves half of it null (protocol: auth 20.6).
         let (kept, keys) = (Arc::clone(&session), controller.keys());
         let sign = move |controller: &Controller| controller.service_token(&kept);
-        let key = keys.session.key().algorithm();
+        let key = keys.of_tokens().key().algorithm();
         let token = controller.sign_in_turn(&caller, key, sign).await?;
-        Reply::created_with(&shown_with(&context, &session, token, edge_routers))
+        let texts = controller.0.router_texts.of(&context, &edge_routers)?;
+        Reply::created_with(&with_routers(&shown_with(&context, &session, token), &texts)?)
     }
     .boxed()
+}
+
+/// The members of a service session, with these routers in the place of its own.
+fn with_routers(
+    detail: &SessionDetail,
+    routers: &[Arc<RawValue>],
+) -> Result<BTreeMap<String, Box<RawValue>>, Failure> {
+    let written = || {
+        let text = serde_json::to_string(detail)?;
+        let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&text)?;
+        let routers: Vec<&RawValue> = routers.iter().map(|text| &**text).collect();
+        members.insert("edgeRouters".to_owned(), to_raw_value(&routers)?);
+        Ok(members)
+    };
+    written().map_err(|error: serde_json::Error| Failure::unhandled(error.to_string()))
 }
 
 /// The stored session: one for each login, type and service; asked for again it is the same.
@@ -138,22 +156,18 @@ fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionE
 /// A service session as the APIs show it. The token is for whoever may use the session.
 pub(crate) fn shown(context: &Context, session: &Session, token: String) -> SessionDetail {
     let edge_routers = edge_routers(context, session.identity_id.as_str(), &session.service_id);
-    shown_with(context, session, token, edge_routers)
+    SessionDetail { edge_routers, ..shown_with(context, session, token) }
 }
 
-fn shown_with(
-    context: &Context,
-    session: &Session,
-    token: String,
-    edge_routers: Vec<SessionEdgeRouter>,
-) -> SessionDetail {
+/// The same without its routers.
+fn shown_with(context: &Context, session: &Session, token: String) -> SessionDetail {
     let (identity, service) = (session.identity_id.as_str(), &session.service_id);
     let api_session = session.api_session_id.as_str();
     SessionDetail {
         base: convert::base(COLLECTION, &session.base, &["route-path"]),
         api_session: EntityRef::new(API_SESSIONS, api_session, ""),
         api_session_id: api_session.to_owned(),
-        edge_routers,
+        edge_routers: Vec::new(),
         identity_id: identity.to_owned(),
         service: convert::mention::<Service>(context.view(), SERVICES, service),
         service_id: service.to_string(),
@@ -172,7 +186,7 @@ fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
             true => sessions.all_services(),
             false => sessions.services_of_identity(&login.identity_id),
         };
-        let key = controller.keys().session.key().algorithm();
+        let key = controller.keys().of_tokens().key().algorithm();
         let effort = if is_slow(key) { usize::MAX } else { found.len() };
         let turns = controller.scans().asked_by(&caller);
         list::run(turns, effort, move || page_of(&context, &call, &found)).await
@@ -211,7 +225,7 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Session
 fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let session = own(&controller, &caller, call.id(0))?;
-        let key = controller.keys().session.key().algorithm();
+        let key = controller.keys().of_tokens().key().algorithm();
         let context = controller.context(&caller);
         let sign = move |_: &Controller| detail_of(&context, &session);
         Reply::detail(&controller.sign_in_turn(&caller, key, sign).await?)
@@ -446,6 +460,19 @@ mod tests {
             assert_eq!(routers[0]["isOnline"], json!(true));
             assert_eq!(routers[1]["isOnline"], json!(false));
         }
+        // What is shown of routers is kept, and follows them.
+        let id = session["id"].as_str().unwrap();
+        let alone = bed.client(&client, "detailSession", &[id], Value::Null).await.unwrap();
+        assert_eq!(session["edgeRouters"], alone["edgeRouters"]);
+        assert_eq!(make().await.unwrap()["edgeRouters"], session["edgeRouters"]);
+        let two = made.iter().find(|(_, name)| *name == "two").unwrap().0.clone();
+        bed.controller.online().remove_router(&two, 1);
+        let patch = json!({"name": "second"});
+        bed.manage(&admin, "patchEdgeRouter", &[two.as_str()], patch).await.unwrap();
+        let session = make().await.unwrap();
+        let routers = session["edgeRouters"].as_array().unwrap();
+        assert!(routers.iter().all(|router| router["isOnline"] == json!(false)));
+        assert!(names(&session["edgeRouters"]).contains(&"second"));
         bed.manage(&admin, "deleteEdgeRouterPolicy", &[&policy], Value::Null).await.unwrap();
         assert_eq!(make().await.unwrap_err().code(), ErrorCode::NoEdgeRoutersAvailable);
     }

@@ -19,7 +19,8 @@ impl Controller {
     /// Signs with the root identity.
     pub(crate) fn sign(&self, claims: &impl Serialize) -> Result<String, Failure> {
         let keys = self.keys();
-        aside(keys.session.key().algorithm(), || TokenSigner::new(&keys.session)?.sign(claims))
+        let key = keys.of_tokens();
+        aside(key.key().algorithm(), || TokenSigner::new(key)?.sign(claims))
             .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))
     }
 

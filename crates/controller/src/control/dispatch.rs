@@ -62,6 +62,9 @@ fn fabric(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
         is::CARRIED_CIRCUITS => {
             network.on_carried(router, CarriedCircuits::from_message(message)?);
         }
+        is::METRICS if !weft_wire::metrics::is_within_limit(&message.body) => {
+            network.refuse_metrics(router);
+        }
         is::METRICS => {
             network.on_metrics(router, &MetricsMessage::from_message(message)?);
         }

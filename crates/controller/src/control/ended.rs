@@ -5,7 +5,7 @@
 //! A router that was away, or too far behind, did not hear of it: whatever its generation, what
 //! stands on a session that is gone is ended when it is told everything anew.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,10 +28,8 @@ pub(super) fn with_sessions(session: &Session, ended: &[Arc<entity::Session>]) {
     if !is_old {
         return;
     }
-    let ids: HashSet<&str> = ended.iter().map(|it| it.base.id.as_str()).collect();
-    session.plane.network.end_circuits(|client, nodes| {
-        nodes.first() == Some(&session.router.id) && ids.contains(client)
-    });
+    let ids = ended.iter().map(|it| it.base.id.as_str()).collect();
+    session.plane.network.end_circuits_of(&ids, &session.router.id);
     if ended.iter().any(|it| it.session_type == PolicyType::Bind) {
         session.unfounded.notify_one();
     }
@@ -43,8 +41,9 @@ pub(super) fn unheard(session: &Session) {
     let sessions = session.plane.controller.sessions();
     let dialed = network
         .circuits()
-        .matching(|it| it.is_of_session && it.path.first() == Some(router))
+        .at(router)
         .into_iter()
+        .filter(|it| it.is_of_session && it.path.first() == Some(router))
         .filter(|circuit| sessions.service(&circuit.client).is_none());
     let ended = dialed.filter(|circuit| network.remove_circuit(&circuit.id, true)).count();
     if ended > 0 {
@@ -88,10 +87,9 @@ async fn try_remove_unfounded(session: &Session) -> Result<(), Refused> {
         put_back(controller, batch).await?;
         let snapshot = controller.snapshot();
         let removed = ids.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
-        let removed: HashSet<&Id> = removed.collect();
+        let removed: Vec<&Id> = removed.collect();
         tracing::info!(%router, count = removed.len(), "terminators removed whose sessions have ended");
-        let network = &session.plane.network;
-        network.remove_circuits_where(|circuit| removed.contains(&circuit.terminator));
+        removed.into_iter().for_each(|id| session.plane.network.end_circuits_to(id));
     }
     Ok(())
 }

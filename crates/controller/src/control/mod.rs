@@ -28,6 +28,7 @@ pub(crate) mod renewal;
 pub(crate) mod reports;
 pub(crate) mod session;
 pub(crate) mod terminators;
+mod traffic;
 
 #[cfg(test)]
 mod tests;
@@ -73,6 +74,8 @@ pub struct ControlOptions {
     pub new_listener: Option<String>,
     /// How many changes of the data model are kept for routers that come back.
     pub log: LogLimits,
+    /// Where messages are written down.
+    pub trace: Option<weft_channel::TraceFile>,
 }
 
 impl Default for ControlOptions {
@@ -88,6 +91,7 @@ impl Default for ControlOptions {
             advertise: Vec::new(),
             new_listener: None,
             log: LogLimits::default(),
+            trace: None,
         }
     }
 }
@@ -109,6 +113,7 @@ impl From<&ControllerConfig> for ControlOptions {
             advertise: ctrl.advertise_address.iter().map(ToString::to_string).collect(),
             new_listener: ctrl.new_listener.as_ref().map(ToString::to_string),
             log: LogLimits { entries, ..LogLimits::default() },
+            trace: None,
         }
     }
 }
@@ -272,23 +277,19 @@ impl Plane {
             && router.fingerprint.is_some()
             && gate::admitted(&snapshot, id.as_str(), |known| live.stands_on(known)).is_ok();
         if !may_stay {
-            self.end_circuits_at(id);
+            // Before its channel is closed, which still writes what was queued: later nobody could
+            // tell it.
+            self.network.end_circuits_at(id);
             live.channel.close("the router was disabled, or has to show another certificate");
         }
     }
 
     fn router_deleted(&self, id: &weft_model::Id) {
-        self.end_circuits_at(id);
+        self.network.end_circuits_at(id);
         if let Some(live) = self.network.routers().get(id.as_str()) {
             live.channel.close("the router was deleted");
         }
         self.network.router_deleted(id);
         self.peers.changed(id);
-    }
-
-    /// Ends the circuits that begin or end at a router. Before its channel is closed, which still
-    /// writes what was queued: later nobody could tell it.
-    fn end_circuits_at(&self, id: &weft_model::Id) {
-        self.network.end_circuits(|_, nodes| [nodes.first(), nodes.last()].contains(&Some(id)));
     }
 }

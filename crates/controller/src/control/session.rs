@@ -22,6 +22,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::Plane;
 use super::data_model::{events, feed};
+use super::traffic::Measured;
 use super::{dispatch, ended, gate, legacy, terminators};
 use crate::network::routers::LiveRouter;
 use crate::online::RouterFacts;
@@ -59,6 +60,7 @@ pub(crate) struct Session {
     pub(crate) connected: Mutex<HashSet<Id>>,
     /// Whether the router has answered the greeting.
     greeted: Mutex<bool>,
+    measured: Measured,
 }
 
 impl Session {
@@ -68,6 +70,9 @@ impl Session {
         let (writes, waiting_writes) = mpsc::channel(WRITES);
         let (subscriptions, wanted) = mpsc::channel(SUBSCRIPTIONS);
         let (ended_sessions, asked) = mpsc::channel(ANSWERS);
+        let scope = plane.controller.measures().scope();
+        let measured =
+            Measured::begin(scope, &router.id, &channel.handle(), plane.options.trace.as_ref());
         let session = Arc::new(Self {
             plane: Arc::clone(plane),
             requests: Arc::new(Semaphore::new(REQUESTS)),
@@ -78,6 +83,7 @@ impl Session {
             unfounded: Notify::new(),
             connected: Mutex::default(),
             greeted: Mutex::new(false),
+            measured,
             router,
         });
         let router = &session.router;
@@ -308,6 +314,10 @@ impl Handler for FromRouter {
     fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
         dispatch::dispatch(&self.0, message);
         Flow::Continue
+    }
+
+    fn on_heartbeat(&mut self, rtt: Duration) {
+        self.0.measured.round_trip(rtt);
     }
 }
 

@@ -7,6 +7,7 @@ mod ended;
 mod gate;
 mod mesh;
 mod model;
+mod moves;
 mod operate;
 mod paths;
 mod renewal;

@@ -11,10 +11,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use prost::Message as _;
 use weft_model::entity::Terminator;
 use weft_model::{Id, Snapshot};
 use weft_wire::StringMap;
@@ -23,6 +24,8 @@ use weft_wire::ctrl::{CarriedCircuits, DestType, Route};
 
 use super::Network;
 use super::circuits::{Circuit, EndAddresses};
+use super::misreports::Misreport;
+use super::moves::Why;
 use super::path::Path;
 use super::routers::LiveRouter;
 use crate::events::CircuitChange;
@@ -31,8 +34,14 @@ use crate::events::CircuitChange;
 const MAX_CIRCUITS: usize = 200_000;
 /// Most circuits known in part that one router was the first to tell of.
 const MAX_BEGUN: usize = 100_000;
-/// Most circuits that one router may name while it tells what it carries.
-const MAX_TOLD: usize = 1_000_000;
+/// Most circuits over one router, above which none is taken up on its word.
+const MAX_AT_ROUTER: usize = 200_000;
+/// What the pieces of one router may take, in bytes: those of as many circuits as it may begin.
+const MAX_BYTES: usize = 32 * 1024 * 1024;
+/// Longest route that is taken up, in bytes: real ones have some hundred.
+const MAX_ROUTE: usize = 2 * 1024;
+/// Longest id of a circuit, in bytes: real ones have 22.
+const MAX_ID: usize = 128;
 /// Most routers one circuit goes over.
 const MAX_NODES: usize = 64;
 /// Tag with the service, possibly `instance@service`.
@@ -57,7 +66,9 @@ struct State {
     first: HashMap<String, Id>,
     /// Of how many of these each router was the first to tell.
     begun: HashMap<Id, usize>,
-    /// What connected routers named so far, while they are still telling.
+    /// What the pieces of each router take, in bytes.
+    bytes: HashMap<Id, usize>,
+    /// Circuits of before over connected routers that these have not named so far, while they tell.
     telling: HashMap<Id, HashSet<String>>,
     /// Connected routers that have told everything.
     told: HashSet<Id>,
@@ -78,8 +89,32 @@ impl State {
         true
     }
 
+    /// Puts a piece in the place of what the router told before; false if it told too much.
+    fn put(&mut self, router: &Id, route: Route) -> bool {
+        let pieces = self.circuits.entry(route.circuit_id.clone()).or_default();
+        if pieces.len() >= MAX_NODES && !pieces.contains_key(router) {
+            return true;
+        }
+        let size = route.encoded_len();
+        let before = pieces.get(router).map_or(0, Route::encoded_len);
+        let bytes = self.bytes.entry(router.clone()).or_default();
+        let now = *bytes + size - before;
+        let has_room = size <= MAX_ROUTE && now <= MAX_BYTES;
+        if has_room {
+            *bytes = now;
+            pieces.insert(router.clone(), route);
+        }
+        has_room
+    }
+
     fn done(&mut self, circuit: &str) {
-        self.circuits.remove(circuit);
+        for (router, route) in self.circuits.remove(circuit).into_iter().flatten() {
+            let Some(bytes) = self.bytes.get_mut(&router) else { continue };
+            *bytes = bytes.saturating_sub(route.encoded_len());
+            if *bytes == 0 {
+                self.bytes.remove(&router);
+            }
+        }
         let Some(router) = self.first.remove(circuit) else { return };
         if let Some(begun) = self.begun.get_mut(&router) {
             *begun -= 1;
@@ -104,11 +139,51 @@ impl Pieces {
         if !state.begin(router, &route.circuit_id) {
             return None;
         }
-        let pieces = state.circuits.entry(route.circuit_id.clone()).or_default();
-        if pieces.len() < MAX_NODES || pieces.contains_key(router) {
-            pieces.insert(router.clone(), route);
+        let id = route.circuit_id.clone();
+        if !state.put(router, route) {
+            if state.circuits.get(&id).is_some_and(BTreeMap::is_empty) {
+                state.done(&id);
+            }
+            return None;
         }
-        Some(pieces.clone())
+        state.circuits.get(&id).cloned()
+    }
+
+    /// Whether a router may tell what it carries; `of_before` says which circuits it is to name.
+    fn begin_to_tell(&self, router: &Id, of_before: impl FnOnce() -> HashSet<String>) -> bool {
+        let has_told = {
+            let state = self.state.lock();
+            if state.telling.contains_key(router) {
+                return true;
+            }
+            state.told.contains(router)
+        };
+        if !has_told {
+            let missing = of_before();
+            self.state.lock().telling.insert(router.clone(), missing);
+        }
+        !has_told
+    }
+
+    /// A router has named these. With the last of them: what it has not named.
+    fn named(&self, router: &Id, named: &[String], is_last: bool) -> HashSet<String> {
+        let mut state = self.state.lock();
+        let Some(missing) = state.telling.get_mut(router) else { return HashSet::new() };
+        for id in named {
+            missing.remove(id);
+        }
+        if !is_last {
+            return HashSet::new();
+        }
+        state.told.insert(router.clone());
+        state.telling.remove(router).unwrap_or_default()
+    }
+
+    /// A connection of a router begins or is over: what it tells, or has told, is void.
+    pub(super) fn forget_report(&self, router: &Id) {
+        let mut state = self.state.lock();
+        state.telling.remove(router);
+        state.told.remove(router);
     }
 
     /// Whether a router tells, or has told, which circuits it carries.
@@ -135,47 +210,47 @@ struct Told {
 }
 
 impl Network {
-    /// A router begins to be connected: what an earlier connection told is void.
-    pub(super) fn begin_report(&self, router: &Id) {
-        let mut state = self.0.pieces.state.lock();
-        state.telling.remove(router);
-        state.told.remove(router);
-    }
-
-    /// A router tells which circuits of this controller it carries.
+    /// A router tells which circuits of this controller it carries, once for each connection.
     pub(crate) fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
         if !self.0.routers.is_current(router) {
+            return;
+        }
+        let of_before = || self.of_before(router).iter().map(|it| it.id.clone()).collect();
+        if !self.0.pieces.begin_to_tell(&router.id, of_before) {
+            tracing::debug!(router = %router.id, "circuits told once more, ignored");
             return;
         }
         let snapshot = self.0.controller.snapshot();
         let mut named = Vec::with_capacity(part.routes.len());
         for route in part.routes {
             let id = route.circuit_id.clone();
+            if !is_id(&id) {
+                self.refuse(router, Misreport::MalformedCircuit, &id);
+                continue;
+            }
             if !self.take_up(&snapshot, router, route) {
                 self.unroute_at(&router.id, &id);
             }
             named.push(id);
         }
-        let named = {
-            let mut state = self.0.pieces.state.lock();
-            let so_far = state.telling.entry(router.id.clone()).or_default();
-            so_far.extend(named);
-            if so_far.len() > MAX_TOLD {
-                state.telling.remove(&router.id);
-                router.channel.close(format!("it names more than {MAX_TOLD} circuits"));
-                return;
+        for id in self.0.pieces.named(&router.id, &named, part.last) {
+            if let Some(circuit) = self.0.circuits.get(&id)
+                && is_of_before(&circuit, router)
+            {
+                self.not_carried(&circuit, &router.id);
             }
-            if !part.last {
-                return;
-            }
-            state.told.insert(router.id.clone());
-            state.telling.remove(&router.id).unwrap_or_default()
-        };
-        self.remove_circuits_where(|circuit| {
-            circuit.path.has_node(router.id.as_str())
-                && circuit.created_at < router.connected_at
-                && !named.contains(&circuit.id)
-        });
+        }
+    }
+
+    /// A router does not carry a circuit any more that goes over it. If it is none of the ends, the
+    /// others can do without it, or tell it again. True if the circuit has ended.
+    pub(super) fn not_carried(&self, circuit: &Circuit, router: &Id) -> bool {
+        let ends = [circuit.path.first(), circuit.path.last()];
+        if circuit.is_whole && !ends.contains(&Some(router)) {
+            self.move_or_end(circuit, Why::Lost);
+            return false;
+        }
+        self.remove_circuit(&circuit.id, true)
     }
 
     /// Takes a carried route up; false if its circuit is over.
@@ -189,6 +264,10 @@ impl Network {
             Some(_) => {}
             None if self.0.circuits.is_known(&id) => return true,
             None if self.is_over(&id) => return false,
+            None if self.0.circuits.count_at(&router.id) >= MAX_AT_ROUTER => {
+                tracing::warn!(circuit = %id, router = %router.id, "circuit not taken up: there are too many over its router");
+                return true;
+            }
             None => {}
         }
         let Some(pieces) = self.0.pieces.add(&router.id, route) else {
@@ -232,19 +311,22 @@ impl Network {
             egress: told.egress,
             addresses: EndAddresses::default(),
             created_at: self.0.controller.now(),
+            routed_at: Instant::now(),
             tags: told.tags,
             is_whole: told.is_whole,
             moving: Arc::default(),
         });
         let before = self.0.circuits.get(id);
         let is_counted = before.as_ref().is_some_and(|before| !before.terminator.is_empty());
+        let event = match circuit.is_whole {
+            true => self.circuit_event(CircuitChange::Adopted, &circuit, Duration::ZERO),
+            false => None,
+        };
         let with = || {
             if !is_counted && !circuit.terminator.is_empty() {
                 self.0.costs.created(&circuit.terminator);
             }
-            if circuit.is_whole {
-                self.tell_circuit(CircuitChange::Adopted, &circuit, Duration::ZERO);
-            }
+            self.tell_event(event);
         };
         let is_kept = match before {
             Some(_) => self.0.circuits.put_with(Arc::clone(&circuit), with),
@@ -258,7 +340,7 @@ impl Network {
     /// An idle circuit that nobody here knows is confirmed by a router that does not tell what it
     /// carries: it is kept in part, unless the router has confirmed too many. False if it is over.
     pub(super) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
-        if self.is_over(id) || self.0.pieces.state.lock().told.contains(&router.id) {
+        if !is_id(id) || self.is_over(id) || self.0.pieces.state.lock().told.contains(&router.id) {
             return false;
         }
         let _one_by_one = self.0.pieces.taking_up.lock();
@@ -293,6 +375,15 @@ impl Network {
         let unroute = weft_wire::ctrl::Unroute { circuit_id: circuit.to_owned(), now: true };
         self.tell(router.as_str(), weft_channel::Lane::High, unroute.to_message());
     }
+}
+
+fn is_id(circuit: &str) -> bool {
+    (1..=MAX_ID).contains(&circuit.len())
+}
+
+/// Whether a circuit went over a router before that was connected: later ones it need not know.
+pub(super) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
+    circuit.path.nodes.contains(&router.id) && circuit.routed_at < router.since
 }
 
 /// The terminator that an end was dialed for, if it still exists.
@@ -354,95 +445,4 @@ fn tags(pieces: &BTreeMap<Id, Route>) -> StringMap {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use weft_model::entity::Terminator;
-    use weft_wire::PeerData;
-
-    use crate::network::routes::RouteSpec;
-
-    fn pieces_of(nodes: &[&str], links: &[&str]) -> BTreeMap<Id, Route> {
-        let path = Path {
-            nodes: nodes.iter().map(|id| Id::new(id)).collect(),
-            links: links.iter().map(|id| (*id).to_owned()).collect(),
-            cost: 0,
-        };
-        let (terminator, none) = (Terminator::default(), PeerData::new());
-        let spec = RouteSpec {
-            circuit: "c",
-            attempt: 0,
-            path: &path,
-            ingress: "I",
-            egress: "E",
-            dial: Some((&terminator, &none)),
-            timeout: Duration::ZERO,
-            tags: &[("serviceId".to_owned(), "svc".to_owned())].into(),
-        };
-        spec.routes().into_iter().collect()
-    }
-
-    #[test]
-    fn one_router_fills_only_its_own_share() {
-        let pieces = Pieces::default();
-        let (r1, r2) = (Id::new("r1"), Id::new("r2"));
-        assert!((0..MAX_BEGUN).all(|number| pieces.begin(&r1, &format!("c{number}"))));
-        let route = |id: &str| Route { circuit_id: id.to_owned(), ..Route::default() };
-        assert!(!pieces.begin(&r1, "more") && pieces.add(&r1, route("more")).is_none());
-        assert_eq!(pieces.add(&r1, route("c7")).unwrap().len(), 1, "it told of this one before");
-        assert_eq!(pieces.add(&r2, route("more")).unwrap().len(), 1);
-        assert_eq!(pieces.add(&r1, route("more")).unwrap().len(), 2);
-        pieces.done("c7");
-        pieces.done("c7");
-        assert!(pieces.begin(&r1, "c7") && !pieces.begin(&r1, "c8888888"));
-        pieces.done("more");
-        assert!(!pieces.state.lock().begun.contains_key(&r2));
-    }
-
-    #[test]
-    fn one_router_is_whole_at_once() {
-        let told = put_together(&pieces_of(&["r1"], &[]));
-        assert!(told.is_whole);
-        assert_eq!(told.path, Path::of_one(Id::new("r1")));
-        assert_eq!((told.ingress.as_str(), told.egress.as_str()), ("I", "E"));
-        assert_eq!(told.dialed.unwrap().0, Id::new("r1"));
-    }
-
-    #[test]
-    fn a_circuit_is_put_together_in_any_order() {
-        // The order of the routers' ids is not that of the path.
-        let mut pieces = pieces_of(&["r3", "r1", "r2"], &["l1", "l2"]);
-        let told = put_together(&pieces);
-        assert!(told.is_whole);
-        assert_eq!(told.path.links, ["l1", "l2"]);
-        assert_eq!(told.path.nodes, ["r3", "r1", "r2"].map(Id::new));
-        for missing in ["r1", "r2", "r3"] {
-            let route = pieces.remove(missing).unwrap();
-            let part = put_together(&pieces);
-            assert!(!part.is_whole, "{missing}");
-            assert_eq!(part.path.nodes.len(), 2);
-            pieces.insert(Id::new(missing), route);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn nonsense_ends(
-            forwards in prop::collection::vec(("r[1-4]", "[IEl][12]?", "[IEl][12]?", 0i32..4), 0..24),
-        ) {
-            let mut pieces: BTreeMap<Id, Route> = BTreeMap::new();
-            for (router, from, to, kind) in forwards {
-                let route = pieces.entry(Id::new(&router)).or_default();
-                route.forwards.push(weft_wire::ctrl::route::Forward {
-                    src_address: from,
-                    dst_address: to,
-                    dst_type: kind,
-                });
-            }
-            let told = put_together(&pieces);
-            if told.is_whole {
-                prop_assert_eq!(told.path.nodes.len(), told.path.links.len() + 1);
-            }
-        }
-    }
-}
+mod tests;

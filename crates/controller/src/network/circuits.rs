@@ -1,8 +1,11 @@
 //! The circuits of this controller: ids reserved while they are made, circuits that are up, and
 //! those of an earlier run that routers still carry.
 
+mod index;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
@@ -11,11 +14,14 @@ use weft_wire::StringMap;
 
 use super::moves::Moving;
 use super::path::Path;
+use index::Index;
 
 /// Most circuits, reserved ones included.
 const MAX_CIRCUITS: usize = 1_000_000;
 /// Ended circuits of earlier runs that are remembered, so that they are not taken up again.
 const REMEMBERED: usize = 65_536;
+/// Circuits that are looked at before others get at the table.
+const TURN: usize = 500;
 
 /// A circuit that is up.
 #[derive(Debug)]
@@ -42,6 +48,8 @@ pub struct Circuit {
     pub addresses: EndAddresses,
     /// When it was made, or taken up.
     pub created_at: Timestamp,
+    /// When the routers on its path had heard of it.
+    pub routed_at: Instant,
     /// Its tags.
     pub tags: StringMap,
     /// Whether all of its path is known; a circuit that was taken up in part cannot be moved.
@@ -75,6 +83,7 @@ impl Circuit {
             egress: self.egress.clone(),
             addresses: self.addresses.clone(),
             created_at: self.created_at,
+            routed_at: Instant::now(),
             tags: self.tags.clone(),
             is_whole: self.is_whole,
             moving: Arc::clone(&self.moving),
@@ -104,16 +113,14 @@ struct Reservation {
     ended: bool,
 }
 
-#[derive(Debug, Clone)]
-enum Slot {
-    Reserved(Reservation),
-    Up(Arc<Circuit>),
-}
-
 #[derive(Debug, Default)]
 struct Tables {
-    circuits: HashMap<String, Slot>,
-    by_link: HashMap<String, HashSet<String>>,
+    up: HashMap<Arc<str>, Arc<Circuit>>,
+    making: HashMap<String, Reservation>,
+    by_link: Index<Arc<str>>,
+    by_router: Index<Id>,
+    by_client: Index<Arc<str>>,
+    by_terminator: Index<Id>,
     /// Ended circuits that may be reported again.
     ended: HashSet<String>,
     ended_order: VecDeque<String>,
@@ -127,22 +134,22 @@ impl Circuits {
     /// Reserves an id for a circuit that is being made, for whom and from which router.
     pub fn reserve(&self, id: &str, client: &str, first: &Id) -> Result<(), NotReserved> {
         let mut tables = self.0.write();
-        if tables.circuits.contains_key(id) {
+        if tables.is_known(id) {
             return Err(NotReserved::Taken);
         }
-        if tables.circuits.len() >= MAX_CIRCUITS {
+        if tables.len() >= MAX_CIRCUITS {
             return Err(NotReserved::Full);
         }
         let (client, nodes) = (client.to_owned(), vec![first.clone()]);
         let reservation = Reservation { client, nodes, faulted: false, ended: false };
-        tables.circuits.insert(id.to_owned(), Slot::Reserved(reservation));
+        tables.making.insert(id.to_owned(), reservation);
         Ok(())
     }
 
     /// An attempt at a reserved circuit begins; false if the circuit is not wanted any more.
     pub fn attempt(&self, id: &str, nodes: &[Id]) -> bool {
         let mut tables = self.0.write();
-        let Some(Slot::Reserved(reservation)) = tables.circuits.get_mut(id) else { return false };
+        let Some(reservation) = tables.making.get_mut(id) else { return false };
         reservation.nodes = nodes.to_vec();
         reservation.faulted = false;
         !reservation.ended
@@ -152,13 +159,11 @@ impl Circuits {
     /// taken.
     pub fn rename(&self, id: &str, new: &str) -> bool {
         let mut tables = self.0.write();
-        if tables.circuits.contains_key(new) {
+        if tables.is_known(new) {
             return false;
         }
-        let Some(Slot::Reserved(reservation)) = tables.circuits.get(id) else { return false };
-        let reservation = Reservation { faulted: false, ..reservation.clone() };
-        tables.circuits.remove(id);
-        tables.circuits.insert(new.to_owned(), Slot::Reserved(reservation));
+        let Some(reservation) = tables.making.remove(id) else { return false };
+        tables.making.insert(new.to_owned(), Reservation { faulted: false, ..reservation });
         true
     }
 
@@ -166,26 +171,21 @@ impl Circuits {
     /// provided that the router is on its path. False if it is not in the making.
     pub fn fault_in_making(&self, id: &str, router: &Id) -> bool {
         let mut tables = self.0.write();
-        let Some(Slot::Reserved(reservation)) = tables.circuits.get_mut(id) else { return false };
+        let Some(reservation) = tables.making.get_mut(id) else { return false };
         reservation.faulted |= reservation.nodes.contains(router);
         true
     }
 
     /// Ends the circuits in the making that a test of client and routers picks: they are not put.
     pub fn end_in_making(&self, pick: impl Fn(&str, &[Id]) -> bool) {
-        for slot in self.0.write().circuits.values_mut() {
-            if let Slot::Reserved(reservation) = slot {
-                reservation.ended |= pick(&reservation.client, &reservation.nodes);
-            }
+        for reservation in self.0.write().making.values_mut() {
+            reservation.ended |= pick(&reservation.client, &reservation.nodes);
         }
     }
 
     /// Gives a reservation back.
     pub fn release(&self, id: &str) {
-        let mut tables = self.0.write();
-        if matches!(tables.circuits.get(id), Some(Slot::Reserved(_))) {
-            tables.circuits.remove(id);
-        }
+        self.0.write().making.remove(id);
     }
 
     /// Puts a circuit in the place of its reservation or of what it was before; false if it was
@@ -197,18 +197,17 @@ impl Circuits {
     /// The same; what goes with it is done before anybody can remove the circuit again.
     pub fn put_with(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
         let mut tables = self.0.write();
-        let before = match tables.circuits.get(&circuit.id) {
-            Some(Slot::Up(before)) => Some(Arc::clone(before)),
-            Some(Slot::Reserved(reservation)) if reservation.faulted || reservation.ended => {
+        let known = tables.up.get_key_value(&*circuit.id);
+        if let Some((id, before)) = known.map(|(id, it)| (Arc::clone(id), Arc::clone(it))) {
+            tables.replace(&id, &before, circuit);
+        } else {
+            let is_wanted = |it: &Reservation| !it.faulted && !it.ended;
+            if !tables.making.get(&circuit.id).is_some_and(is_wanted) {
                 return false;
             }
-            Some(Slot::Reserved(_)) => None,
-            None => return false,
-        };
-        if let Some(before) = before {
-            tables.unlink(&before);
+            tables.making.remove(&circuit.id);
+            tables.link(circuit);
         }
-        tables.link(circuit);
         with();
         true
     }
@@ -217,26 +216,22 @@ impl Circuits {
     /// What goes with it is done before anybody can remove it again.
     pub fn adopt(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
         let mut tables = self.0.write();
-        let free = !tables.circuits.contains_key(&circuit.id);
-        if free && tables.circuits.len() < MAX_CIRCUITS {
+        let has_room = !tables.is_known(&circuit.id) && tables.len() < MAX_CIRCUITS;
+        if has_room {
             tables.link(circuit);
             with();
-            return true;
         }
-        false
+        has_room
     }
 
     /// A circuit that is up.
     pub fn get(&self, id: &str) -> Option<Arc<Circuit>> {
-        match self.0.read().circuits.get(id)? {
-            Slot::Up(circuit) => Some(Arc::clone(circuit)),
-            Slot::Reserved(_) => None,
-        }
+        self.0.read().up.get(id).cloned()
     }
 
     /// Whether an id is reserved or up.
     pub fn is_known(&self, id: &str) -> bool {
-        self.0.read().circuits.contains_key(id)
+        self.0.read().is_known(id)
     }
 
     /// Whether a circuit of this id ended here.
@@ -247,42 +242,86 @@ impl Circuits {
     /// Removes a circuit that is up.
     pub fn remove(&self, id: &str) -> Option<Arc<Circuit>> {
         let mut tables = self.0.write();
-        let Slot::Up(circuit) = tables.circuits.get(id)?.clone() else { return None };
+        let circuit = tables.up.remove(id)?;
         tables.unlink(&circuit);
-        tables.circuits.remove(id);
         tables.remember(id);
         Some(circuit)
     }
 
     /// All circuits that are up.
     pub fn all(&self) -> Vec<Arc<Circuit>> {
-        self.matching(|_| true)
-    }
-
-    /// The circuits that are up and that a test picks.
-    pub fn matching(&self, pick: impl Fn(&Circuit) -> bool) -> Vec<Arc<Circuit>> {
-        let tables = self.0.read();
-        let up = tables.circuits.values().filter_map(|slot| match slot {
-            Slot::Up(circuit) if pick(circuit) => Some(Arc::clone(circuit)),
-            _ => None,
-        });
-        up.collect()
+        self.0.read().up.values().cloned().collect()
     }
 
     /// The circuits over a link.
     pub fn over_link(&self, link: &str) -> Vec<Arc<Circuit>> {
+        self.in_turns(|tables, after| tables.by_link.some(link, after, TURN))
+    }
+
+    /// How many circuits go over a link.
+    pub fn count_over(&self, link: &str) -> usize {
+        self.0.read().by_link.count(link)
+    }
+
+    /// Ids of the first circuits over a link, behind one of them.
+    pub(super) fn some_over(&self, link: &str, after: Option<&str>, most: usize) -> Vec<Arc<str>> {
+        self.0.read().by_link.some(link, after, most)
+    }
+
+    /// The routers that circuits go over.
+    pub(super) fn routers(&self) -> Vec<Id> {
+        self.0.read().by_router.keys().cloned().collect()
+    }
+
+    /// How many circuits go over a router.
+    pub(super) fn count_at(&self, router: &Id) -> usize {
+        self.0.read().by_router.count(router)
+    }
+
+    /// The circuits over a router.
+    pub fn at(&self, router: &Id) -> Vec<Arc<Circuit>> {
+        self.in_turns(|tables, after| tables.by_router.some(router, after, TURN))
+    }
+
+    /// The first circuits over a router, behind one of them.
+    pub(super) fn some_at(&self, router: &Id, after: Option<&str>) -> Vec<Arc<Circuit>> {
         let tables = self.0.read();
-        let ids = tables.by_link.get(link).into_iter().flatten();
-        let up = ids.filter_map(|id| match tables.circuits.get(id)? {
-            Slot::Up(circuit) => Some(Arc::clone(circuit)),
-            Slot::Reserved(_) => None,
-        });
-        up.collect()
+        let ids = tables.by_router.some(router, after, TURN);
+        ids.iter().filter_map(|id| tables.up.get(id).cloned()).collect()
+    }
+
+    /// The circuits of a session or an identity.
+    pub fn of_client(&self, client: &str) -> Vec<Arc<Circuit>> {
+        self.in_turns(|tables, after| tables.by_client.some(client, after, TURN))
+    }
+
+    /// The circuits to a terminator.
+    pub fn to_terminator(&self, terminator: &Id) -> Vec<Arc<Circuit>> {
+        self.in_turns(|tables, after| tables.by_terminator.some(terminator, after, TURN))
+    }
+
+    /// Circuits that an index knows, in parts, so that nobody waits for the whole.
+    fn in_turns(&self, some: impl Fn(&Tables, Option<&str>) -> Vec<Arc<str>>) -> Vec<Arc<Circuit>> {
+        let (mut found, mut after) = (Vec::new(), None::<Arc<str>>);
+        loop {
+            let tables = self.0.read();
+            let ids = some(&tables, after.as_deref());
+            found.extend(ids.iter().filter_map(|id| tables.up.get(id).cloned()));
+            match ids.len() < TURN {
+                true => return found,
+                false => after = ids.into_iter().next_back(),
+            }
+        }
+    }
+
+    /// How many are being made.
+    pub fn in_making(&self) -> usize {
+        self.0.read().making.len()
     }
 
     /// How many are up or being made.
     pub fn len(&self) -> usize {
-        self.0.read().circuits.len()
+        self.0.read().len()
     }
 
     /// Whether there are none.
@@ -292,22 +331,59 @@ impl Circuits {
 }
 
 impl Tables {
+    fn len(&self) -> usize {
+        self.up.len() + self.making.len()
+    }
+
+    fn is_known(&self, id: &str) -> bool {
+        self.up.contains_key(id) || self.making.contains_key(id)
+    }
+
     fn link(&mut self, circuit: Arc<Circuit>) {
+        let id: Arc<str> = circuit.id.as_str().into();
         for link in &circuit.path.links {
-            self.by_link.entry(link.clone()).or_default().insert(circuit.id.clone());
+            self.by_link.insert(&link.as_str().into(), &id);
         }
-        self.circuits.insert(circuit.id.clone(), Slot::Up(circuit));
+        for router in &circuit.path.nodes {
+            self.by_router.insert(router, &id);
+        }
+        self.by_client.insert(&circuit.client.as_str().into(), &id);
+        self.by_terminator.insert(&circuit.terminator, &id);
+        self.up.insert(id, circuit);
     }
 
     fn unlink(&mut self, circuit: &Circuit) {
-        for link in &circuit.path.links {
-            if let Some(over) = self.by_link.get_mut(link) {
-                over.remove(&circuit.id);
-                if over.is_empty() {
-                    self.by_link.remove(link);
-                }
-            }
+        let id = circuit.id.as_str();
+        circuit.path.links.iter().for_each(|link| self.by_link.remove(link.as_str(), id));
+        circuit.path.nodes.iter().for_each(|router| self.by_router.remove(router, id));
+        self.by_client.remove(circuit.client.as_str(), id);
+        self.by_terminator.remove(&circuit.terminator, id);
+    }
+
+    /// A circuit takes another path, or more is known of it.
+    fn replace(&mut self, id: &Arc<str>, before: &Circuit, now: Arc<Circuit>) {
+        let (old, new) = (&before.path, &now.path);
+        for link in old.links.iter().filter(|link| !new.has_link(link)) {
+            self.by_link.remove(link.as_str(), id);
         }
+        for link in new.links.iter().filter(|link| !old.has_link(link)) {
+            self.by_link.insert(&link.as_str().into(), id);
+        }
+        for router in old.nodes.iter().filter(|router| !new.nodes.contains(router)) {
+            self.by_router.remove(router, id);
+        }
+        for router in new.nodes.iter().filter(|router| !old.nodes.contains(router)) {
+            self.by_router.insert(router, id);
+        }
+        if before.client != now.client {
+            self.by_client.remove(before.client.as_str(), id);
+            self.by_client.insert(&now.client.as_str().into(), id);
+        }
+        if before.terminator != now.terminator {
+            self.by_terminator.remove(&before.terminator, id);
+            self.by_terminator.insert(&now.terminator, id);
+        }
+        self.up.insert(Arc::clone(id), now);
     }
 
     fn remember(&mut self, id: &str) {
@@ -343,6 +419,7 @@ pub(crate) mod tests {
             egress: "E".into(),
             addresses: EndAddresses::default(),
             created_at: Timestamp(0),
+            routed_at: Instant::now(),
             tags: StringMap::new(),
             is_whole: true,
             moving: Arc::default(),
@@ -424,5 +501,38 @@ pub(crate) mod tests {
         assert!(circuits.has_ended("c1") && circuits.over_link("l2").is_empty());
         assert!(circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || {}));
         assert!(!circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || panic!("not taken up")));
+    }
+
+    /// Whatever happens to circuits, each is found by all that it has, and by nothing else.
+    #[test]
+    fn circuits_are_found_by_what_they_have() {
+        let circuits = Circuits::default();
+        let ids = |found: Vec<Arc<Circuit>>| -> Vec<String> {
+            found.iter().map(|it| it.id.clone()).collect()
+        };
+        let by = |router: &str| ids(circuits.at(&Id::new(router)));
+        for number in 0..1_200 {
+            let one = circuit(&format!("c{number:04}"), &["r1", "r2"], &["l1"]);
+            assert!(circuits.adopt(Arc::new(one), || {}));
+        }
+        assert_eq!((by("r1").len(), circuits.count_over("l1")), (1_200, 1_200));
+        assert_eq!(ids(circuits.of_client("client")).len(), 1_200);
+        let one = circuit("c0007", &["r1", "r3", "r2"], &["l2", "l3"]);
+        let one = Circuit { client: "other".into(), terminator: Id::new("u"), ..one };
+        assert!(circuits.put(Arc::new(one)));
+        for found in [
+            by("r3"),
+            ids(circuits.over_link("l2")),
+            ids(circuits.of_client("other")),
+            ids(circuits.to_terminator(&Id::new("u"))),
+        ] {
+            assert_eq!(found, ["c0007"]);
+        }
+        assert_eq!((by("r2").len(), circuits.over_link("l1").len()), (1_200, 1_199));
+        assert_eq!(circuits.to_terminator(&Id::new("t")).len(), 1_199);
+        circuits.remove("c0007").unwrap();
+        assert!(by("r3").is_empty() && circuits.of_client("other").is_empty());
+        let first = circuits.some_over("l1", None, 3);
+        assert_eq!(circuits.some_over("l1", Some(&first[1]), 1), first[2..]);
     }
 }

@@ -53,6 +53,12 @@ impl Costs {
         self.0.lock().get(terminator).map_or(0, Entry::cost)
     }
 
+    /// What terminators cost now, in their order.
+    pub fn of_each<'a>(&self, terminators: impl Iterator<Item = &'a Id>) -> Vec<u16> {
+        let entries = self.0.lock();
+        terminators.map(|it| entries.get(it).map_or(0, Entry::cost)).collect()
+    }
+
     /// What goes into it.
     pub fn parts(&self, terminator: &Id) -> Parts {
         let entries = self.0.lock();

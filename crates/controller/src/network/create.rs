@@ -197,21 +197,23 @@ impl Network {
             if *terminator.instance_id != *spec.instance {
                 continue;
             }
-            if !ways.has(&terminator.router_id) {
+            let Some(reached) = ways.reach(&terminator.router_id) else {
                 offline = true;
                 continue;
-            }
-            let Some(path_cost) = ways.cost(&terminator.router_id) else {
+            };
+            let Some(path_cost) = reached else {
                 apart = true;
                 continue;
             };
-            let dynamic_cost = match strategy {
-                TerminatorStrategy::Random => 0,
-                _ => self.0.costs.of(&terminator.base.id),
-            };
             let was_tried = tried.terminators.contains(&terminator.base.id);
             let terminator = Arc::clone(terminator);
-            candidates.push(Candidate { terminator, path_cost, dynamic_cost, was_tried });
+            candidates.push(Candidate { terminator, path_cost, dynamic_cost: 0, was_tried });
+        }
+        // A random choice looks at no experience.
+        if strategy != TerminatorStrategy::Random {
+            let ids = candidates.iter().map(|one| &one.terminator.base.id);
+            let costs = self.0.costs.of_each(ids);
+            candidates.iter_mut().zip(costs).for_each(|(one, cost)| one.dynamic_cost = cost);
         }
         let wanted = spec.peer_data.get(&peer_data_key::STICKINESS_TOKEN);
         let wanted = wanted.and_then(|token| std::str::from_utf8(token).ok());
@@ -456,15 +458,19 @@ impl Making<'_> {
             egress,
             addresses,
             created_at: self.network.0.controller.now(),
+            routed_at: Instant::now(),
             tags: tags.clone(),
             is_whole: true,
             moving: Arc::default(),
         });
+        let took = self.started.elapsed();
+        let event = self.network.circuit_event(CircuitChange::Created, &circuit, took);
         let is_put = self.network.0.circuits.put_with(Arc::clone(&circuit), || {
             if chosen.is_counted {
                 self.network.0.costs.created(&circuit.terminator);
             }
-            self.network.tell_circuit(CircuitChange::Created, &circuit, self.started.elapsed());
+            self.network.0.used.dialed(&circuit.service, &circuit.terminator, true);
+            self.network.tell_event(event);
         });
         if !is_put {
             self.unroute_all_but(&[]);
@@ -478,7 +484,7 @@ impl Making<'_> {
         }
         // A link that broke before the circuit was in the table did not find it there either.
         if !self.network.is_usable(&circuit.path) {
-            self.network.move_or_end(Arc::clone(&circuit), Why::Broken);
+            self.network.move_or_end(&circuit, Why::Broken);
         }
         Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
     }
@@ -493,6 +499,10 @@ impl Making<'_> {
 
     fn report_failure(&self, chosen: Option<&Chosen>, failure: &CircuitFailure) {
         tracing::debug!(circuit = %self.id, service = %self.spec.service, %failure, "circuit not made");
+        if let Some(chosen) = chosen {
+            let terminator = &chosen.terminator.base.id;
+            self.network.0.used.dialed(&self.spec.service, terminator, false);
+        }
         if !self.network.0.events.has_listeners() {
             return;
         }

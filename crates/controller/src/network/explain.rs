@@ -7,6 +7,7 @@
 mod mesh;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use weft_model::entity::{Precedence, Router, Terminator, TerminatorStrategy};
 use weft_model::{Id, Snapshot};
@@ -209,24 +210,23 @@ impl Network {
         let mut routers = Vec::new();
         for live in self.routers().all() {
             if let Some(router) = snapshot.get::<Router>(&live.id) {
-                let (cost, no_traversal) = (router.cost, router.no_traversal);
+                let rests = live.window.rests(Instant::now());
+                let (cost, no_traversal) = (router.cost, router.no_traversal || rests);
                 routers.push(MeshRouter { id: live.id.clone(), cost, no_traversal });
             }
         }
-        let mut links = Vec::new();
-        self.links().each(|link| {
-            links.push(MeshLink {
-                id: link.id.clone(),
-                source: link.source.clone(),
-                destination: link.destination.clone(),
-                static_cost: link.static_cost,
-                source_latency: link.source_latency,
-                destination_latency: link.destination_latency,
-                cost: link.counted,
-                down: link.down,
-            });
+        let links = self.links().in_order();
+        let links = links.iter().map(|link| MeshLink {
+            id: link.id.clone(),
+            source: link.source.clone(),
+            destination: link.destination.clone(),
+            static_cost: link.static_cost,
+            source_latency: link.source_latency,
+            destination_latency: link.destination_latency,
+            cost: link.counted,
+            down: link.down,
         });
-        Mesh::new(self.options().min_router_cost, routers, links)
+        Mesh::new(self.options().min_router_cost, routers, links.collect())
     }
 
     /// The terminators of a service, with what experience with them costs.

@@ -3,14 +3,12 @@
 //! does to latencies shows before the next.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Network;
 use super::circuits::Circuit;
 use super::moves::Why;
-
-/// Circuits looked at before others get their turn.
-const TURN: usize = 500;
 
 /// How many circuits are moved in one look (protocol: control-plane 14).
 fn ceiling(circuits: usize, fraction: f64, cap: u32) -> usize {
@@ -18,50 +16,60 @@ fn ceiling(circuits: usize, fraction: f64, cap: u32) -> usize {
     share.max(1).min(cap as usize)
 }
 
+/// Circuits by what they cost, the dearest first.
+type Dearest = BTreeMap<(Reverse<u64>, String), Arc<Circuit>>;
+
 impl Network {
-    /// Has the dearest circuits moved that gain enough; how many.
+    /// Has the dearest circuits moved that gain enough; how many. All are looked at, some at a time.
     pub(crate) async fn improve(&self) -> usize {
         let options = &self.0.options;
-        let all = self.0.circuits.matching(|it| it.is_whole && !it.path.links.is_empty());
         let ceiling = ceiling(
             self.0.circuits.len(),
             options.smart_reroute_fraction,
             options.smart_reroute_cap,
         );
-        let delta = u64::from(options.smart_min_cost_delta);
-        let mut by_cost: Vec<(Reverse<u64>, Arc<Circuit>)> = Vec::new();
-        for (at, circuit) in all.into_iter().enumerate() {
-            if at % TURN == TURN - 1 {
+        let mut dearest = BTreeMap::new();
+        for router in self.0.circuits.routers() {
+            let mut after: Option<String> = None;
+            loop {
+                let circuits = self.0.circuits.some_at(&router, after.as_deref());
+                let Some(last) = circuits.last() else { break };
+                after = Some(last.id.clone());
+                let begins_here = |it: &&Arc<Circuit>| it.path.first() == Some(&router);
+                for circuit in circuits.iter().filter(begins_here) {
+                    self.judge(circuit, &mut dearest, ceiling);
+                }
                 tokio::task::yield_now().await;
             }
-            // A broken path is no matter of cost.
-            let cost = self.cost_of(&circuit.path).filter(|cost| *cost >= delta);
-            by_cost.extend(cost.map(|cost| (Reverse(cost), circuit)));
         }
-        by_cost.sort_by(|(one, circuit), (other, next)| {
-            one.cmp(other).then_with(|| circuit.id.cmp(&next.id))
-        });
-        let mut moved = 0;
-        for (at, (Reverse(cost), circuit)) in by_cost.into_iter().enumerate() {
-            if moved >= ceiling {
-                break;
-            }
-            if at % TURN == TURN - 1 {
-                tokio::task::yield_now().await;
-            }
-            let (Some(first), Some(last)) = (circuit.path.first(), circuit.path.last()) else {
-                continue;
-            };
-            let is_fresh = circuit.moving.since_last().is_some_and(|it| it < options.cycle);
-            let best = self.ways(first).cost(last).map(u64::from);
-            if !is_fresh
-                && best.is_some_and(|best| cost.saturating_sub(best) >= delta && best < cost)
-            {
-                self.move_or_end(circuit, Why::Cost);
-                moved += 1;
-            }
-        }
+        let moved = dearest.len();
+        dearest.into_values().for_each(|circuit| self.move_or_end(&circuit, Why::Cost));
         moved
+    }
+
+    /// Puts a circuit among the dearest that gain enough, if it is one of them.
+    fn judge(&self, circuit: &Arc<Circuit>, dearest: &mut Dearest, ceiling: usize) {
+        let delta = u64::from(self.0.options.smart_min_cost_delta);
+        if !circuit.is_whole || circuit.path.links.is_empty() {
+            return;
+        }
+        // A broken path is no matter of cost.
+        let Some(cost) = self.cost_of(&circuit.path).filter(|cost| *cost >= delta) else { return };
+        let key = (Reverse(cost), circuit.id.clone());
+        let is_full = dearest.len() >= ceiling;
+        if is_full && dearest.last_key_value().is_none_or(|(last, _)| *last < key) {
+            return;
+        }
+        let (Some(first), Some(last)) = (circuit.path.first(), circuit.path.last()) else { return };
+        let is_fresh = circuit.moving.since_last().is_some_and(|it| it < self.0.options.cycle);
+        let best = self.ways(first).cost(last).map(u64::from);
+        let gains = best.is_some_and(|best| cost.saturating_sub(best) >= delta && best < cost);
+        if gains && !is_fresh {
+            dearest.insert(key, Arc::clone(circuit));
+            if is_full {
+                dearest.pop_last();
+            }
+        }
     }
 }
 

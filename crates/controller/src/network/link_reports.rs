@@ -1,7 +1,8 @@
 //! What routers say of links (protocol: control-plane 9.5, 14, 19), and operators.
 //!
 //! A router is heard only about links that it dialed, or that end at it. Whatever it says costs as
-//! much as it names or has links, never as much as the network has.
+//! much as it names or has links. What comes of it, circuits that move and paths that are found anew,
+//! is done later, by those who need it.
 
 use std::sync::Arc;
 
@@ -46,13 +47,6 @@ impl Network {
         self.move_over(&link.id, Why::Broken);
     }
 
-    /// The circuits over a link are to take other paths.
-    fn move_over(&self, link: &str, why: Why) {
-        for circuit in self.0.circuits.over_link(link) {
-            self.move_or_end(circuit, why);
-        }
-    }
-
     fn tell_link(&self, link: &Link, change: LinkChange) {
         self.0.events.tell(Event::Link(LinkEvent {
             at: self.0.controller.now(),
@@ -91,6 +85,7 @@ impl Network {
                 refused => {
                     let kind = match refused {
                         Report::TooMany => Misreport::TooManyLinks,
+                        Report::TooManyParallel => Misreport::TooManyParallel,
                         Report::Malformed => Misreport::MalformedLink,
                         _ => Misreport::ForeignLink,
                     };
@@ -125,6 +120,7 @@ impl Network {
             foreign += self.0.links.measured(&router.id, part.iter().copied()).foreign;
         }
         self.0.misreports.count(&router.id, Misreport::Latency, foreign, "");
+        self.keep_report(router, report);
     }
 
     /// An operator changes a link; circuits over it look for a better way. False if there is none.
@@ -149,6 +145,7 @@ impl Network {
     /// stay on this one router are kept, they live on without us (protocol: control-plane 14).
     pub(super) fn lost(&self, router: &LiveRouter) {
         self.router_changed(&router.id);
+        self.0.pieces.forget_report(&router.id);
         let at_it = self.0.links.at(&router.id);
         let own = self.0.links.take_of(&router.id);
         own.iter().for_each(|link| self.tell_link(link, LinkChange::Fault));

@@ -5,24 +5,36 @@
 //! Every link is found by its id and by both of its routers, so that what concerns one router costs
 //! as much as that router has links.
 
+mod overrides;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use weft_model::{Id, Timestamp};
-use weft_wire::ctrl::{LinkConnState, RouterLink};
+use weft_wire::ctrl::{LinkConn, LinkConnState, RouterLink};
 
 use super::path::Path;
 use super::topology::Pending;
+use overrides::Overrides;
 
-/// Most links one router may report.
+/// Most links one router may report, and most between the same two routers.
 const MAX_PER_ROUTER: usize = 10_000;
+const MAX_PARALLEL: usize = 16;
 /// Longest texts of a report, in bytes: real ids have 22, addresses are host and port.
 const MAX_ID: usize = 128;
-const MAX_TEXT: usize = 1_024;
+const MAX_TEXT: usize = 300;
 /// Most connections of one link.
 const MAX_CONNECTIONS: usize = 64;
+/// What the connections of one link, and of all that a router dialed, may take, in bytes. Those of
+/// a real link take some 600.
+const MAX_CONNECTION_BYTES: usize = 8 * 1024;
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// What a connection takes beside its texts.
+const CONNECTION: usize = 96;
+/// The part of a link's cost that does not depend on measurements, unless an operator changes it.
+const STATIC_COST: i32 = 1;
 /// A change of a link's cost that never counts for paths, in milliseconds: both ends cut what they
 /// measured to whole milliseconds, so that as much can be nothing but rounding.
 const ROUNDING: u64 = 2;
@@ -100,6 +112,8 @@ pub enum Report {
     Foreign,
     /// The router has as many as it may.
     TooMany,
+    /// There are as many between these two routers as there may be.
+    TooManyParallel,
     /// It is no link: an end leads nowhere, or a text is too long.
     Malformed,
 }
@@ -125,6 +139,8 @@ struct Entry {
 struct Ends {
     /// How many of them it dialed.
     dialed: usize,
+    /// What the connections of these take, in bytes.
+    bytes: usize,
     /// The router at the other end, and the link: in this order.
     links: Vec<(Id, Arc<str>)>,
 }
@@ -133,6 +149,7 @@ struct Ends {
 struct Table {
     links: HashMap<Arc<str>, Entry>,
     by_router: HashMap<Id, Ends>,
+    overrides: Overrides,
     last_number: u64,
 }
 
@@ -154,6 +171,7 @@ impl Table {
             ends.links.insert(place, (other.clone(), Arc::clone(&id)));
             ends.dialed += usize::from(*at == link.source);
         }
+        self.count_bytes(&link.source, 0, bytes_of(&link.connections));
         let entry = Entry { link: Arc::clone(&link), number: self.last_number };
         self.links.insert(id, entry);
         link
@@ -161,6 +179,7 @@ impl Table {
 
     fn remove(&mut self, id: &str) -> Option<Arc<Link>> {
         let (id, Entry { link, .. }) = self.links.remove_entry(id)?;
+        self.count_bytes(&link.source, bytes_of(&link.connections), 0);
         for (at, other) in [(&link.source, &link.destination), (&link.destination, &link.source)] {
             let Some(ends) = self.by_router.get_mut(at) else { continue };
             let place =
@@ -174,6 +193,27 @@ impl Table {
             }
         }
         Some(link)
+    }
+
+    fn count_bytes(&mut self, source: &Id, before: usize, now: usize) {
+        if let Some(ends) = self.by_router.get_mut(source) {
+            ends.bytes = (ends.bytes + now).saturating_sub(before);
+        }
+    }
+
+    /// Whether the connections of a link may be these.
+    fn has_room(&self, source: &Id, known: Option<&Link>, state: &LinkConnState) -> bool {
+        let used = self.by_router.get(source).map_or(0, |ends| ends.bytes);
+        let before = known.map_or(0, |link| bytes_of(&link.connections));
+        (used + bytes_of(state)).saturating_sub(before) <= MAX_BYTES
+    }
+
+    /// The links between two routers.
+    fn between(&self, one: &Id, other: &Id) -> &[(Id, Arc<str>)] {
+        let links = self.at(one);
+        let first = links.partition_point(|(peer, _)| peer < other);
+        let links = &links[first..];
+        &links[..links.partition_point(|(peer, _)| peer == other)]
     }
 
     fn at(&self, router: &Id) -> &[(Id, Arc<str>)] {
@@ -198,14 +238,19 @@ impl Links {
         self.table.read().links.values().map(|entry| Arc::clone(&entry.link)).collect()
     }
 
+    /// Every link, the last reported last: of equal ones it is the one that counts.
+    pub(super) fn in_order(&self) -> Vec<Arc<Link>> {
+        let mut links: Vec<(u64, Arc<Link>)> = {
+            let table = self.table.read();
+            table.links.values().map(|entry| (entry.number, Arc::clone(&entry.link))).collect()
+        };
+        links.sort_unstable_by_key(|(number, _)| *number);
+        links.into_iter().map(|(_, link)| link).collect()
+    }
+
     /// A link by id.
     pub fn get(&self, id: &str) -> Option<Arc<Link>> {
         Some(Arc::clone(&self.table.read().links.get(id)?.link))
-    }
-
-    /// Looks at every link without copying it.
-    pub fn each(&self, mut look: impl FnMut(&Link)) {
-        self.table.read().links.values().for_each(|entry| look(&entry.link));
     }
 
     /// The links that end at a router.
@@ -237,9 +282,7 @@ impl Links {
     /// equal ones that which was reported last.
     pub(super) fn best(&self, one: &Id, other: &Id) -> Option<(u64, Arc<str>)> {
         let table = self.table.read();
-        let links = table.at(one);
-        let first = links.partition_point(|(peer, _)| peer < other);
-        let between = links[first..].iter().take_while(|(peer, _)| peer == other);
+        let between = table.between(one, other).iter();
         let usable = between.filter_map(|(_, id)| Some((id, table.links.get(id)?)));
         let usable = usable.filter(|(_, entry)| !entry.link.down);
         let best = usable.min_by_key(|(_, it)| (it.link.counted, std::cmp::Reverse(it.number)))?;
@@ -271,7 +314,7 @@ impl Links {
         initial_latency: Duration,
         now: Timestamp,
     ) -> Report {
-        let connections = reported.conn_state.clone().unwrap_or_default();
+        let mut connections = reported.conn_state.clone().unwrap_or_default();
         let is_sound = !reported.id.is_empty()
             && reported.id.len() <= MAX_ID
             && reported.link_protocol.len() <= MAX_TEXT
@@ -293,7 +336,14 @@ impl Links {
                 if own >= MAX_PER_ROUTER {
                     return Report::TooMany;
                 }
+                if table.between(source, &destination).len() >= MAX_PARALLEL {
+                    return Report::TooManyParallel;
+                }
             }
+        }
+        let known = table.links.get(reported.id.as_str()).map(|entry| &*entry.link);
+        if !table.has_room(source, known, &connections) {
+            connections.conns = Vec::new();
         }
         let latency = u64::try_from(initial_latency.as_nanos()).unwrap_or(u64::MAX);
         let mut link = Link {
@@ -303,7 +353,7 @@ impl Links {
             protocol: reported.link_protocol.clone(),
             address: reported.dial_address.clone(),
             iteration: reported.iteration,
-            static_cost: 1,
+            static_cost: STATIC_COST,
             source_latency: latency,
             destination_latency: latency,
             counted: 0,
@@ -311,6 +361,7 @@ impl Links {
             connections,
             since: now,
         };
+        table.overrides.apply(&mut link);
         link.counted = link.cost();
         let link = table.insert(link);
         self.pending.link(&link.source, &link.destination);
@@ -340,12 +391,20 @@ impl Links {
     /// The connections of a link changed; false if that is old news.
     pub fn connections_changed(&self, id: &str, iteration: u32, state: LinkConnState) -> bool {
         let mut table = self.table.write();
-        let Some(Entry { link, .. }) = table.links.get_mut(id) else { return false };
+        let Some(Entry { link, .. }) = table.links.get(id) else { return false };
         let newer = state.state_iteration > link.connections.state_iteration;
         if link.iteration != iteration || !newer || !is_bounded(&state) {
             return false;
         }
-        Arc::make_mut(link).connections = state;
+        let source = link.source.clone();
+        if !table.has_room(&source, Some(link), &state) {
+            return false;
+        }
+        let (before, now) = (bytes_of(&link.connections), bytes_of(&state));
+        table.count_bytes(&source, before, now);
+        if let Some(Entry { link, .. }) = table.links.get_mut(id) {
+            Arc::make_mut(link).connections = state;
+        }
         true
     }
 
@@ -399,178 +458,31 @@ impl Links {
         changed.static_cost = static_cost.unwrap_or(changed.static_cost);
         changed.down = down.unwrap_or(changed.down);
         changed.counted = changed.cost();
-        self.pending.link(&changed.source, &changed.destination);
-        Some(Arc::clone(link))
+        let link = Arc::clone(link);
+        table.overrides.note(&link);
+        self.pending.link(&link.source, &link.destination);
+        Some(link)
+    }
+
+    /// A router was deleted.
+    pub(super) fn forget(&self, router: &Id) {
+        self.table.write().overrides.forget(router);
     }
 }
 
 /// Whether what a router says of the connections of a link may be kept.
 fn is_bounded(state: &LinkConnState) -> bool {
-    state.conns.len() <= MAX_CONNECTIONS
-        && state.conns.iter().all(|it| {
-            [&it.r#type, &it.local_addr, &it.remote_addr].iter().all(|text| text.len() <= MAX_TEXT)
-        })
+    state.conns.len() <= MAX_CONNECTIONS && bytes_of(state) <= MAX_CONNECTION_BYTES
+}
+
+/// What the connections of a link take, in bytes.
+fn bytes_of(state: &LinkConnState) -> usize {
+    let texts = |it: &LinkConn| it.r#type.len() + it.local_addr.len() + it.remote_addr.len();
+    state.conns.iter().map(|it| CONNECTION + texts(it)).sum()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+const INITIAL: Duration = Duration::from_secs(65);
 
-    const INITIAL: Duration = Duration::from_secs(65);
-
-    fn reported(id: &str, to: &str, iteration: u32) -> RouterLink {
-        RouterLink { id: id.into(), dest_router_id: to.into(), iteration, ..RouterLink::default() }
-    }
-
-    fn is_new(report: Report) -> bool {
-        matches!(report, Report::New(_))
-    }
-
-    #[test]
-    fn reports_make_and_replace_links() {
-        let (links, r1, r2) = (Links::default(), Id::new("r1"), Id::new("r2"));
-        let report = |from, link: &RouterLink| links.report(from, link, INITIAL, Timestamp(1));
-        assert!(is_new(report(&r1, &reported("l1", "r2", 1))));
-        assert_eq!(links.get("l1").unwrap().cost(), 130_001);
-        assert!(matches!(report(&r1, &reported("l1", "r2", 1)), Report::Known(_)));
-        assert_eq!(report(&r2, &reported("l1", "r1", 9)), Report::Foreign);
-        let measured =
-            |router, nanos| links.measured(&Id::new(router), [("l1", nanos)].into_iter());
-        assert_eq!(measured("r1", 10_900_000), Measured { taken: 1, foreign: 0 });
-        assert_eq!(measured("r2", 11_000_000).taken, 1);
-        assert_eq!(measured("r3", 0), Measured { taken: 0, foreign: 1 });
-        assert_eq!(links.get("l1").unwrap().cost(), 22);
-        assert!(is_new(report(&r1, &reported("l1", "r2", 2))));
-        assert_eq!(links.get("l1").unwrap().cost(), 130_001);
-        assert_eq!(links.missing(&r1, &[]), ["l1"]);
-        assert!(links.missing(&r2, &[]).is_empty(), "it did not dial the link");
-        assert!(links.missing(&r1, &[reported("l1", "r2", 2)]).is_empty());
-    }
-
-    #[test]
-    fn what_is_no_link_is_refused() {
-        let (links, r1) = (Links::default(), Id::new("r1"));
-        let long = "x".repeat(2_000);
-        let whole = reported("l1", "r2", 1);
-        for bad in [
-            reported("", "r2", 1),
-            reported(&long, "r2", 1),
-            reported("l1", "", 1),
-            reported("l1", "r1", 1),
-            RouterLink { dial_address: long.clone(), ..whole.clone() },
-            RouterLink { link_protocol: long.clone(), ..whole.clone() },
-        ] {
-            assert_eq!(links.report(&r1, &bad, INITIAL, Timestamp(1)), Report::Malformed);
-        }
-        for number in 0..MAX_PER_ROUTER {
-            let link = reported(&format!("m{number}"), "r2", 1);
-            assert!(is_new(links.report(&r1, &link, INITIAL, Timestamp(1))));
-        }
-        assert_eq!(links.report(&r1, &whole, INITIAL, Timestamp(1)), Report::TooMany);
-        assert!(is_new(links.report(
-            &Id::new("r2"),
-            &reported("l1", "r1", 1),
-            INITIAL,
-            Timestamp(1)
-        )));
-    }
-
-    #[test]
-    fn old_faults_do_not_count() {
-        let (links, r1) = (Links::default(), Id::new("r1"));
-        links.report(&r1, &reported("l1", "r2", 3), INITIAL, Timestamp(1));
-        assert!(links.fault("l1", 2).is_none());
-        assert!(links.fault("l2", 0).is_none());
-        assert_eq!(links.fault("l1", 3).unwrap().other_end("r1"), &Id::new("r2"));
-        assert!(links.all().is_empty() && links.table.read().by_router.is_empty());
-    }
-
-    #[test]
-    fn state_of_connections_only_goes_forward() {
-        let (links, r1) = (Links::default(), Id::new("r1"));
-        links.report(&r1, &reported("l1", "r2", 1), INITIAL, Timestamp(1));
-        let state = |n| LinkConnState { state_iteration: n, conns: Vec::new() };
-        assert!(links.connections_changed("l1", 1, state(2)));
-        assert!(!links.connections_changed("l1", 1, state(2)));
-        assert!(!links.connections_changed("l1", 2, state(3)));
-        assert!(!links.connections_changed("l9", 1, state(3)));
-        assert_eq!(links.change("l1", Some(-200_000), Some(true)).unwrap().cost(), 0);
-        assert_eq!(links.take_of(&r1).len(), 1);
-    }
-
-    #[test]
-    fn small_changes_of_latency_do_not_count_for_paths() {
-        let (links, r1) = (Links::default(), Id::new("r1"));
-        links.report(&r1, &reported("l1", "r2", 1), INITIAL, Timestamp(1));
-        let counted = |millis: u64| {
-            links.measured(&r1, [("l1", millis * 1_000_000)].into_iter());
-            links.measured(&Id::new("r2"), [("l1", millis * 1_000_000)].into_iter());
-            links.get("l1").unwrap().counted
-        };
-        assert_eq!(counted(10), 21);
-        assert_eq!(counted(11), 21, "it may be rounding");
-        assert_eq!(counted(12), 24, "it counts from the first of both reports");
-        assert_eq!(counted(400), 801);
-        assert_eq!(counted(410), 801, "some percent are noise");
-        assert_eq!(counted(420), 801);
-        assert_eq!(counted(430), 861, "but it adds up");
-        // What an operator says counts as it is.
-        assert_eq!(links.change("l1", Some(2), None).unwrap().counted, 862);
-    }
-
-    #[test]
-    fn the_best_link_is_the_cheapest_usable_and_then_the_last() {
-        let (links, r1, r2) = (Links::default(), Id::new("r1"), Id::new("r2"));
-        for (id, from, to) in
-            [("a", &r1, "r2"), ("b", &r2, "r1"), ("c", &r1, "r3"), ("0", &r1, "r2")]
-        {
-            links.report(from, &reported(id, to, 1), Duration::ZERO, Timestamp(1));
-        }
-        let best = |one, other| links.best(one, other).map(|(cost, id)| (cost, id.to_string()));
-        assert_eq!(best(&r1, &r2), Some((1, "0".into())));
-        links.change("0", None, Some(true));
-        assert_eq!(best(&r1, &r2), Some((1, "b".into())));
-        assert_eq!(best(&r2, &r1), Some((1, "b".into())));
-        links.change("a", Some(0), None);
-        assert_eq!(best(&r2, &r1), Some((0, "a".into())));
-        assert_eq!(best(&r2, &Id::new("r3")), None);
-        assert_eq!(links.neighbours(&r1), [Id::new("r2"), Id::new("r3")]);
-        assert_eq!(links.at(&r2).len(), 3);
-    }
-
-    proptest! {
-        /// The indexes say what the table says, whatever happened.
-        #[test]
-        fn indexes_follow_the_table(
-            steps in prop::collection::vec((0u8..4, 0usize..4, 0usize..4, 0usize..6), 0..60),
-        ) {
-            let links = Links::default();
-            let router = |n: usize| Id::new(&format!("r{n}"));
-            for (number, (what, from, to, link)) in steps.into_iter().enumerate() {
-                let id = format!("l{link}");
-                match what {
-                    0 | 1 => {
-                        let link = reported(&id, router(to).as_str(), number as u32 + 1);
-                        links.report(&router(from), &link, INITIAL, Timestamp(1));
-                    }
-                    2 => drop(links.fault(&id, 0)),
-                    _ => drop(links.take_of(&router(from))),
-                }
-                let all = links.all();
-                for n in 0..4 {
-                    let at = router(n);
-                    let mut own: Vec<_> = links.at(&at).iter().map(|it| it.id.clone()).collect();
-                    own.sort();
-                    let mut told: Vec<_> =
-                        all.iter().filter(|it| it.has_end(at.as_str())).map(|it| it.id.clone()).collect();
-                    told.sort();
-                    prop_assert_eq!(own, told);
-                    let dialed = all.iter().filter(|it| it.source == at).count();
-                    let table = links.table.read();
-                    prop_assert_eq!(table.by_router.get(&at).map_or(0, |ends| ends.dialed), dialed);
-                }
-            }
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

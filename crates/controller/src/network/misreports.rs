@@ -24,25 +24,37 @@ pub(crate) enum Misreport {
     LinkToNobody,
     /// A link beyond those that one router may have.
     TooManyLinks,
+    /// A link beyond those that two routers may have between them.
+    TooManyParallel,
     /// A link with an id or a text that no link has.
     MalformedLink,
     /// A fault or a state of a link that does not end at the router.
     LinkFault,
     /// The end of a circuit that does not go over the router.
     CircuitFault,
+    /// A circuit with an id that no circuit has.
+    MalformedCircuit,
     /// The latency of a link that does not end at the router.
     Latency,
+    /// More metrics than one router may have.
+    TooManyMetrics,
+    /// Bytes of a circuit that does not go over the router.
+    Usage,
 }
 
 impl Misreport {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 11] = [
         Self::ForeignLink,
         Self::LinkToNobody,
         Self::TooManyLinks,
+        Self::TooManyParallel,
         Self::MalformedLink,
         Self::LinkFault,
         Self::CircuitFault,
+        Self::MalformedCircuit,
         Self::Latency,
+        Self::TooManyMetrics,
+        Self::Usage,
     ];
 
     /// Its name in inspections and logs.
@@ -51,10 +63,14 @@ impl Misreport {
             Self::ForeignLink => "linkOfAnotherRouter",
             Self::LinkToNobody => "linkToUnknownRouter",
             Self::TooManyLinks => "tooManyLinks",
+            Self::TooManyParallel => "tooManyParallelLinks",
             Self::MalformedLink => "malformedLink",
             Self::LinkFault => "faultOfForeignLink",
             Self::CircuitFault => "faultOfForeignCircuit",
+            Self::MalformedCircuit => "malformedCircuit",
             Self::Latency => "latencyOfForeignLink",
+            Self::TooManyMetrics => "tooManyMetrics",
+            Self::Usage => "usageOfForeignCircuit",
         }
     }
 }

@@ -25,10 +25,12 @@ mod improve;
 pub mod inspect;
 mod link_reports;
 pub mod links;
+pub mod metrics;
 mod misreports;
 mod moves;
 pub mod path;
 pub mod recount;
+mod reported;
 pub mod routers;
 pub mod routes;
 pub mod select;
@@ -36,6 +38,7 @@ mod topology;
 mod tree;
 mod trees;
 pub mod upkeep;
+mod used;
 pub mod validate;
 
 use std::sync::{Arc, Weak};
@@ -59,9 +62,11 @@ use links::Links;
 use misreports::{Misreport, Misreports};
 use moves::Moves;
 use path::Graph;
+use reported::Reported;
 use routers::{AlreadyConnected, LiveRouter, Routers};
 use routes::Waiting;
 use topology::{Pending, Topology, Ways, World};
+use used::Used;
 use validate::Validations;
 
 /// How often failures of terminators are forgiven.
@@ -160,6 +165,9 @@ struct Inner {
     moves: Moves,
     costs: Costs,
     misreports: Misreports,
+    reported: Reported,
+    used: Used,
+    texts: metrics::Texts,
     waiting: Waiting,
     pieces: adopt::Pieces,
     validations: Validations,
@@ -178,10 +186,11 @@ impl std::fmt::Debug for Network {
 
 impl World for Inner {
     fn router(&self, id: &Id) -> Option<(u16, bool)> {
-        self.routers.get(id.as_str())?;
+        let live = self.routers.get(id.as_str())?;
         let snapshot = self.controller.snapshot();
         let router = snapshot.get::<Router>(id).filter(|router| !router.disabled)?;
-        Some((router.cost, router.no_traversal))
+        // Who answers no routes carries nothing new for others.
+        Some((router.cost, router.no_traversal || live.window.rests(Instant::now())))
     }
 
     fn routers(&self) -> Vec<Id> {
@@ -216,6 +225,9 @@ impl Network {
             moves: Moves::default(),
             costs: Costs::default(),
             misreports: Misreports::default(),
+            reported: Reported::default(),
+            used: Used::default(),
+            texts: metrics::Texts::default(),
             waiting: Waiting::default(),
             pieces: adopt::Pieces::default(),
             validations: Validations::default(),
@@ -227,6 +239,7 @@ impl Network {
         }));
         network.0.controller.attach(WeakNetwork(Arc::downgrade(&network.0)));
         network.spawn(network.clone().forgive());
+        network.spawn(network.clone().measure());
         network.spawn(network.clone().look_over());
         network.spawn(network.clone().move_circuits());
         network.spawn(network.clone().validate_terminators());
@@ -291,7 +304,7 @@ impl Network {
             self.0.validations.forget(&former.id);
         }
         self.router_changed(&router.id);
-        self.begin_report(&router.id);
+        self.0.pieces.forget_report(&router.id);
         self.0.controller.online().put_router(&router.id, router.connection, router.facts());
         let (router, at) = (router.id.clone(), router.connected_at);
         self.0.events.tell(Event::Router(RouterEvent { at, router, online: true }));
@@ -353,7 +366,10 @@ impl Network {
     /// A router was deleted.
     pub(crate) fn router_deleted(&self, router: &Id) {
         self.router_changed(router);
+        self.0.pieces.forget_report(router);
+        self.0.links.forget(router);
         self.0.misreports.forget(router);
+        self.0.reported.forget(router);
     }
 
     /// Counts a report of a router that is not the router's to make.
@@ -392,6 +408,7 @@ impl Network {
     /// A terminator was deleted.
     pub(crate) fn terminator_deleted(&self, terminator: &Id) {
         self.0.costs.forget(terminator);
+        self.0.used.forget_terminator(terminator);
     }
 }
 

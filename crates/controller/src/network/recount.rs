@@ -4,7 +4,7 @@
 //! Routers of weft tell by themselves ([`adopt`](super::adopt)). Others only ever ask about
 //! circuits that they have, so they are asked about those that they had: `circuit:ID` has a value
 //! in the answer of a router that carries the circuit, and none otherwise (protocol: control-plane
-//! 18). What it carries no more is ended.
+//! 18). What it carries no more is ended, or goes over others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{InspectRequest, InspectResponse};
 
 use super::Network;
+use super::adopt::is_of_before;
 use super::circuits::Circuit;
 use super::routers::LiveRouter;
 
@@ -57,10 +58,10 @@ impl Network {
     }
 
     /// The circuits over a router from before it connected.
-    fn of_before(&self, router: &LiveRouter) -> Vec<Arc<Circuit>> {
-        self.0.circuits.matching(|circuit| {
-            circuit.created_at < router.connected_at && circuit.path.has_node(router.id.as_str())
-        })
+    pub(super) fn of_before(&self, router: &LiveRouter) -> Vec<Arc<Circuit>> {
+        let mut circuits = self.0.circuits.at(&router.id);
+        circuits.retain(|circuit| is_of_before(circuit, router));
+        circuits
     }
 
     fn end_missing(&self, router: &LiveRouter, asked: &[Arc<Circuit>], carried: &HashSet<String>) {
@@ -69,7 +70,7 @@ impl Network {
             // One that was moved meanwhile may not go over the router any more, or go anew.
             let now = self.0.circuits.get(&circuit.id);
             if now.is_some_and(|now| Arc::ptr_eq(&now, circuit)) {
-                ended += usize::from(self.remove_circuit(&circuit.id, true));
+                ended += usize::from(self.not_carried(circuit, &router.id));
             }
         }
         if ended > 0 {

@@ -12,6 +12,7 @@ use weft_model::{Id, Timestamp};
 use weft_wire::ctrl::{Listener, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
+use super::moves::Window;
 use crate::online::{RouterFacts, RouterVersion};
 
 /// Certificates of one connection that are remembered: the shown one, and those it was given since.
@@ -43,6 +44,8 @@ pub struct LiveRouter {
     fingerprints: RwLock<Vec<Arc<str>>>,
     /// Where it takes links.
     listeners: RwLock<Vec<Listener>>,
+    /// Routes of moves that it has not answered.
+    pub(super) window: Window,
 }
 
 impl LiveRouter {
@@ -66,6 +69,7 @@ impl LiveRouter {
             shown: shown.into(),
             fingerprints: RwLock::new(vec![shown.into()]),
             listeners: RwLock::new(hello.listeners.listeners),
+            window: Window::default(),
         })
     }
 

@@ -9,9 +9,10 @@ use tokio::sync::mpsc;
 use weft_model::Id;
 use weft_model::entity::Terminator;
 use weft_wire::ctrl::route::{Egress, Forward};
-use weft_wire::ctrl::{Context, DestType, Route, RouteResult};
+use weft_wire::ctrl::{Context, DestType, REROUTE_ATTEMPT, Route, RouteResult};
 use weft_wire::{PeerData, StringMap};
 
+use super::circuits::Circuit;
 use super::path::Path;
 
 /// Log channels of the steps that a route belongs to: select and establish a path.
@@ -43,53 +44,94 @@ pub struct RouteSpec<'a> {
 impl RouteSpec<'_> {
     /// The route of each router, in the order of the path.
     pub fn routes(&self) -> Vec<(Id, Route)> {
-        let nodes = self.path.nodes.iter().enumerate();
-        nodes.map(|(at, node)| (node.clone(), self.route(at))).collect()
+        let hops = hops(self.path, self.ingress, self.egress).enumerate();
+        hops.map(|(at, (node, hops))| (node.clone(), self.route(at, hops))).collect()
     }
 
-    fn route(&self, at: usize) -> Route {
-        let last = self.path.nodes.len().saturating_sub(1);
-        let link = |at: usize| self.path.links.get(at).map(String::as_str).unwrap_or_default();
-        let (before, before_type) = match at {
-            0 => (self.ingress, DestType::Start),
-            _ => (link(at - 1), DestType::Link),
-        };
-        let (after, after_type) = match at {
-            _ if at == last => (self.egress, DestType::End),
-            _ => (link(at), DestType::Link),
-        };
-        let mut forwards =
-            vec![forward(before, after, after_type), forward(after, before, before_type)];
-        if at == last && last > 0 {
+    fn route(&self, at: usize, hops: [Hop<'_>; 2]) -> Route {
+        let is_last = at + 1 == self.path.nodes.len();
+        let mut forwards = hops.map(Forward::from).to_vec();
+        if is_last && at > 0 {
             // The way back first, as peers expect it of the last router.
             forwards.reverse();
         }
-        let egress = self.dial.filter(|_| at == last).map(|(terminator, peer_data)| Egress {
+        let egress = self.dial.filter(|_| is_last).map(|(terminator, peer_data)| Egress {
             binding: terminator.binding.to_string(),
             address: self.egress.to_owned(),
             destination: terminator.address.to_string(),
             peer_data: peer_data.clone(),
         });
-        let fields = [
-            ("circuitId".to_owned(), self.circuit.to_owned()),
-            ("attemptNumber".to_owned(), self.attempt.to_string()),
-        ];
-        let mut route = Route {
-            circuit_id: self.circuit.to_owned(),
-            attempt: self.attempt,
-            egress,
-            forwards,
-            context: Some(Context { fields: fields.into(), channel_mask: LOG_CHANNELS }),
-            timeout: 0,
-            tags: self.tags.clone(),
-        };
-        route.set_time_left(i64::try_from(self.timeout.as_nanos()).unwrap_or(i64::MAX));
-        route
+        Route { egress, ..bare(self.circuit, self.attempt, forwards, self.timeout, self.tags) }
     }
 }
 
-fn forward(from: &str, to: &str, dst_type: DestType) -> Forward {
-    Forward { src_address: from.to_owned(), dst_address: to.to_owned(), dst_type: dst_type.into() }
+/// The route with which a router that carries a circuit learns these ways.
+pub(super) fn reroute(circuit: &Circuit, forwards: Vec<Forward>, timeout: Duration) -> Route {
+    bare(&circuit.id, REROUTE_ATTEMPT, forwards, timeout, &circuit.tags)
+}
+
+fn bare(
+    circuit: &str,
+    attempt: u32,
+    forwards: Vec<Forward>,
+    timeout: Duration,
+    tags: &StringMap,
+) -> Route {
+    let fields = [
+        ("circuitId".to_owned(), circuit.to_owned()),
+        ("attemptNumber".to_owned(), attempt.to_string()),
+    ];
+    let mut route = Route {
+        circuit_id: circuit.to_owned(),
+        attempt,
+        egress: None,
+        forwards,
+        context: Some(Context { fields: fields.into(), channel_mask: LOG_CHANNELS }),
+        timeout: 0,
+        tags: tags.clone(),
+    };
+    route.set_time_left(i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX));
+    route
+}
+
+/// Where a router puts what comes from an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hop<'a> {
+    pub(super) from: &'a str,
+    pub(super) to: &'a str,
+    pub(super) kind: DestType,
+}
+
+/// What each router of a path does, in the order of the path: there, and back.
+pub(super) fn hops<'a>(
+    path: &'a Path,
+    ingress: &'a str,
+    egress: &'a str,
+) -> impl Iterator<Item = (&'a Id, [Hop<'a>; 2])> {
+    let last = path.nodes.len().saturating_sub(1);
+    let link = move |at: usize| path.links.get(at).map(String::as_str).unwrap_or_default();
+    path.nodes.iter().enumerate().map(move |(at, node)| {
+        let (before, before_kind) = match at {
+            0 => (ingress, DestType::Start),
+            _ => (link(at - 1), DestType::Link),
+        };
+        let (after, after_kind) = match at {
+            _ if at == last => (egress, DestType::End),
+            _ => (link(at), DestType::Link),
+        };
+        let there = Hop { from: before, to: after, kind: after_kind };
+        (node, [there, Hop { from: after, to: before, kind: before_kind }])
+    })
+}
+
+impl From<Hop<'_>> for Forward {
+    fn from(hop: Hop<'_>) -> Self {
+        Self {
+            src_address: hop.from.to_owned(),
+            dst_address: hop.to.to_owned(),
+            dst_type: hop.kind.into(),
+        }
+    }
 }
 
 /// Those who make circuits and wait for answers, by circuit.

@@ -50,25 +50,32 @@ pub fn choose(
     wanted: Option<&str>,
     random: u64,
 ) -> Option<Candidate> {
-    candidates.sort_by(|a, b| {
+    let order = |a: &Candidate, b: &Candidate| {
         let by_cost = a.biased().cmp(&b.biased());
         by_cost.then_with(|| a.terminator.base.id.cmp(&b.terminator.base.id))
-    });
-    let precedence = candidates.first()?.terminator.precedence;
-    let is_related = |one: &Candidate| one.terminator.precedence == precedence;
-    if candidates.iter().any(|one| is_related(one) && !one.was_tried) {
+    };
+    let precedence = candidates.iter().min_by(|a, b| order(a, b))?.terminator.precedence;
+    candidates.retain(|one| one.terminator.precedence == precedence);
+    if candidates.iter().any(|one| !one.was_tried) {
         candidates.retain(|one| !one.was_tried);
     }
-    let related = candidates.iter().take_while(|one| one.terminator.precedence == precedence);
-    let related = related.count();
+    let is_wanted = |one: &Candidate| Some(one.terminator.base.id.as_str()) == wanted;
     let at = match strategy {
-        TerminatorStrategy::SmartRouting => 0,
-        TerminatorStrategy::Weighted => weighted(&candidates[..related], random),
-        TerminatorStrategy::Random => (random % related as u64) as usize,
-        TerminatorStrategy::Sticky => candidates[..related]
-            .iter()
-            .position(|one| Some(one.terminator.base.id.as_str()) == wanted)
-            .unwrap_or(0),
+        TerminatorStrategy::Sticky if candidates.iter().any(is_wanted) => {
+            candidates.iter().position(is_wanted)?
+        }
+        TerminatorStrategy::SmartRouting | TerminatorStrategy::Sticky => {
+            let cheapest = candidates.iter().enumerate().min_by(|(_, a), (_, b)| order(a, b));
+            cheapest.map(|(at, _)| at)?
+        }
+        TerminatorStrategy::Weighted => {
+            candidates.sort_by(order);
+            weighted(&candidates, random)
+        }
+        TerminatorStrategy::Random => {
+            candidates.sort_by(order);
+            (random % candidates.len() as u64) as usize
+        }
     };
     Some(candidates.swap_remove(at))
 }

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -126,6 +126,9 @@ pub(super) struct Topology {
     current: ArcSwap<Graph>,
     /// What was noted is on its way into the next version.
     is_making: AtomicBool,
+    begun: Instant,
+    /// When latencies may make a version next, in microseconds since then.
+    latencies_due: AtomicU64,
     making: Mutex<History>,
     trees: Trees,
 }
@@ -142,8 +145,6 @@ struct Step {
 struct History {
     steps: VecDeque<Step>,
     kept: usize,
-    /// When latencies were looked at last.
-    latencies_at: Option<Instant>,
 }
 
 impl History {
@@ -156,11 +157,19 @@ impl History {
         }
     }
 
-    /// What changed after a version; none if not all of it is kept.
-    fn since(&self, version: u64) -> Option<Vec<(u32, u32)>> {
+    /// What changed after a version; none if not all of it is kept, or it is more than `most`.
+    fn since(&self, version: u64, most: usize) -> Option<Vec<(u32, u32)>> {
         let first = self.steps.front()?.version;
         let skipped = usize::try_from((version + 1).checked_sub(first)?).ok()?;
         let steps = self.steps.iter().skip(skipped);
+        let mut counted = 0;
+        let is_beyond = |step: &Step| {
+            counted += step.changed.len();
+            counted > most
+        };
+        if steps.clone().any(is_beyond) {
+            return None;
+        }
         let mut changed: Vec<_> = steps.flat_map(|step| step.changed.iter().copied()).collect();
         changed.sort_unstable();
         changed.dedup();
@@ -180,6 +189,8 @@ impl Topology {
             pending,
             current: ArcSwap::from_pointee(Graph::new(min_router_cost)),
             is_making: AtomicBool::new(false),
+            begun: Instant::now(),
+            latencies_due: AtomicU64::new(0),
             making: Mutex::default(),
             trees: Trees::default(),
         }
@@ -194,15 +205,18 @@ impl Topology {
     pub(super) fn current(&self, world: &impl World, links: &Links) -> Arc<Graph> {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
         let (urgent, latencies) = (&self.pending.is_urgent, &self.pending.has_latencies);
+        let now = || u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // Latencies that are not due are nobody's business: they are nearly always there.
+        let are_due = || is_set(latencies) && now() >= self.latencies_due.load(Ordering::Acquire);
         // In this order: notes are taken only after it is said that a version is being made.
-        if is_set(urgent) || is_set(latencies) || is_set(&self.is_making) {
+        if is_set(urgent) || is_set(&self.is_making) || are_due() {
             let mut history = self.making.lock();
-            let interval = self.latency_interval;
-            let is_time = history.latencies_at.is_none_or(|at| at.elapsed() >= interval);
-            let with_latencies = is_time && is_set(latencies);
+            let with_latencies = are_due();
             if with_latencies || is_set(urgent) {
                 if with_latencies {
-                    history.latencies_at = Some(Instant::now());
+                    let interval = u64::try_from(self.latency_interval.as_micros());
+                    let due = now().saturating_add(interval.unwrap_or(u64::MAX));
+                    self.latencies_due.store(due, Ordering::Release);
                 }
                 self.is_making.store(true, Ordering::Release);
                 let noted = self.pending.take(with_latencies);
@@ -240,13 +254,13 @@ impl Topology {
             }
         }
         // A router without links changes nobody's way, and still is there or not.
-        if changed.is_empty() && routers.is_empty() {
+        if !is_anew && changed.is_empty() && routers.is_empty() {
             return;
         }
         let version = before.version() + 1;
         graph.set_version(version);
         if is_anew {
-            *history = History { latencies_at: history.latencies_at, ..History::default() };
+            *history = History::default();
             self.trees.clear();
         } else {
             history.add(version, changed);
@@ -276,7 +290,8 @@ impl Topology {
                 return None;
             }
             if tree.version() < graph.version() {
-                let changed = self.making.lock().since(tree.version());
+                let most = Tree::most_mended(graph);
+                let changed = self.making.lock().since(tree.version(), most);
                 match changed {
                     Some(changed) => Arc::make_mut(tree).mend(graph, &changed),
                     None => *tree = Arc::new(Tree::grow(graph, source, None)),
@@ -299,9 +314,10 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Whether a router is connected.
-    pub(super) fn has(&self, router: &Id) -> bool {
-        self.graph.has(router)
+    /// Whether a router is connected, and then what the way to it costs, if there is one.
+    pub(super) fn reach(&self, router: &Id) -> Option<Option<u32>> {
+        let number = self.graph.number(router)?;
+        Some(self.tree.as_ref().and_then(|tree| tree.cost(number)))
     }
 
     /// What the way to a router costs; none if there is none.
@@ -511,6 +527,27 @@ mod tests {
         }
     }
 
+    /// Who needs a path does not queue for what is not due.
+    #[test]
+    fn latencies_that_are_not_due_hold_nobody_up() {
+        let bed = diamond(Duration::from_secs(1_000));
+        bed.measure("ab", "a", 1);
+        let version = bed.version();
+        bed.measure("ab", "a", 200);
+        let _made_by_another = bed.topology.making.lock();
+        assert_eq!(bed.version(), version);
+    }
+
+    #[test]
+    fn a_network_that_everybody_left_is_empty() {
+        let bed = diamond(Duration::ZERO);
+        assert_eq!(bed.topology.current(&bed.routers, &bed.links).connected(), 4);
+        bed.routers.0.lock().clear();
+        bed.topology.pending().everything();
+        assert_eq!(bed.topology.current(&bed.routers, &bed.links).connected(), 0);
+        assert_eq!(bed.path("a", "d"), None);
+    }
+
     #[test]
     fn numbers_of_routers_that_are_gone_are_given_again() {
         let bed = diamond(Duration::ZERO);
@@ -532,14 +569,15 @@ mod tests {
     #[test]
     fn history_that_is_not_kept_is_not_claimed() {
         let mut history = History::default();
-        assert_eq!(history.since(3), None);
+        assert_eq!(history.since(3, MAX_KEPT), None);
         history.add(4, vec![(1, 2)]);
         history.add(5, vec![(3, 4), (1, 2)]);
-        assert_eq!(history.since(2), None);
-        assert_eq!(history.since(3), Some(vec![(1, 2), (3, 4)]));
-        assert_eq!(history.since(4), Some(vec![(1, 2), (3, 4)]));
-        assert_eq!(history.since(5), Some(vec![]));
+        assert_eq!(history.since(2, MAX_KEPT), None);
+        assert_eq!(history.since(3, MAX_KEPT), Some(vec![(1, 2), (3, 4)]));
+        assert_eq!(history.since(4, MAX_KEPT), Some(vec![(1, 2), (3, 4)]));
+        assert_eq!((history.since(3, 2), history.since(4, 2).is_some()), (None, true));
+        assert_eq!(history.since(5, MAX_KEPT), Some(vec![]));
         history.add(6, vec![(0, 0); MAX_KEPT]);
-        assert_eq!((history.since(4), history.kept), (None, MAX_KEPT));
+        assert_eq!((history.since(4, MAX_KEPT), history.kept), (None, MAX_KEPT));
     }
 }

@@ -90,10 +90,15 @@ impl Tree {
         Some(Path { nodes, links, cost })
     }
 
+    /// With how many changed pairs a tree is mended.
+    pub(super) fn most_mended(graph: &Graph) -> usize {
+        ALWAYS_MENDED.max(graph.size() * MOST_MENDED)
+    }
+
     /// Makes it a tree of a later version, in which all pairs of neighbours between which something
     /// is different are among `changed`.
     pub(super) fn mend(&mut self, graph: &Graph, changed: &[(u32, u32)]) {
-        if changed.len() > ALWAYS_MENDED.max(graph.size() * MOST_MENDED) {
+        if changed.len() > Self::most_mended(graph) {
             *self = Self::grow(graph, self.source, None);
             return;
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use weft_channel::Lane;
 use weft_model::Id;
 use weft_model::entity::Service;
@@ -27,12 +27,17 @@ use crate::events::{CircuitChange, CircuitEvent, Event, LinkChange};
 const MAX_NAMED: usize = 100_000;
 
 impl Network {
-    /// Tells of a circuit.
-    pub(crate) fn tell_circuit(&self, change: CircuitChange, circuit: &Circuit, took: Duration) {
+    /// What there is to tell of a circuit; none if nobody listens.
+    pub(crate) fn circuit_event(
+        &self,
+        change: CircuitChange,
+        circuit: &Circuit,
+        took: Duration,
+    ) -> Option<Event> {
         if !self.0.events.has_listeners() {
-            return;
+            return None;
         }
-        self.0.events.tell(Event::Circuit(Arc::new(CircuitEvent {
+        Some(Event::Circuit(Arc::new(CircuitEvent {
             at: self.0.controller.now(),
             change,
             circuit: circuit.id.clone(),
@@ -46,12 +51,18 @@ impl Network {
             duration: took,
             failure: None,
             tags: circuit.tags.clone(),
-        })));
+        })))
+    }
+
+    /// Tells what there is to tell.
+    pub(super) fn tell_event(&self, event: Option<Event>) {
+        event.into_iter().for_each(|event| self.0.events.tell(event));
     }
 
     /// Ends a circuit: at once, or when what is on its way has arrived. False if there is none.
     pub fn remove_circuit(&self, id: &str, now: bool) -> bool {
         let Some(circuit) = self.0.circuits.remove(id) else { return false };
+        self.0.moves.forget(id);
         if !circuit.is_whole {
             self.0.pieces.done(id);
         }
@@ -61,22 +72,55 @@ impl Network {
         }
         self.0.costs.removed(&circuit.terminator);
         let lasted = self.0.controller.now().since(circuit.created_at);
-        self.tell_circuit(CircuitChange::Deleted, &circuit, lasted);
+        self.tell_event(self.circuit_event(CircuitChange::Deleted, &circuit, lasted));
         true
     }
 
-    /// Ends the circuits that a test picks.
-    pub(crate) fn remove_circuits_where(&self, pick: impl Fn(&Circuit) -> bool) {
-        for circuit in self.0.circuits.matching(pick) {
+    /// Ends the circuits that begin or end at a router, those in the making too.
+    pub(crate) fn end_circuits_at(&self, router: &Id) {
+        // In this order: what is put in between is found among those that are up.
+        let ends_there = |nodes: &[Id]| [nodes.first(), nodes.last()].contains(&Some(router));
+        self.0.circuits.end_in_making(|_, nodes| ends_there(nodes));
+        let mut circuits = self.0.circuits.at(router);
+        circuits.retain(|circuit| ends_there(&circuit.path.nodes));
+        self.remove_circuits(&circuits);
+    }
+
+    /// Ends the circuits of some clients that begin at a router, those in the making too.
+    pub(crate) fn end_circuits_of(&self, clients: &HashSet<&str>, router: &Id) {
+        self.0.circuits.end_in_making(|client, nodes| {
+            nodes.first() == Some(router) && clients.contains(client)
+        });
+        for client in clients {
+            let mut circuits = self.0.circuits.of_client(client);
+            circuits.retain(|circuit| circuit.path.first() == Some(router));
+            self.remove_circuits(&circuits);
+        }
+    }
+
+    /// Ends the circuits to a terminator.
+    pub(crate) fn end_circuits_to(&self, terminator: &Id) {
+        self.remove_circuits(&self.0.circuits.to_terminator(terminator));
+    }
+
+    fn remove_circuits(&self, circuits: &[Arc<Circuit>]) {
+        for circuit in circuits {
             self.remove_circuit(&circuit.id, true);
         }
     }
 
-    /// Ends the circuits that a test of client and routers picks, those in the making too.
-    pub(crate) fn end_circuits(&self, pick: impl Fn(&str, &[Id]) -> bool) {
-        // In this order: what is put in between is found among those that are up.
-        self.0.circuits.end_in_making(&pick);
-        self.remove_circuits_where(|circuit| pick(&circuit.client, &circuit.path.nodes));
+    /// Circuits none of whose routers is connected.
+    fn without_routers(&self) -> Vec<Arc<Circuit>> {
+        let is_gone = |router: &Id| self.0.routers.get(router.as_str()).is_none();
+        let mut routers = self.0.circuits.routers();
+        routers.retain(is_gone);
+        let circuits = routers.iter().flat_map(|router| {
+            let mut circuits = self.0.circuits.at(router);
+            circuits
+                .retain(|it| it.path.first() == Some(router) && it.path.nodes.iter().all(is_gone));
+            circuits
+        });
+        circuits.collect()
     }
 
     pub(super) fn unroute(&self, router: &Id, circuit: &str) {
@@ -129,7 +173,7 @@ impl Network {
         for id in fault.ids().take(MAX_NAMED) {
             match self.0.circuits.get(id) {
                 Some(circuit) if circuit.path.has_node(router.id.as_str()) => {
-                    self.move_or_end(circuit, Why::Faulty);
+                    self.move_or_end(&circuit, Why::Faulty);
                 }
                 Some(_) => self.unroute(&router.id, id),
                 None if is_owner && !self.0.circuits.is_known(id) => self.unroute(&router.id, id),
@@ -176,12 +220,8 @@ impl Network {
         let mut lost: HashMap<String, Instant> = HashMap::new();
         loop {
             ticks.tick().await;
-            let is_lost = |circuit: &Circuit| {
-                let mut nodes = circuit.path.nodes.iter();
-                nodes.all(|node| self.0.routers.get(node.as_str()).is_none())
-            };
             let now = Instant::now();
-            let circuits = self.0.circuits.matching(is_lost);
+            let circuits = self.without_routers();
             let mut still = HashMap::new();
             for circuit in circuits {
                 let since = lost.get(&circuit.id).copied().unwrap_or(now);

@@ -21,7 +21,7 @@ fn thousand() -> Vec<Value> {
             ],
             &[(443, 443), (1000 + index as u16, 1100 + index as u16)],
         );
-        if index % 10 == 0 {
+        if index.is_multiple_of(10) {
             service["sources"] = json!(["10.77.0.0/16", "fd77::/16"]);
         }
         service

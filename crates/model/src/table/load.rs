@@ -113,6 +113,30 @@ mod tests {
     }
 
     #[test]
+    fn sessions_of_a_login_for_a_service_are_those_that_name_both() {
+        use crate::entity::Session;
+        let mut table = Table::new(Kind::Session);
+        for number in 0..60 {
+            let session = Session {
+                base: Base::new(Id::new(&format!("s{number:02}")), Timestamp(number)),
+                api_session_id: Id::new(&format!("login{}", number % 3)),
+                service_id: Id::new(&format!("service{}", number % 20)),
+                ..Session::default()
+            };
+            table.put(session).unwrap();
+        }
+        let both = |one: (usize, &str), other: (usize, &str)| {
+            let (first, second) = (Id::new(one.1), Id::new(other.1));
+            let found = table.referring_both((one.0, &first), (other.0, &second));
+            found.map(|it| it.id().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(both((0, "login1"), (2, "service4")), ["s04"]);
+        assert_eq!(both((2, "service4"), (0, "login1")), ["s04"]);
+        assert_eq!(both((2, "service4"), (0, "login2")), ["s44"]);
+        assert!(both((2, "service4"), (0, "nobody")).is_empty());
+    }
+
+    #[test]
     fn a_loaded_table_is_as_one_that_grew() {
         // Names that differ behind what the heads of the orders hold, and one that is empty.
         let name = |number: i64| match number {

@@ -203,6 +203,22 @@ impl Table {
         refs.into_iter().flat_map(Refs::iter).filter_map(|ordinal| self.at(ordinal))
     }
 
+    /// The entities that name one target by one link and another by another: as many looks as the
+    /// target with fewer of them has.
+    pub fn referring_both<'a>(
+        &'a self,
+        one: (usize, &Id),
+        other: (usize, &Id),
+    ) -> impl Iterator<Item = &'a Entity> + use<'a> {
+        let refs = |(link, target): (usize, &Id)| self.by_link.get(link)?.get(target);
+        let both = refs(one).zip(refs(other));
+        let ordered = both.map(|(a, b)| if a.len() <= b.len() { (a, b) } else { (b, a) });
+        let within = ordered
+            .into_iter()
+            .flat_map(|(few, many)| few.iter().filter(|ordinal| many.contains(*ordinal)));
+        within.filter_map(|ordinal| self.at(ordinal))
+    }
+
     /// The ordinals of the entities that name `target` by the link.
     pub fn referrers(&self, link: usize, target: &Id) -> RoaringBitmap {
         let refs = self.by_link.get(link).and_then(|targets| targets.get(target));

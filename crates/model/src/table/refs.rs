@@ -41,6 +41,13 @@ impl Refs {
         one.into_iter().chain(many.into_iter().flat_map(|set| set.iter()))
     }
 
+    pub(crate) fn contains(&self, ordinal: u32) -> bool {
+        match self {
+            Self::One(one) => *one == ordinal,
+            Self::Many(set) => set.contains(ordinal),
+        }
+    }
+
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::One(_) => 1,

@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::{self, Read as _, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
@@ -30,6 +30,16 @@ pub(crate) fn load(path: &Path) -> io::Result<Option<Model>> {
     }
     let state = DataState::from_body(&bytes).map_err(io::Error::other)?;
     Ok(Some(Model::from_state(state)))
+}
+
+/// Moves a file that cannot be used out of the way, so that somebody can look at it. The one that
+/// was set aside before it is gone. Answers where it is now.
+pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".damaged");
+    let aside = PathBuf::from(name);
+    std::fs::rename(path, &aside)?;
+    Ok(aside)
 }
 
 /// Writes a state, whole or not at all. It names identities and holds configs: nobody else may

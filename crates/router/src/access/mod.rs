@@ -91,19 +91,20 @@ impl AccessOptions {
     /// The settings of a file, for a router of this id.
     pub(crate) fn new(config: &RouterConfig, router_id: &str) -> Self {
         use weft_config::router::Listener;
-        let lookup = config.listeners.iter().find_map(|listener| match listener {
+        // A session is not another one at another listener: the most patient of them counts.
+        let lookup = config.listeners.iter().filter_map(|listener| match listener {
             Listener::Edge(edge) => Some(edge.lookup_api_session_timeout),
             _ => None,
         });
-        let needs =
-            |listener: &Listener| matches!(listener, Listener::Edge(_) | Listener::Tunnel(_));
+        // A listener for SDKs is not served without the section.
+        let needs = |listener: &Listener| matches!(listener, Listener::Tunnel(_));
         let edge = config.edge.as_ref();
         Self {
             router_id: router_id.to_owned(),
             required: edge.is_some() || config.listeners.iter().any(needs),
             db: edge.map(|edge| edge.db.clone()),
             save_interval: edge.map_or(Duration::from_secs(30), |edge| edge.db_save_interval),
-            lookup_timeout: lookup.unwrap_or(Duration::from_secs(5)),
+            lookup_timeout: lookup.max().unwrap_or(Duration::from_secs(5)),
         }
     }
 }
@@ -325,7 +326,19 @@ fn load(options: &AccessOptions) -> Model {
         }
         Ok(None) => Model::default(),
         Err(problem) => {
-            tracing::warn!(%problem, path = %path.display(), "data model not loaded, it is taken anew");
+            let aside = file::set_aside(path);
+            let path = path.display();
+            match aside {
+                Ok(aside) => tracing::warn!(
+                    %problem, %path, aside = %aside.display(),
+                    "the file of the data model is damaged: it is set aside, and the model is \
+                     fetched anew"
+                ),
+                Err(not_moved) => tracing::warn!(
+                    %problem, %path, %not_moved,
+                    "the file of the data model cannot be used: the model is fetched anew"
+                ),
+            }
             Model::default()
         }
     }

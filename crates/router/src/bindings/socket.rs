@@ -1,37 +1,39 @@
 //! Joins an end of a circuit with a socket: bytes both ways, half-close both ways, and end-to-end
 //! encryption where the dialer brought a key.
 //!
-//! One task per socket. It reads the socket only while the end has room, so a slow peer slows the
+//! One task per socket or conversation. It reads the socket only while the end has room, so a slow peer slows the
 //! application down and holds no memory. Each read becomes one payload; encrypted, one message.
 
 use std::{
     cell::RefCell,
+    future::poll_fn,
     io,
+    net::SocketAddr,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::{
-    io::AsyncWriteExt,
-    net::{
-        TcpStream, UdpSocket,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, WriteHalf},
+    net::{TcpStream, UdpSocket, tcp::OwnedWriteHalf},
+    sync::mpsc,
     time::Instant,
 };
+use tokio_rustls::TlsStream;
 use weft_e2e::{Header, Opener, Sealer, Session, Tag};
-use weft_tunnel::Datagrams;
 use weft_xgress::{Delivery, PAYLOAD_SIZE};
 
 use crate::forwarder::LocalEnd;
 
 /// Largest datagram that is read.
-const MAX_DATAGRAM: usize = 65_507;
+pub(crate) const MAX_DATAGRAM: usize = 65_507;
 /// Once its circuit is closed an application may take nothing for so long; then what it has not
 /// taken is thrown away, and it is told by a reset.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,18 +58,75 @@ impl Crypto {
     }
 }
 
-/// Carries data between an end and a TCP socket until both directions are over.
-pub(crate) async fn carry_tcp(end: Arc<LocalEnd>, stream: TcpStream, crypto: Option<Crypto>) {
-    let (reader, writer) = stream.into_split();
+/// Bytes both ways: a TCP socket, or TLS over one.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// The socket below.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Tcp(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+}
+
+/// Carries data between an end and a stream until both directions are over. `first` was read from the
+/// stream already.
+pub(crate) async fn carry(
+    end: Arc<LocalEnd>,
+    stream: Stream,
+    first: Bytes,
+    crypto: Option<Crypto>,
+) {
+    match stream {
+        Stream::Tcp(stream) => {
+            let (reader, writer) = stream.into_split();
+            carry_halves(&end, reader, writer, first, crypto).await;
+        }
+        Stream::Tls(stream) => {
+            let (reader, writer) = tokio::io::split(*stream);
+            carry_halves(&end, reader, writer, first, crypto).await;
+        }
+    }
+}
+
+async fn carry_halves(
+    end: &LocalEnd,
+    reader: impl AsyncRead + Unpin,
+    writer: impl Writer,
+    first: Bytes,
+    crypto: Option<Crypto>,
+) {
     let (sealing, opening) = directions(crypto);
-    let reading = read_tcp(&end, reader, sealing);
-    let delivering = deliver_tcp(&end, writer, opening, PATIENCE);
+    let reading = read_stream(end, reader, first, sealing);
+    let delivering = deliver_stream(end, writer, opening, PATIENCE);
     tokio::pin!(reading, delivering);
     // Delivering lasts until the circuit is closed, whichever side closes it.
     tokio::select! {
         () = &mut delivering => {}
         () = &mut reading => delivering.await,
     }
+}
+
+/// The half of a stream that is written.
+trait Writer: AsyncWrite + Unpin {
+    /// Has the application told, once the stream is dropped, that something is missing.
+    fn reset(&self);
+}
+
+impl Writer for OwnedWriteHalf {
+    fn reset(&self) {
+        let _ = self.as_ref().set_zero_linger();
+    }
+}
+
+impl Writer for WriteHalf<TlsStream<TcpStream>> {
+    // TLS that ends without a goodbye says it.
+    fn reset(&self) {}
 }
 
 /// What this side does to data before it goes into the circuit.
@@ -125,23 +184,33 @@ impl Opening {
     }
 }
 
-/// Socket to circuit.
-async fn read_tcp(end: &LocalEnd, socket: OwnedReadHalf, mut sealing: Sealing) {
+/// Stream to circuit.
+async fn read_stream(
+    end: &LocalEnd,
+    mut stream: impl AsyncRead + Unpin,
+    first: Bytes,
+    mut sealing: Sealing,
+) {
     if !sealing.begin(end).await {
         return;
     }
-    while end.writable().await {
-        if socket.readable().await.is_err() {
-            return end.abort();
+    if !first.is_empty() {
+        let Ok(first) = sealing.apply(&first) else { return end.abort() };
+        if !end.writable().await || end.write(first).is_err() {
+            return;
         }
-        let read = SCRATCH.with_borrow_mut(|scratch| {
-            let buffer = scratch.get_mut(..PAYLOAD_SIZE).unwrap_or_default();
-            let count = socket.try_read(buffer)?;
-            let data = buffer.get(..count).unwrap_or_default();
-            let sealed = if data.is_empty() { Ok(Bytes::new()) } else { sealing.apply(data) };
-            sealed.map_err(io::Error::other)
+    }
+    while end.writable().await {
+        let read = poll_fn(|cx| {
+            SCRATCH.with_borrow_mut(|scratch| {
+                let mut buffer = ReadBuf::new(scratch.get_mut(..PAYLOAD_SIZE).unwrap_or_default());
+                ready!(Pin::new(&mut stream).poll_read(cx, &mut buffer))?;
+                let data = buffer.filled();
+                let sealed = if data.is_empty() { Ok(Bytes::new()) } else { sealing.apply(data) };
+                Poll::Ready(sealed.map_err(io::Error::other))
+            })
         });
-        match read {
+        match read.await {
             Ok(data) if data.is_empty() => return end.finish(),
             // The direction may have ended since there was room.
             Ok(data) => {
@@ -149,7 +218,6 @@ async fn read_tcp(end: &LocalEnd, socket: OwnedReadHalf, mut sealing: Sealing) {
                     return;
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(problem) => {
                 tracing::debug!(?end, %problem, "reading an application socket failed");
                 return end.abort();
@@ -158,10 +226,10 @@ async fn read_tcp(end: &LocalEnd, socket: OwnedReadHalf, mut sealing: Sealing) {
     }
 }
 
-/// Circuit to socket, until the circuit is closed.
-async fn deliver_tcp(
+/// Circuit to stream, until the circuit is closed.
+async fn deliver_stream(
     end: &LocalEnd,
-    mut socket: OwnedWriteHalf,
+    mut stream: impl Writer,
     mut opening: Opening,
     patience: Duration,
 ) {
@@ -173,8 +241,14 @@ async fn deliver_tcp(
                     Ok(None) => continue,
                     Ok(Some(data)) => tokio::select! {
                         biased;
-                        written = socket.write_all(&data) => written,
-                        () = closed_for(end, patience) => return reset(&socket),
+                        // TLS keeps what it has encrypted until it is flushed.
+                        written = async { stream.write_all(&data).await?; stream.flush().await } => written,
+                        () = closed_for(end, patience) => {
+                            tracing::debug!(
+                                "an application does not take what is left of its circuit: reset"
+                            );
+                            return stream.reset();
+                        }
                     },
                     Err(problem) => Err(io::Error::other(problem)),
                 };
@@ -186,7 +260,7 @@ async fn deliver_tcp(
             }
             Delivery::Data { .. } => {}
             Delivery::Fin { .. } => {
-                if socket.shutdown().await.is_err() {
+                if stream.shutdown().await.is_err() {
                     end.close();
                 }
             }
@@ -208,27 +282,85 @@ async fn closed_for(end: &LocalEnd, patience: Duration) {
     }
 }
 
-/// Has the application told, once the socket is dropped, that something is missing.
-fn reset(socket: &OwnedWriteHalf) {
-    tracing::debug!("an application does not take what is left of its circuit: reset");
-    let _ = socket.as_ref().set_zero_linger();
+/// The other side of a conversation in datagrams.
+pub(crate) enum Datagrams {
+    /// A socket of its own.
+    Connected(UdpSocket),
+    /// A listening socket that many share.
+    Shared {
+        /// The socket.
+        socket: Arc<UdpSocket>,
+        /// Whom it talks to.
+        peer: SocketAddr,
+        /// What came from there already.
+        first: Option<Bytes>,
+        /// What comes from there.
+        inbox: mpsc::Receiver<Bytes>,
+    },
 }
 
-/// Carries datagrams between an end and a connected UDP socket until it is idle or closed.
-pub(crate) async fn carry_udp(end: Arc<LocalEnd>, socket: UdpSocket, crypto: Option<Crypto>) {
+/// Carries datagrams between an end and whoever talks in them, until it is idle or closed.
+pub(crate) async fn carry_datagrams(
+    end: Arc<LocalEnd>,
+    datagrams: Datagrams,
+    crypto: Option<Crypto>,
+    idle: Duration,
+) {
     let active = Activity::default();
     let (sealing, opening) = directions(crypto);
-    let reading = read_udp(&end, &socket, sealing, &active);
-    let delivering = deliver_udp(&end, &socket, opening, &active);
-    let idling = active.idle(UDP_IDLE);
-    tokio::select! {
-        () = reading => {}
-        () = delivering => return,
-        () = idling => {}
+    let idling = active.idle(idle);
+    match datagrams {
+        Datagrams::Connected(socket) => {
+            let delivering = deliver_datagrams(&end, &socket, None, opening, &active);
+            tokio::select! {
+                () = read_udp(&end, &socket, sealing, &active) => {}
+                () = delivering => return,
+                () = idling => {}
+            }
+        }
+        Datagrams::Shared { socket, peer, first, inbox } => {
+            let delivering = deliver_datagrams(&end, &socket, Some(peer), opening, &active);
+            tokio::select! {
+                () = read_inbox(&end, first, inbox, sealing, &active) => {}
+                () = delivering => return,
+                () = idling => {}
+            }
+        }
     }
     end.close();
     // What is closed here is told to the peer by the end itself.
     while !matches!(end.read().await, Delivery::Closed(_)) {}
+}
+
+/// What a listener received from one peer, to the circuit.
+async fn read_inbox(
+    end: &LocalEnd,
+    mut first: Option<Bytes>,
+    mut inbox: mpsc::Receiver<Bytes>,
+    mut sealing: Sealing,
+    active: &Activity,
+) {
+    if !sealing.begin(end).await {
+        return;
+    }
+    while end.writable().await {
+        let next = match first.take() {
+            Some(first) => Some(first),
+            None => inbox.recv().await,
+        };
+        let Some(data) = next else { return };
+        active.note();
+        let data = match &sealing {
+            Sealing::Plain => data,
+            _ => match sealing.apply(&data) {
+                Ok(sealed) => sealed,
+                Err(_) => return,
+            },
+        };
+        if end.write(data).is_err() {
+            return;
+        }
+    }
 }
 
 async fn read_udp(end: &LocalEnd, socket: &UdpSocket, mut sealing: Sealing, active: &Activity) {
@@ -262,14 +394,23 @@ async fn read_udp(end: &LocalEnd, socket: &UdpSocket, mut sealing: Sealing, acti
     }
 }
 
-async fn deliver_udp(end: &LocalEnd, socket: &UdpSocket, mut opening: Opening, active: &Activity) {
+async fn deliver_datagrams(
+    end: &LocalEnd,
+    socket: &UdpSocket,
+    peer: Option<SocketAddr>,
+    mut opening: Opening,
+    active: &Activity,
+) {
     loop {
         match end.read().await {
             Delivery::Data { data, .. } => {
                 active.note();
                 match opening.apply(data) {
                     // Datagrams may be lost; one that cannot be sent is.
-                    Ok(Some(data)) => drop(socket.send(&data).await),
+                    Ok(Some(data)) => drop(match peer {
+                        Some(peer) => socket.send_to(&data, peer).await,
+                        None => socket.send(&data).await,
+                    }),
                     Ok(None) => {}
                     Err(_) => end.delivery_failed(),
                 }
@@ -281,7 +422,11 @@ async fn deliver_udp(end: &LocalEnd, socket: &UdpSocket, mut opening: Opening, a
 }
 
 /// Carries datagrams between an end and a client that was accepted, until either is done.
-pub(crate) async fn carry_client(end: Arc<LocalEnd>, client: Datagrams, crypto: Option<Crypto>) {
+pub(crate) async fn carry_client(
+    end: Arc<LocalEnd>,
+    client: weft_tunnel::Datagrams,
+    crypto: Option<Crypto>,
+) {
     let (sealing, opening) = directions(crypto);
     let reading = read_client(&end, &client, sealing);
     let delivering = deliver_client(&end, &client, opening);
@@ -293,7 +438,7 @@ pub(crate) async fn carry_client(end: Arc<LocalEnd>, client: Datagrams, crypto: 
     while !matches!(end.read().await, Delivery::Closed(_)) {}
 }
 
-async fn read_client(end: &LocalEnd, client: &Datagrams, mut sealing: Sealing) {
+async fn read_client(end: &LocalEnd, client: &weft_tunnel::Datagrams, mut sealing: Sealing) {
     if !sealing.begin(end).await {
         return;
     }
@@ -306,7 +451,7 @@ async fn read_client(end: &LocalEnd, client: &Datagrams, mut sealing: Sealing) {
     }
 }
 
-async fn deliver_client(end: &LocalEnd, client: &Datagrams, mut opening: Opening) {
+async fn deliver_client(end: &LocalEnd, client: &weft_tunnel::Datagrams, mut opening: Opening) {
     loop {
         match end.read().await {
             Delivery::Data { data, .. } => match opening.apply(data) {
@@ -379,7 +524,9 @@ mod tests {
         let (_reader, writer) = socket.into_split();
         let carried = Arc::clone(&end);
         let mut delivering =
-            tokio::spawn(async move { deliver_tcp(&carried, writer, Opening::Plain, SHORT).await });
+            tokio::spawn(
+                async move { deliver_stream(&carried, writer, Opening::Plain, SHORT).await },
+            );
         let early = tokio::time::timeout(5 * SHORT, &mut delivering).await;
         assert!(early.is_err(), "the application may take its time");
         end.unrouted();

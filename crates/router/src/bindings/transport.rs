@@ -1,16 +1,22 @@
-//! Dials `tcp:host:port` and `udp:host:port` for circuits (protocol: data-plane 11).
+//! Dials what a terminator names: `tcp:host:port`, `tls:host:port`, `udp:host:port` (protocol:
+//! data-plane 11).
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use rustls_pki_types::ServerName;
 use tokio::{
     net::{TcpStream, UdpSocket, lookup_host},
     time::Instant,
 };
+use tokio_rustls::{TlsConnector, TlsStream};
 use weft_wire::{Address, Scheme};
 use weft_xgress::{Options, Role};
 
-use super::socket;
+use super::{
+    keys,
+    socket::{self, Datagrams, Stream},
+};
 use crate::{
     forwarder::{App, Circuit, Forwarder, LocalEnd},
     seam::{Egress, PeerData, RouteErrorCode, RouteFailure},
@@ -24,14 +30,17 @@ const REMOTE_ADDRESS: u32 = 1111;
 /// A socket to an application.
 pub(crate) enum Connected {
     Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
     Udp(UdpSocket),
 }
 
 impl Connected {
     /// What the dialer is told of it.
     pub(crate) fn peer_data(&self) -> PeerData {
+        let of = |stream: &TcpStream| (stream.local_addr(), stream.peer_addr());
         let (local, remote) = match self {
-            Self::Tcp(stream) => (stream.local_addr(), stream.peer_addr()),
+            Self::Tcp(stream) => of(stream),
+            Self::Tls(stream) => of(stream.get_ref().0),
             Self::Udp(socket) => (socket.local_addr(), socket.peer_addr()),
         };
         [(LOCAL_ADDRESS, local), (REMOTE_ADDRESS, remote)]
@@ -41,33 +50,116 @@ impl Connected {
     }
 }
 
+/// How one of the dialers behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialer {
+    /// Flow control of its circuits.
+    pub(crate) end: Options,
+    /// How long reaching the application may take, beside what the controller allows.
+    pub(crate) connect_timeout: Option<Duration>,
+    /// How long applications may leave unanswered what they were sent.
+    pub(crate) peer_timeout: Option<Duration>,
+    /// Whom `tls:` applications are trusted as, and as whom they are dialed.
+    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+}
+
+/// What a terminator's address asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    protocol: Protocol,
+    host: String,
+    port: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Tcp,
+    Tls,
+    /// Over either family, or over one: true for IPv4.
+    Udp(Option<bool>),
+}
+
+impl Target {
+    fn parse(binding: &str, text: &str) -> Result<Self, RouteFailure> {
+        let family = [("udp4:", true), ("udp6:", false)];
+        let of_family = family.iter().find_map(|(name, v4)| Some((text.strip_prefix(name)?, *v4)));
+        let (address, v4) = match of_family {
+            Some((rest, v4)) => (format!("udp:{rest}").parse::<Address>(), Some(v4)),
+            None => (text.parse(), None),
+        };
+        let address = address.map_err(|error| misconfigured(error.to_string()))?;
+        let protocol = match address.scheme {
+            Scheme::Udp => Protocol::Udp(v4),
+            _ if matches!(binding, "transport_udp" | "udp") => {
+                let text = format!("binding {binding} dials udp: addresses only, not {text}");
+                return Err(misconfigured(text));
+            }
+            Scheme::Tcp => Protocol::Tcp,
+            Scheme::Tls => Protocol::Tls,
+            other => {
+                return Err(misconfigured(format!("{other}: addresses cannot be dialed here")));
+            }
+        };
+        Ok(Self { protocol, host: address.host, port: address.port })
+    }
+
+    async fn connect(&self, dialer: &Dialer, deadline: Instant) -> Result<Connected, RouteFailure> {
+        let addresses = resolve(&self.host, self.port, deadline).await?;
+        match self.protocol {
+            Protocol::Udp(v4) => {
+                let fits = |one: &SocketAddr| v4.is_none_or(|v4| one.is_ipv4() == v4);
+                let addresses: Vec<_> = addresses.into_iter().filter(fits).collect();
+                Ok(Connected::Udp(connect_udp(&addresses).await?))
+            }
+            Protocol::Tcp => {
+                let connecting = connect_tcp(addresses, deadline, dialer.peer_timeout);
+                Ok(Connected::Tcp(connecting.await?))
+            }
+            Protocol::Tls => {
+                let stream = connect_tcp(addresses, deadline, dialer.peer_timeout).await?;
+                let shaking = self.shake(stream, dialer);
+                let shaken = tokio::time::timeout_at(deadline, shaking).await;
+                shaken.map_err(|_| RouteFailure {
+                    code: RouteErrorCode::DialTimedOut,
+                    message: format!("tls:{}:{} did not answer in time", self.host, self.port),
+                })?
+            }
+        }
+    }
+
+    /// TLS as the router's identity, which must find the application's certificate good.
+    async fn shake(&self, stream: TcpStream, dialer: &Dialer) -> Result<Connected, RouteFailure> {
+        let what = format!("cannot speak TLS with tls:{}:{}", self.host, self.port);
+        let Some(tls) = &dialer.tls else {
+            return Err(misconfigured(format!("{what}: the router has no TLS settings")));
+        };
+        let name = ServerName::try_from(self.host.clone())
+            .map_err(|_| misconfigured(format!("{what}: the host is no server name")))?;
+        let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
+        let stream = stream.map_err(|error| io_failure(&what, &error))?;
+        Ok(Connected::Tls(Box::new(TlsStream::from(stream))))
+    }
+}
+
 /// Dials the address that a terminator names and registers the end of the circuit.
 pub(crate) async fn dial(
     forwarder: &Arc<Forwarder>,
     circuit: &Arc<Circuit>,
     egress: &Egress,
     timeout: Duration,
-    options: &Options,
-    peer_timeout: Option<Duration>,
+    dialer: &Dialer,
 ) -> Result<PeerData, RouteFailure> {
-    let address: Address = egress
-        .destination
-        .parse()
-        .map_err(|error: weft_wire::AddressError| misconfigured(error.to_string()))?;
-    let datagrams = match address.scheme {
-        Scheme::Tcp => false,
-        Scheme::Udp => true,
-        other => return Err(misconfigured(format!("{other}: addresses cannot be dialed here"))),
-    };
-    let deadline = Instant::now() + timeout;
-    let addresses = resolve(&address.host, address.port, deadline).await?;
-    let connected = if datagrams {
-        Connected::Udp(connect_udp(&addresses).await?)
-    } else {
-        Connected::Tcp(connect_tcp(addresses, deadline, peer_timeout).await?)
-    };
-    let peer_data = connected.peer_data();
-    attach(forwarder, circuit, egress, connected, options, None);
+    let target = Target::parse(&egress.binding, &egress.destination)?;
+    let encrypts = egress.binding == "edge_transport";
+    let keys = if encrypts { keys::answer(&egress.peer_data)? } else { None };
+    let timeout = dialer.connect_timeout.map_or(timeout, |limit| limit.min(timeout));
+    let connected = target.connect(dialer, Instant::now() + timeout).await?;
+    let mut peer_data = connected.peer_data();
+    let crypto = keys.map(|(crypto, told)| {
+        peer_data.extend(told);
+        crypto
+    });
+    attach(forwarder, circuit, egress, connected, &dialer.end, crypto);
     Ok(peer_data)
 }
 
@@ -87,8 +179,16 @@ pub(crate) fn attach(
     // Its timer begins: a circuit that is never started ends by itself.
     end.begin();
     match connected {
-        Connected::Tcp(stream) => tokio::spawn(socket::carry_tcp(end, stream, crypto)),
-        Connected::Udp(udp) => tokio::spawn(socket::carry_udp(end, udp, crypto)),
+        Connected::Tcp(stream) => {
+            tokio::spawn(socket::carry(end, Stream::Tcp(stream), Bytes::new(), crypto))
+        }
+        Connected::Tls(stream) => {
+            tokio::spawn(socket::carry(end, Stream::Tls(stream), Bytes::new(), crypto))
+        }
+        Connected::Udp(udp) => {
+            let udp = Datagrams::Connected(udp);
+            tokio::spawn(socket::carry_datagrams(end, udp, crypto, socket::UDP_IDLE))
+        }
     };
 }
 
@@ -162,6 +262,26 @@ fn io_failure(what: &str, error: &io::Error) -> RouteFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_binding_dials_the_addresses_that_it_knows() {
+        let parse = |binding, text| {
+            let target = Target::parse(binding, text).map_err(|failure| failure.message)?;
+            Ok::<_, String>((target.protocol, target.host, target.port))
+        };
+        let udp = |v4| (Protocol::Udp(v4), "::1".to_owned(), 5);
+        assert_eq!(parse("transport", "tcp:h:80"), Ok((Protocol::Tcp, "h".into(), 80)));
+        assert_eq!(parse("edge_transport", "tls:h:443"), Ok((Protocol::Tls, "h".into(), 443)));
+        assert_eq!(parse("transport", "udp:[::1]:5"), Ok(udp(None)));
+        assert_eq!(parse("transport_udp", "udp6:[::1]:5"), Ok(udp(Some(false))));
+        assert_eq!(parse("udp", "udp4:[::1]:5"), Ok(udp(Some(true))));
+        let refused = parse("transport_udp", "tcp:h:80").unwrap_err();
+        assert!(refused.contains("udp: addresses only"), "{refused}");
+        for text in ["wss:h:443", "dtls:h:1", "h:80", "tcp://h:80", "tcp:h", ""] {
+            let refused = Target::parse("transport", text).unwrap_err();
+            assert_eq!(refused.code, RouteErrorCode::MisconfiguredTerminator, "{text}");
+        }
+    }
 
     #[tokio::test]
     async fn failures_have_their_class() {

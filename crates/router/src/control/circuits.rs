@@ -1,11 +1,12 @@
-//! Circuits asked of controllers, for SDKs and for the router's own tunneler
-//! (protocol: edge-control-plane 13, 15.1).
+//! Circuits asked of controllers, for SDKs, for the router's own tunneler and for its other
+//! listeners (protocol: edge-control-plane 13, 15.1; data-plane 6).
 
 use std::{sync::Arc, time::Duration};
 
 use weft_channel::{Lane, RequestError};
 use weft_wire::{
     Message, ProtoBody, WireError,
+    ctrl::{self, CircuitFailed, CircuitSuccess},
     edge_ctrl::{
         CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
         CreatedCircuit, EdgeError, ErrorCode, content_type,
@@ -15,7 +16,9 @@ use weft_wire::{
 use super::Core;
 use crate::{
     controllers::Controller,
-    seam::{Circuit, CircuitRequest, Refusal, RetryHint, TunnelCircuitRequest},
+    seam::{
+        BindingCircuitRequest, Circuit, CircuitRequest, Refusal, RetryHint, TunnelCircuitRequest,
+    },
 };
 
 const NO_CONTROLLER: &str = "no controller available, cannot create circuit";
@@ -84,6 +87,34 @@ pub(crate) async fn for_tunnel(
     };
     let reply = ask(&controller, message.to_message(), request.timeout).await?;
     let created = CreateTunnelCircuitV2Response::from_message(&reply).map_err(malformed)?;
+    Ok(Circuit {
+        id: created.circuit_id,
+        address: created.address,
+        peer_data: created.peer_data,
+        controller: controller.id.clone(),
+    })
+}
+
+/// Has a circuit made for a listener that is not of the edge.
+pub(crate) async fn for_binding(
+    core: &Core,
+    request: BindingCircuitRequest,
+) -> Result<Circuit, Refusal> {
+    let controller = core
+        .controllers
+        .any()
+        .ok_or_else(|| refusal(ErrorCode::INTERNAL, RetryHint::Default, NO_CONTROLLER))?;
+    let message = ctrl::CircuitRequest {
+        ingress_id: request.client,
+        service: request.service,
+        peer_data: request.peer_data,
+    };
+    let reply = ask(&controller, message.to_message(), request.timeout).await?;
+    if reply.content_type == ctrl::content_type::CIRCUIT_FAILED {
+        let failed = CircuitFailed::from_message(&reply).map_err(malformed)?;
+        return Err(refusal(ErrorCode::INTERNAL, RetryHint::Default, failed.error));
+    }
+    let created = CircuitSuccess::from_message(&reply).map_err(malformed)?;
     Ok(Circuit {
         id: created.circuit_id,
         address: created.address,

@@ -16,7 +16,7 @@ use weft_wire::{
 };
 
 use super::{Core, backoff::Backoff, dispatch::FromController};
-use crate::{controllers::Controller, seam::ControllerId};
+use crate::{controllers::Controller, link::interfaces, seam::ControllerId};
 
 /// What this router tells controllers that it can do. Nothing is in here that does not work.
 pub(crate) fn capabilities() -> Capabilities {
@@ -80,6 +80,8 @@ impl Target {
 enum ConnectError {
     #[error(transparent)]
     Dial(#[from] DialError),
+    #[error("there is no interface or address {0} here to dial from (ctrl.bind)")]
+    Bind(String),
     #[error("the controller at {0} says neither its id nor a common name")]
     Nameless(Address),
     #[error("the controller at {0} does not say its version")]
@@ -143,7 +145,15 @@ async fn connect_once(
     target: &Arc<Target>,
     address: &Address,
 ) -> Result<(Established, Arc<Controller>), ConnectError> {
-    let established = dial(dial_options(core, address)).await?;
+    let bind = match &core.options.bind {
+        // Looked up each time: an interface may get another address.
+        Some(bind) => {
+            let found = interfaces::address_of(bind);
+            Some(found.ok_or_else(|| ConnectError::Bind(bind.clone()))?)
+        }
+        None => None,
+    };
+    let established = dial(DialOptions { bind, ..dial_options(core, address) }).await?;
     let peer = established.peer();
     let result = HelloResult { success: true, text: String::new(), headers: peer.headers.clone() };
     let said = ControllerHello::from_result(&result);
@@ -217,7 +227,8 @@ fn dial_options(core: &Core, address: &Address) -> DialOptions {
         redial: Some(RedialPolicy { survive: false, ..RedialPolicy::CONTROL }),
         ..GroupPolicy::control_dialer(true)
     };
-    DialOptions { timeout: options.connect_timeout, bind: options.bind, group: Some(group), ..dial }
+    let proxy = options.proxy.clone();
+    DialOptions { timeout: options.connect_timeout, proxy, group: Some(group), ..dial }
 }
 
 /// Runs a channel to its end.
@@ -227,6 +238,9 @@ async fn run(core: &Arc<Core>, established: Established, controller: Arc<Control
     let chain = established.peer().certificates.clone();
     // Before anything is read: what the controller says first is about this connection.
     core.connected(&controller, &chain);
+    if let Some(trace) = &core.trace {
+        trace.follow(&established.handle());
+    }
     let channel = established.start(Arc::new(behaviour));
     tracing::info!(
         controller = %controller.id,

@@ -57,6 +57,10 @@ fn value(core: &Core, name: &str) -> Option<Value> {
         }
         "router-controllers" => controllers(core),
         "router-drops" => drops(core)?,
+        _ if name.starts_with("metrics") => {
+            let report = core.data.get()?.measured();
+            weft_metrics::to_json(&core.options.router_id, SystemTime::now(), &report)
+        }
         _ => return name.strip_prefix("circuit:").and_then(|id| circuit(core, id)),
     })
 }

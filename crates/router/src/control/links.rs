@@ -4,10 +4,7 @@
 //! to a controller that is away for a while. A controller that connects is told all links at once;
 //! old news behind that change nothing, because they name the dial that they are about.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::Duration};
 
 use weft_wire::{
     Message, Outcome, ProtoBody, WireError,
@@ -15,10 +12,9 @@ use weft_wire::{
         Fault, LinkConn, LinkConnState, LinkStateUpdate, Listener, PeerState, PeerStateChange,
         PeerStateChanges, RouterLink, RouterLinks, VerifyRouter,
     },
-    metrics::{Histogram, MetricsMessage, link_latency_name},
 };
 
-use super::Core;
+use super::{Core, metrics};
 use crate::{
     controllers::Controller,
     seam::{self, LinkLatency, LinkListener, LinkReport, Peer, Unverified},
@@ -132,44 +128,19 @@ fn tell(core: &Core, message: &Message) {
     }
 }
 
-/// What was measured of links.
+/// What was measured of a new link.
 pub(super) fn latencies(core: &Core, links: Vec<LinkLatency>) {
     if links.is_empty() {
         return;
     }
-    let histogram = |link: &LinkLatency| Histogram {
-        count: i64::try_from(link.count).unwrap_or(i64::MAX),
-        mean: link.mean,
-        min: i64::try_from(link.min).unwrap_or(i64::MAX),
-        max: i64::try_from(link.max).unwrap_or(i64::MAX),
-        p50: link.mean,
-        p75: link.mean,
-        p95: link.max as f64,
-        p99: link.max as f64,
-        p999: link.max as f64,
-        p9999: link.max as f64,
-        ..Histogram::default()
-    };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let controllers = core.controllers.all();
-    for (at, controller) in controllers.iter().enumerate() {
-        let message = MetricsMessage {
-            event_id: uuid::Uuid::new_v4().to_string(),
-            source_id: core.options.router_id.clone(),
-            timestamp: Some(prost_types::Timestamp {
-                seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
-                nanos: i32::try_from(now.subsec_nanos()).unwrap_or(0),
-            }),
-            histograms: links
-                .iter()
-                .map(|one| (link_latency_name(&one.id), histogram(one)))
-                .collect(),
+    let mut message = metrics::of_latencies(&core.options.router_id, links);
+    for controller in core.controllers.all() {
+        match controller.channel.try_send(message.to_message()) {
             // One controller makes the events.
-            do_not_propagate: at > 0,
-            ..MetricsMessage::default()
-        };
-        if let Err(problem) = controller.channel.try_send(message.to_message()) {
-            tracing::debug!(controller = %controller.id, %problem, "latencies not reported");
+            Ok(()) => message.do_not_propagate = true,
+            Err(problem) => {
+                tracing::debug!(controller = %controller.id, %problem, "latencies not reported");
+            }
         }
     }
 }

@@ -21,7 +21,9 @@ mod connect;
 mod dispatch;
 mod faults;
 mod inspect;
+mod interfaces;
 mod links;
+mod metrics;
 mod options;
 mod presence;
 mod renewal;
@@ -42,6 +44,7 @@ use tokio::{
     sync::{Semaphore, mpsc},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use weft_channel::TraceFile;
 use weft_client::enroll::RouterNames;
 use weft_identity::{
     LiveIdentity,
@@ -53,7 +56,7 @@ use weft_wire::{
 };
 
 use cluster::Cluster;
-pub(crate) use options::{ControlOptions, EdgeAddresses};
+pub(crate) use options::{ControlOptions, EdgeAddresses, proxy};
 use presence::Presence;
 use renewal::Renewal;
 use routes::Routes;
@@ -62,10 +65,11 @@ use terminators::Terminators;
 use crate::{
     access::AccessHalf,
     controllers::{Controller, Controllers},
+    measures::Measures,
     seam::{
-        Circuit, CircuitRequest, Control, ControllerId, Data, End, LinkControl, LinkLatency,
-        LinkListener, LinkReport, Refusal, TerminatorRequest, TerminatorUpdate,
-        TunnelCircuitRequest, Unverified,
+        BindingCircuitRequest, Circuit, CircuitRequest, Control, ControllerId, Data, End,
+        LinkControl, LinkLatency, LinkListener, LinkReport, Refusal, TerminatorRequest,
+        TerminatorUpdate, TunnelCircuitRequest, Unverified,
     },
 };
 
@@ -85,6 +89,7 @@ pub(crate) struct ControlHalf(Arc<Core>);
 /// What the parts of the control half share.
 pub(crate) struct Core {
     options: ControlOptions,
+    trace: Option<TraceFile>,
     identity: Arc<LiveIdentity>,
     tls: Arc<rustls::ClientConfig>,
     controllers: Arc<Controllers>,
@@ -109,6 +114,8 @@ pub(crate) struct Core {
 /// What belongs to the control half but is made before it.
 pub(crate) struct Parts {
     pub(crate) options: ControlOptions,
+    /// Where messages are written down.
+    pub(crate) trace: Option<TraceFile>,
     pub(crate) identity: Arc<LiveIdentity>,
     pub(crate) names: Option<RouterNames>,
     pub(crate) controllers: Arc<Controllers>,
@@ -119,7 +126,7 @@ pub(crate) struct Parts {
 impl ControlHalf {
     /// The control half, idle until [`begin`](Self::begin).
     pub(crate) fn new(parts: Parts) -> Result<Self, weft_identity::Error> {
-        let Parts { options, identity, names, controllers, access, runtime } = parts;
+        let Parts { options, trace, identity, names, controllers, access, runtime } = parts;
         let tls = Arc::new(client_config(&ClientTls::of_identity(&identity, &[]))?);
         let (cluster_messages, queue) = mpsc::channel(CLUSTER_QUEUE);
         let core = Arc::new(Core {
@@ -127,8 +134,12 @@ impl ControlHalf {
             cluster: Cluster::default(),
             cluster_messages,
             routes: Routes::new(options.route_workers, options.route_queue),
-            terminators: Terminators::new(options.limiter.clone()),
-            presence: Presence::default(),
+            terminators: Terminators::new(
+                options.limiter.clone(),
+                options.limited_workers,
+                options.limited_queue,
+            ),
+            presence: Presence::new(options.connect_events_queue),
             renewal: Renewal::new(names),
             side_tasks: Arc::new(Semaphore::new(SIDE_TASKS)),
             tasks: TaskTracker::new(),
@@ -137,6 +148,7 @@ impl ControlHalf {
             edge_listeners: OnceLock::new(),
             link_listeners: OnceLock::new(),
             options,
+            trace,
             identity,
             controllers,
             access,
@@ -161,12 +173,51 @@ impl ControlHalf {
         }
         core.access.begin(&core.runtime, &core.tasks, &core.stop);
         core.spawn(terminators::removal::run(core.clone()));
-        core.spawn(presence::run(core.clone()));
+        if core.options.connect_events {
+            core.spawn(presence::run(core.clone()));
+        }
+        if let Some(reports) = core.options.interfaces {
+            core.spawn(interfaces::run(core.clone(), reports));
+        }
         core.spawn(presence::run_heartbeats(core.clone()));
         core.spawn(renewal::run(core.clone()));
+        core.spawn(metrics::run(core.clone()));
         core.spawn(housekeeping(core.clone()));
         core.spawn(follow_identity(core.clone()));
         cluster::begin(core);
+    }
+
+    /// Registers what is measured here.
+    pub(crate) fn register(&self, measures: &Measures) {
+        let gauge = |of: fn(&Core) -> usize| {
+            let core = Arc::downgrade(&self.0);
+            move || {
+                let found = core.upgrade().map_or(0, |core| of(&core));
+                i64::try_from(found).unwrap_or(i64::MAX)
+            }
+        };
+        measures.also(|scope| {
+            let pool = |what: &str| format!("pool.route.handler.{what}");
+            scope.gauge(pool("queue_size"), gauge(|core| core.routes.load().waiting));
+            scope.gauge(pool("busy_workers"), gauge(|core| core.routes.load().busy));
+            scope.gauge(pool("worker_count"), gauge(|core| core.routes.load().workers));
+            let times = self.0.routes.times();
+            scope.timer(pool("work_timer"), move |all| times.add_to(all));
+            let limiter = |what: &str| format!("ctrl_limiter.{what}");
+            scope.gauge(limiter("in_process"), gauge(|core| core.terminators.window().0));
+            scope.gauge(limiter("window_size"), gauge(|core| core.terminators.window().1));
+            scope.gauge("weft.controllers", gauge(|core| core.controllers.all().len()));
+        });
+    }
+
+    /// How many terminators are to be removed, and no controller has confirmed it.
+    pub(crate) fn removals(&self) -> usize {
+        self.0.terminators.removals()
+    }
+
+    /// Looks at the identity files at once.
+    pub(crate) async fn reload(&self) {
+        look_at_identity(&self.0, &mut String::new()).await;
     }
 
     /// Ends every connection and waits until all tasks have ended.
@@ -266,19 +317,23 @@ async fn follow_identity(core: Arc<Core>) {
     let mut complaint = String::new();
     loop {
         tokio::time::sleep(LOOK).await;
-        let identity = core.identity.clone();
-        match tokio::task::spawn_blocking(move || identity.reload_if_changed()).await {
-            Ok(Ok(true)) => {
-                complaint.clear();
-                core.access.identity_changed();
-                tracing::info!("new certificates are in use");
-            }
-            Ok(Err(problem)) if problem.to_string() != complaint => {
-                complaint = problem.to_string();
-                tracing::warn!(%problem, "changed identity files are not used yet");
-            }
-            _ => {}
+        look_at_identity(&core, &mut complaint).await;
+    }
+}
+
+async fn look_at_identity(core: &Arc<Core>, complaint: &mut String) {
+    let identity = core.identity.clone();
+    match tokio::task::spawn_blocking(move || identity.reload_if_changed()).await {
+        Ok(Ok(true)) => {
+            complaint.clear();
+            core.access.identity_changed();
+            tracing::info!("new certificates are in use");
         }
+        Ok(Err(problem)) if problem.to_string() != *complaint => {
+            *complaint = problem.to_string();
+            tracing::warn!(%problem, "changed identity files are not used yet");
+        }
+        _ => {}
     }
 }
 
@@ -297,6 +352,14 @@ impl Control for ControlHalf {
     ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
         let core = self.0.clone();
         Box::pin(async move { circuits::for_tunnel(&core, request).await })
+    }
+
+    fn create_binding_circuit(
+        &self,
+        request: BindingCircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+        let core = self.0.clone();
+        Box::pin(async move { circuits::for_binding(&core, request).await })
     }
 
     fn create_terminator(

@@ -7,9 +7,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    ops::RangeInclusive,
     sync::Arc,
-    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -26,15 +24,13 @@ use crate::{controllers::Controller, seam::ControllerId};
 
 /// Most tokens in one heartbeat.
 const MAX_TOKENS: usize = 10_000;
-/// Most service sessions in one question, and milliseconds between questions
-/// (protocol: edge-control-plane 10.1).
-const MAX_SERVICE_SESSIONS: usize = 1000;
-const VALIDATION_PAUSE: RangeInclusive<u64> = 250..=1500;
 
 /// Identities with open connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Presence {
     state: Mutex<State>,
+    /// Most changes that are gathered; with more of them everything is told.
+    most: usize,
 }
 
 #[derive(Debug, Default)]
@@ -43,11 +39,18 @@ struct State {
     connections: HashMap<String, usize>,
     /// Identities that came or went since the last report.
     changed: BTreeSet<String>,
+    /// There were too many to be gathered.
+    overflowed: bool,
     /// Controllers that must be told everything.
     behind: BTreeSet<ControllerId>,
 }
 
 impl Presence {
+    /// Nobody is connected. So many changes are gathered between two reports.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { state: Mutex::default(), most }
+    }
+
     /// An identity has this many connections now.
     pub(crate) fn set(&self, identity: &str, connections: usize) {
         let mut state = self.state.lock();
@@ -56,8 +59,13 @@ impl Presence {
         } else {
             state.connections.insert(identity.to_owned(), connections)
         };
-        if before.is_none() != (connections == 0) {
-            state.changed.insert(identity.to_owned());
+        if before.is_none() == (connections == 0) || state.overflowed {
+            return;
+        }
+        state.changed.insert(identity.to_owned());
+        if state.changed.len() > self.most {
+            state.changed.clear();
+            state.overflowed = true;
         }
     }
 
@@ -88,6 +96,11 @@ impl Presence {
         ConnectEvents { events: state.connections.keys().map(event).collect(), full_state: true }
     }
 
+    /// Whether changes were lost since the last call.
+    fn take_overflow(&self) -> bool {
+        std::mem::take(&mut self.state.lock().overflowed)
+    }
+
     fn take_behind(&self, controller: &ControllerId) -> bool {
         self.state.lock().behind.remove(controller)
     }
@@ -101,7 +114,8 @@ pub(crate) async fn run(core: Arc<Core>) {
     loop {
         ticks.tick().await;
         let changes = core.presence.take_changes();
-        let full = last_full.elapsed() >= core.options.connect_events_full;
+        let due = last_full.elapsed() >= core.options.connect_events_full;
+        let full = core.presence.take_overflow() || due;
         if full {
             last_full = Instant::now();
         }
@@ -149,9 +163,12 @@ pub(crate) async fn validate_service_sessions(
     controller: ControllerId,
     ids: Vec<String>,
 ) {
-    for (at, part) in ids.chunks(MAX_SERVICE_SESSIONS).enumerate() {
+    for (at, part) in ids.chunks(core.options.session_chunk.max(1)).enumerate() {
         if at > 0 {
-            tokio::time::sleep(Duration::from_millis(rand::random_range(VALIDATION_PAUSE))).await;
+            let (low, high) =
+                (core.options.session_pause.start(), core.options.session_pause.end());
+            let more = high.saturating_sub(*low).mul_f64(rand::random());
+            tokio::time::sleep(*low + more).await;
         }
         // If it goes away it is asked anew when it comes back.
         let Some(controller) = core.controllers.get(&controller) else { return };
@@ -169,7 +186,7 @@ mod tests {
 
     #[test]
     fn only_coming_and_going_is_a_change() {
-        let presence = Presence::default();
+        let presence = Presence::new(100);
         presence.set("a", 1);
         presence.set("a", 2);
         presence.set("b", 1);
@@ -183,5 +200,20 @@ mod tests {
         assert!(presence.take_changes().events.is_empty());
         assert_eq!(presence.everything().events.len(), 1);
         assert!(presence.everything().full_state);
+    }
+
+    #[test]
+    fn more_changes_than_are_gathered_become_a_full_report() {
+        let presence = Presence::new(2);
+        presence.set("a", 1);
+        presence.set("b", 1);
+        assert!(!presence.take_overflow());
+        presence.set("c", 1);
+        presence.set("d", 1);
+        assert!(presence.take_overflow() && !presence.take_overflow());
+        assert!(presence.take_changes().events.is_empty());
+        assert_eq!(presence.everything().events.len(), 4);
+        presence.set("d", 0);
+        assert_eq!(presence.take_changes().events.len(), 1);
     }
 }

@@ -23,10 +23,12 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
+use weft_metrics::Histogram;
 use weft_wire::{
     Message, ProtoBody, controller_capability,
     ctrl::{
-        CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult, Unroute,
+        self, CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult,
+        Unroute,
     },
 };
 
@@ -57,6 +59,21 @@ pub(crate) struct Routes {
     carried: Mutex<HashMap<String, Carried>>,
     /// What their owners still have to hear.
     faults: Faults,
+    /// How many may wait, and how many may be under way.
+    most: [usize; 2],
+    /// How long setting up took.
+    times: Arc<Histogram>,
+}
+
+/// How much there is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Routes that wait for a worker.
+    pub(super) waiting: usize,
+    /// Routes that are being set up.
+    pub(super) busy: usize,
+    /// How many may be.
+    pub(super) workers: usize,
 }
 
 /// Routes of one circuit that wait for a worker or are under way.
@@ -78,15 +95,28 @@ struct Carried {
 impl Routes {
     pub(crate) fn new(workers: usize, queue: usize) -> Self {
         let workers = workers.max(1);
+        let most = workers.saturating_add(queue).min(Semaphore::MAX_PERMITS);
         Self {
-            queue: Arc::new(Semaphore::new(
-                workers.saturating_add(queue).min(Semaphore::MAX_PERMITS),
-            )),
+            queue: Arc::new(Semaphore::new(most)),
+            most: [most, workers],
+            times: Arc::new(Histogram::times()),
             workers: Arc::new(Semaphore::new(workers)),
             waiting: Mutex::default(),
             carried: Mutex::default(),
             faults: Faults::default(),
         }
+    }
+
+    /// How much there is to do.
+    pub(super) fn load(&self) -> Load {
+        let [most, workers] = self.most;
+        let taken = |all: usize, of: &Semaphore| all.saturating_sub(of.available_permits());
+        Load { waiting: taken(most, &self.queue), busy: taken(workers, &self.workers), workers }
+    }
+
+    /// How long setting up took.
+    pub(super) fn times(&self) -> Arc<Histogram> {
+        Arc::clone(&self.times)
     }
 
     /// A route has come. In the order in which it came with what takes its circuit down.
@@ -119,8 +149,8 @@ impl Routes {
         }
     }
 
-    /// A route was applied. A reroute has no egress; the former one stays. False if its circuit was
-    /// taken down meanwhile.
+    /// A route was applied. A reroute has no egress, and names only ways that are new: all else stays.
+    /// False if its circuit was taken down meanwhile.
     fn keep(&self, owner: &ControllerId, mut route: Route, taken_down: &CancellationToken) -> bool {
         route.context = None;
         route.timeout = 0;
@@ -134,7 +164,12 @@ impl Routes {
         }
         if let Some(former) = carried.get_mut(&route.circuit_id) {
             former.owner = owner.clone();
-            former.route.forwards = route.forwards;
+            if route.is_reroute() {
+                add(&mut former.route.forwards, route.forwards);
+            } else {
+                // Another attempt takes the place of those before.
+                former.route.forwards = route.forwards;
+            }
             if route.egress.is_some() {
                 former.route.egress = route.egress;
             }
@@ -187,6 +222,16 @@ impl Routes {
     }
 }
 
+/// What comes from an address goes where the last route says that named it.
+fn add(known: &mut Vec<ctrl::route::Forward>, new: Vec<ctrl::route::Forward>) {
+    for forward in new {
+        match known.iter_mut().find(|it| it.src_address == forward.src_address) {
+            Some(way) => *way = forward,
+            None => known.push(forward),
+        }
+    }
+}
+
 /// A controller wants a route.
 pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
     let route = match Route::from_message(&message) {
@@ -234,13 +279,14 @@ async fn set_up(
     worker: OwnedSemaphorePermit,
 ) {
     let Some(data) = core.data.get() else { return };
-    let taken_down = &wait.taken_down;
+    let (taken_down, begun) = (&wait.taken_down, std::time::Instant::now());
     let mut done = if taken_down.is_cancelled() {
         Err(RouteFailure::taken_down())
     } else {
         data.route(command(&from.id, route, taken_down)).await
     };
     drop(worker);
+    core.routes.times.took(begun.elapsed());
     if done.is_ok() && !core.routes.keep(&from.id, route.clone(), taken_down) {
         done = Err(RouteFailure::taken_down());
     }
@@ -358,7 +404,7 @@ pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: En
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_wire::ctrl::route;
+    use weft_wire::ctrl::{REROUTE_ATTEMPT, route};
 
     fn route(circuit: &str, egress: bool) -> Route {
         Route {
@@ -386,6 +432,7 @@ mod tests {
         let stands = CancellationToken::new();
         assert!(routes.keep(&owner, route("x", true), &stands));
         let mut moved = route("x", false);
+        moved.attempt = REROUTE_ATTEMPT;
         moved.forwards[0].dst_address = "l2".into();
         assert!(routes.keep(&owner, moved, &stands));
         let kept = routes.of("c");
@@ -400,6 +447,32 @@ mod tests {
         stands.cancel();
         assert!(!routes.keep(&owner, route("y", true), &stands));
         assert_eq!(routes.of("c").len(), 1);
+    }
+
+    #[test]
+    fn a_circuit_that_moved_is_told_whole() {
+        let routes = Routes::new(1, 1);
+        let (owner, stands): (ControllerId, _) = ("c".into(), CancellationToken::new());
+        let way = |from: &str, to: &str, kind: DestType| route::Forward {
+            src_address: from.into(),
+            dst_address: to.into(),
+            dst_type: kind.into(),
+        };
+        let told = |attempt, forwards| Route { attempt, forwards, ..route("x", false) };
+        let (start, link) = (DestType::Start, DestType::Link);
+        // It is made, and moves in two steps to another link.
+        let made = vec![way("I", "l1", link), way("l1", "I", start)];
+        assert!(routes.keep(&owner, told(0, made), &stands));
+        for step in [way("l2", "I", start), way("I", "l2", link)] {
+            assert!(routes.keep(&owner, told(REROUTE_ATTEMPT, vec![step]), &stands));
+        }
+        let kept = routes.of("c").remove(0).forwards;
+        let expected = [way("I", "l2", link), way("l1", "I", start), way("l2", "I", start)];
+        assert_eq!(kept, expected);
+        // Another attempt at making it begins anew.
+        let again = vec![way("I", "l3", link), way("l3", "I", start)];
+        assert!(routes.keep(&owner, told(1, again.clone()), &stands));
+        assert_eq!(routes.of("c").remove(0).forwards, again);
     }
 
     #[test]

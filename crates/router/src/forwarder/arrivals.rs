@@ -2,7 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use weft_wire::{Message, payload::View};
+use weft_metrics::usage::Way;
+use weft_wire::{
+    Message,
+    payload::{View, content_type},
+};
+use weft_xgress::Class;
 
 use super::{
     Forwarder,
@@ -47,7 +52,11 @@ impl Arrivals {
         if self.known.get(view.circuit_id).is_none_or(|known| known.circuit.has_ended()) {
             self.known.remove(view.circuit_id);
             let Some(circuit) = self.forwarder.circuit(view.circuit_id) else {
-                return self.forwarder.unknown_circuit(view.circuit_id);
+                // Whoever sends payloads is told; acks and controls of what has ended come late.
+                return match message.content_type {
+                    content_type::PAYLOAD => self.forwarder.unknown_circuit(view.circuit_id),
+                    _ => self.forwarder.drops().no_way(),
+                };
             };
             self.prune();
             let known = Known { next: Cached::default(), circuit: Arc::clone(&circuit) };
@@ -62,6 +71,9 @@ impl Arrivals {
             }
             return;
         };
+        if head.class == Class::Payload {
+            circuit.carried.add(Way::FabricRx, message.body.len());
+        }
         if head.strip {
             message.headers.remove_all(&weft_wire::payload::NOT_FORWARDED);
         }

@@ -16,7 +16,13 @@ use super::{
     ConnOwner, LocalEnd, SdkCircuit,
     outlet::{FlowRef, Outlet},
 };
-use crate::seam::ControllerId;
+use crate::{
+    measures::{Book, Carried},
+    seam::ControllerId,
+};
+
+/// Most neighbours of before whose last payloads are still taken, and whose links are remembered.
+const LEFT: usize = 8;
 
 /// What the circuit has waiting for one neighbouring router.
 pub(crate) type Hop = weft_circuit::Hop<FlowRef>;
@@ -36,6 +42,14 @@ pub(crate) struct Circuit {
     routes: RwLock<Routes>,
     /// SDKs that will close the circuit once more, for an end of it that was taken from them.
     closing: Mutex<Vec<Weak<dyn ConnOwner>>>,
+    /// Bytes that it carries.
+    pub(crate) carried: Carried,
+}
+
+impl Drop for Circuit {
+    fn drop(&mut self) {
+        self.carried.settle(&self.id);
+    }
 }
 
 impl Way {
@@ -54,6 +68,8 @@ struct Routes {
     ways: Ways,
     /// The queues towards neighbouring routers, by link.
     hops: SmallVec<[(Arc<str>, Arc<Hop>); 2]>,
+    /// The links that hops had before reroutes, the latest ones.
+    once: Vec<(Arc<str>, Weak<Hop>)>,
     /// The newest attempt to set the circuit up.
     newest: Option<u32>,
     /// Routes that are being set up.
@@ -70,7 +86,18 @@ pub(crate) struct Way {
 }
 
 impl Circuit {
+    /// A circuit whose bytes are not reported.
+    #[cfg(test)]
     pub(crate) fn new(id: &str, owner: ControllerId) -> Arc<Self> {
+        Self::of(id, owner, Carried::default())
+    }
+
+    /// A circuit whose bytes are written into a book.
+    pub(crate) fn booked(id: &str, owner: ControllerId, book: &Arc<Book>) -> Arc<Self> {
+        Self::of(id, owner, Carried::of(book))
+    }
+
+    fn of(id: &str, owner: ControllerId, carried: Carried) -> Arc<Self> {
         Arc::new(Self {
             id: id.into(),
             owner,
@@ -79,6 +106,7 @@ impl Circuit {
             generation: AtomicU32::new(0),
             routes: RwLock::default(),
             closing: Mutex::default(),
+            carried,
         })
     }
 
@@ -115,6 +143,14 @@ impl Circuit {
     pub(crate) fn hop(&self, link: &str) -> Option<Arc<Hop>> {
         let hops = &self.routes.read().hops;
         hops.iter().find(|(id, _)| &**id == link).map(|(_, hop)| Arc::clone(hop))
+    }
+
+    /// What waits for a link, or what did before a reroute gave it another one.
+    pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<Hop>> {
+        let routes = self.routes.read();
+        let now = routes.hops.iter().find(|(id, _)| &**id == link).map(|(_, hop)| Arc::clone(hop));
+        let once = || routes.once.iter().rev().find(|(id, _)| &**id == link);
+        now.or_else(|| once().and_then(|(_, hop)| hop.upgrade()))
     }
 
     /// The links that the circuit goes over.
@@ -175,6 +211,7 @@ impl Circuit {
                 None => routes.ways.push(way.clone()),
             }
         }
+        routes.forget_left_ways();
         self.changed();
         Some(before)
     }
@@ -229,6 +266,20 @@ impl Routes {
         attempt.is_some() && attempt < self.newest
     }
 
+    /// Forgets the oldest ways from neighbours that nothing is sent to any more, once there are several:
+    /// what they had on its way has come by then, and they are not to add anything.
+    fn forget_left_ways(&mut self) {
+        let is_left = |ways: &Ways, way: &Way| ways.iter().all(|to| to.destination != way.source);
+        let left: Vec<Arc<str>> = self
+            .ways
+            .iter()
+            .filter(|way| is_left(&self.ways, way))
+            .map(|way| Arc::clone(&way.source))
+            .collect();
+        let over = left.len().saturating_sub(LEFT);
+        self.ways.retain(|way| !left.iter().take(over).any(|source| *source == way.source));
+    }
+
     /// Makes the queue of a way over a link, or moves there what waits on the way that it replaces.
     fn lead_to(&mut self, way: &Way, new: &[Way], outlet: &Arc<Outlet>) {
         if let Some((_, hop)) = self.hops.iter().find(|(link, _)| *link == way.destination) {
@@ -246,7 +297,12 @@ impl Routes {
             return;
         };
         entry.1.move_to(outlet);
+        let hop = Arc::downgrade(&entry.1);
         entry.0 = Arc::clone(&way.destination);
+        if self.once.len() >= LEFT {
+            self.once.remove(0);
+        }
+        self.once.push((Arc::clone(&link), hop));
         // What still comes by other ways in this direction goes on with it.
         for other in self.ways.iter_mut().filter(|other| other.destination == link) {
             other.destination = Arc::clone(&way.destination);

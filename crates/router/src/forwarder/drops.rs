@@ -1,10 +1,13 @@
 //! What this router threw away, counted where it happens, shown on request and in the log.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use weft_xgress::Pushed;
 
-use crate::seam::Dropped;
+use crate::{measures::Measures, seam::Dropped};
 
 /// Counts since the start.
 #[derive(Debug, Default)]
@@ -49,6 +52,23 @@ impl Drops {
     /// A circuit was ended because it stopped an SDK's others.
     pub(super) fn stuck(&self) {
         self.stuck.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Registers what was thrown away.
+    pub(super) fn register(self: &Arc<Self>, measures: &Measures) {
+        measures.also(|scope| {
+            let mut count = |name: &'static str, of: fn(&Dropped) -> u64| {
+                let drops = Arc::clone(self);
+                scope.meter(name, move || of(&drops.seen()));
+            };
+            count("xgress.dropped_payloads", |seen| seen.full);
+            count("faults.circuit", |seen| seen.no_way);
+            count("weft.dropped.malformed", |seen| seen.malformed);
+            count("weft.dropped.foreign", |seen| seen.foreign);
+            let (drops, ends) = (Arc::clone(self), Arc::clone(&measures.ends.duplicates));
+            let name = "xgress.payload_duplicates";
+            scope.meter(name, move || drops.seen().repeated.wrapping_add(ends.get()));
+        });
     }
 
     /// All of it.

@@ -47,7 +47,13 @@ impl Forwarder {
     /// A link is there. Circuits that waited for it go on over it.
     pub(crate) fn register_link(&self, link: &Arc<Link>) -> Result<(), NotTaken> {
         let waiting: Vec<_> = {
-            let over = self.over.lock();
+            let mut over = self.over.lock();
+            if let Some(known) = over.get_mut(&link.id) {
+                known.circuits.retain(|_, circuit| circuit.strong_count() > 0);
+                if known.circuits.is_empty() {
+                    over.remove(&link.id);
+                }
+            }
             let known = over.get(&link.id);
             if known.is_some_and(|known| known.peer != link.peer) {
                 return Err(NotTaken::IdInUse);
@@ -102,11 +108,16 @@ impl Forwarder {
 
     /// The links of a circuit changed: it went over `before`.
     pub(super) fn goes_over(&self, circuit: &Arc<Circuit>, before: &[Arc<str>]) {
-        let now = circuit.links();
-        if *now == *before {
+        if *circuit.links() == *before {
             return;
         }
         let mut over = self.over.lock();
+        // Looked at again under the lock: who comes last here has seen the last change.
+        let now = circuit.links();
+        if circuit.has_ended() && !now.is_empty() {
+            // What ended it has been here already, or comes here after this.
+            return;
+        }
         for link in before.iter().filter(|link| !now.contains(link)) {
             if let Some(known) = over.get_mut(link) {
                 known.circuits.remove(&circuit.id);
@@ -136,6 +147,7 @@ impl Forwarder {
 
     /// A controller routes over a link that is not there: it is told.
     pub(super) fn unknown_link(&self, id: &str) {
+        self.measures.link_faults.one();
         self.control.link_fault(id, 0);
     }
 }
@@ -153,7 +165,8 @@ impl Unsent for BackToHops {
         for message in messages.into_iter().rev() {
             let Ok(view) = View::of(&message) else { continue };
             let circuit = forwarder.circuit(view.circuit_id);
-            if let Some(hop) = circuit.and_then(|circuit| circuit.hop(&self.link)) {
+            // A reroute meanwhile gave the hop another link.
+            if let Some(hop) = circuit.and_then(|circuit| circuit.hop_once_of(&self.link)) {
                 hop.put_back(message);
             }
         }

@@ -19,10 +19,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_circuit::{Seat, Timed};
 use weft_limits::Budget;
+use weft_metrics::usage::Way;
 use weft_wire::{
     Message,
     edge::{Data, StateClosed, data_flags},
-    payload::payload_header,
+    payload::{Flags, payload_header},
 };
 use weft_xgress::{
     AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Segment, Tally,
@@ -96,6 +97,8 @@ pub(crate) struct LocalEnd {
     seat: Seat,
     fabric: Tally,
     delivered: Tally,
+    /// Of the payloads that arrive one of so many is lost, for tests; 0 loses none.
+    lost_one_in: u32,
     /// Who exchanges with the other end on this router; that of the initiator counts.
     turn: Turn,
     inner: Mutex<Inner>,
@@ -171,6 +174,7 @@ impl LocalEnd {
             seat: Seat::default(),
             fabric: Tally::default(),
             delivered: Tally::default(),
+            lost_one_in: options.lost_one_in,
             turn: Turn::default(),
             inner: Mutex::new(Inner {
                 end,
@@ -230,7 +234,41 @@ impl LocalEnd {
     /// Takes one payload from the application; there must be room.
     pub(crate) fn write(&self, data: Bytes) -> Result<(), weft_xgress::WriteError> {
         self.circuit.touch();
-        self.change(|inner, _| inner.end.write(data))
+        self.change(|inner, _| {
+            self.came(data.len());
+            inner.end.write(data)
+        })
+    }
+
+    /// So much came from the application. Under the lock.
+    fn came(&self, bytes: usize) {
+        let measures = self.forwarder.measures();
+        let (flow, way) = match self.role {
+            Role::Initiator => (&measures.ingress.rx, Way::IngressRx),
+            Role::Terminator => (&measures.egress.rx, Way::EgressRx),
+        };
+        flow.message(bytes);
+        self.circuit.carried.add_locked(way, bytes);
+    }
+
+    /// The application gets this. Under the lock.
+    fn goes(&self, delivery: &Delivery) {
+        let Delivery::Data { data, .. } = delivery else { return };
+        let measures = self.forwarder.measures();
+        let (flow, way) = match self.role {
+            Role::Initiator => (&measures.ingress.tx, Way::IngressTx),
+            Role::Terminator => (&measures.egress.tx, Way::EgressTx),
+        };
+        flow.message(data.len());
+        self.circuit.carried.add_locked(way, data.len());
+    }
+
+    /// What is not acknowledged, and whether the window takes nothing more.
+    pub(crate) fn outstanding(&self) -> (u64, bool) {
+        let inner = self.inner.lock();
+        let is_open = inner.end.closed().is_none() && !inner.end.is_sending_over();
+        let unacknowledged = inner.end.unacknowledged();
+        (unacknowledged, is_open && unacknowledged > 0 && !inner.end.can_write())
     }
 
     /// The application writes no more.
@@ -245,7 +283,12 @@ impl LocalEnd {
         };
         loop {
             let woken = readable.notified();
-            if let Some(delivery) = self.change(|inner, _| inner.end.read()) {
+            let next = |inner: &mut Inner, _| {
+                let delivery = inner.end.read();
+                delivery.iter().for_each(|delivery| self.goes(delivery));
+                delivery
+            };
+            if let Some(delivery) = self.change(next) {
                 return delivery;
             }
             woken.await;
@@ -306,6 +349,7 @@ impl LocalEnd {
         let bare = fin && data.data.is_empty() && data.flags == data_flags::FIN;
         self.change(|inner, now| {
             if !bare {
+                self.came(data.data.len());
                 inner.push(FromSdk::Data { headers, data: data.data });
             }
             if fin {
@@ -330,6 +374,7 @@ impl LocalEnd {
         let delivery = self.change(|inner, now| {
             let delivery = inner.fin.read(&mut inner.end, now).filter(|_| !inner.quiet);
             inner.listed_app = delivery.is_some();
+            delivery.iter().for_each(|delivery| self.goes(delivery));
             delivery
         })?;
         let message = match delivery {
@@ -352,11 +397,22 @@ impl LocalEnd {
 
     /// Takes a payload.
     pub(crate) fn on_segment(&self, segment: Segment) {
-        self.change(|inner, now| inner.end.on_segment(segment, now));
+        if self.loses() {
+            return;
+        }
+        let is_repeated = self.change(|inner, now| inner.end.on_segment(segment, now));
+        if is_repeated {
+            self.forwarder.measures().ends.duplicates.one();
+        }
+    }
+
+    fn loses(&self) -> bool {
+        self.lost_one_in > 0 && rand::random_range(0..self.lost_one_in) == 0
     }
 
     /// Takes an ack.
     pub(crate) fn on_ack(&self, ack: &AckList) {
+        self.forwarder.measures().ends.acks_rx.one();
         self.change(|inner, now| inner.end.on_ack(ack, now));
     }
 
@@ -368,9 +424,9 @@ impl LocalEnd {
         listing: u32,
         now: Instant,
     ) -> Option<(Message, u64)> {
-        let target = match self.next() {
-            Some(Next::Sdk(target)) => Some(target),
-            Some(Next::Link(_)) => None,
+        let (target, hop) = match self.next() {
+            Some(Next::Sdk(target)) => (Some(target), None),
+            Some(Next::Link(hop)) => (None, Some(hop)),
             Some(Next::Local(_)) | None => return self.unlist(class, listing),
         };
         let (pulled, follows) = {
@@ -380,10 +436,12 @@ impl LocalEnd {
             }
             let pulled = match class {
                 Class::Payload => inner.end.poll_transmit(now).map(|segment| {
+                    self.transmits(&segment, target.is_none());
                     let cost = (segment.data.len() + ITEM_COST) as u64;
                     (segment.into_message(&self.circuit.id), cost)
                 }),
                 Class::Ack => inner.end.poll_ack().map(|ack| {
+                    self.forwarder.measures().ends.acks_tx.one();
                     let cost = (ack.sequences.len() * 4 + ITEM_COST) as u64;
                     (ack.into_message(&self.circuit.id), cost)
                 }),
@@ -393,11 +451,27 @@ impl LocalEnd {
             (pulled, follows)
         };
         self.carry_out(follows, false);
+        if pulled.is_none()
+            && class == Class::Payload
+            && let Some(hop) = hop
+        {
+            hop.outlet().emptied(&self.seat);
+        }
         let (mut message, cost) = pulled?;
         if let Some(target) = target {
             target.address_to_sdk(&mut message);
         }
         Some((message, cost))
+    }
+
+    /// A payload leaves, for another router or for an SDK.
+    fn transmits(&self, segment: &Segment, to_router: bool) {
+        if segment.flags.has(Flags::RETRANSMIT) {
+            self.forwarder.measures().ends.retransmissions.one();
+        }
+        if to_router {
+            self.circuit.carried.add(Way::FabricTx, segment.data.len());
+        }
     }
 
     /// It is not listed any more, in this listing.
@@ -589,7 +663,7 @@ impl LocalEnd {
             if let Some(ack) = &parcel.ack {
                 inner.end.on_ack(ack, now);
             }
-            for segment in parcel.segments {
+            for segment in parcel.segments.into_iter().filter(|_| !self.loses()) {
                 inner.end.on_segment(segment, now);
             }
             self.follows(&mut inner, now)

@@ -40,7 +40,7 @@ use drops::Drops;
 pub(crate) use fin::FIN_HOLD;
 pub(crate) use links::{BackToHops, Link};
 pub(crate) use local::{App, ConnOwner, LocalEnd};
-pub(crate) use outlet::{Outlet, SdkOutbox};
+pub(crate) use outlet::{DataOutbox, Outlet, SdkOutbox};
 pub(crate) use report::ReportIntervals;
 pub(crate) use sdk::SdkCircuit;
 pub(crate) use setup::SetUp;
@@ -48,7 +48,10 @@ pub(crate) use setup::SetUp;
 /// The clock of the ends on this router.
 pub(crate) type Timers = weft_circuit::Timers<LocalEnd>;
 
-use crate::seam::{Control, ControllerId, End};
+use crate::{
+    measures::Measures,
+    seam::{Control, ControllerId, End},
+};
 
 /// Tables are split so that circuits that come and go do not wait for each other.
 const SHARDS: usize = 16;
@@ -120,13 +123,16 @@ pub(crate) struct Forwarder {
     control: Arc<dyn Control>,
     timers: Timers,
     budget: Budget,
-    drops: Drops,
+    drops: Arc<Drops>,
+    measures: Arc<Measures>,
     /// Id of this router.
     router_id: OnceLock<String>,
 }
 
 impl Forwarder {
     pub(crate) fn new(control: Arc<dyn Control>, timers: Timers, budget: Budget) -> Arc<Self> {
+        let (measures, drops) = (Arc::<Measures>::default(), Arc::<Drops>::default());
+        drops.register(&measures);
         Arc::new(Self {
             circuits: Shards::default(),
             destinations: Shards::default(),
@@ -136,7 +142,8 @@ impl Forwarder {
             control,
             timers,
             budget,
-            drops: Drops::default(),
+            drops,
+            measures,
             router_id: OnceLock::new(),
         })
     }
@@ -158,6 +165,11 @@ impl Forwarder {
     /// What was thrown away.
     pub(crate) fn drops(&self) -> &Drops {
         &self.drops
+    }
+
+    /// What is measured.
+    pub(crate) fn measures(&self) -> &Arc<Measures> {
+        &self.measures
     }
 
     pub(crate) fn timers(&self) -> &Timers {
@@ -263,6 +275,34 @@ impl Forwarder {
                 ids.map(|circuit| circuit.id.to_string()).collect::<Vec<_>>()
             })
             .collect()
+    }
+
+    /// Writes what circuits carried since the last time into the book.
+    pub(crate) fn settle(&self) {
+        for shard in &self.circuits {
+            let circuits: Vec<Arc<Circuit>> = shard.read().values().cloned().collect();
+            for circuit in circuits {
+                circuit.carried.settle(&circuit.id);
+            }
+        }
+    }
+
+    /// Looks at the ends on this router: what is unacknowledged, and whose window is full.
+    pub(crate) fn look_at_ends(&self) {
+        let (mut unacknowledged, mut blocked) = (0, 0);
+        for shard in &self.destinations {
+            let local = |one: &Destination| match one {
+                Destination::Local(end) => Some(Arc::clone(end)),
+                Destination::Sdk(_) | Destination::Link(_) => None,
+            };
+            let ends: Vec<Arc<LocalEnd>> = shard.read().values().filter_map(local).collect();
+            for end in ends {
+                let (bytes, is_blocked) = end.outstanding();
+                unacknowledged += bytes;
+                blocked += u64::from(is_blocked);
+            }
+        }
+        self.measures.ends.looked_at(unacknowledged, blocked);
     }
 
     /// How many circuits and ends there are.

@@ -1,5 +1,6 @@
 //! A message of a circuit goes on: to an end here, to an SDK, or to another router.
 
+use weft_metrics::usage::Way;
 use weft_wire::{
     Message, WireError,
     payload::{self, Control, ControlKind, View},
@@ -54,7 +55,12 @@ impl Forwarder {
             return back(head, answer);
         }
         match next {
-            Next::Link(hop) => self.drops().pushed(hop.push(head.class, head.sequence, message)),
+            Next::Link(hop) => {
+                if head.class == Class::Payload {
+                    circuit.carried.add(Way::FabricTx, message.body.len());
+                }
+                self.drops().pushed(hop.push(head.class, head.sequence, message));
+            }
             Next::Sdk(other) => other.push(head, message),
             Next::Local(end) => {
                 let taken = match message.content_type {

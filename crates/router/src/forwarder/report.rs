@@ -13,6 +13,9 @@ use crate::seam::{ControllerId, Dropped};
 /// Most circuits without a way on that are remembered for one report.
 const MAX_FAULTS: usize = 10_000;
 
+/// Most circuits in one message to a controller.
+const FAULTS_AT_ONCE: usize = 1_000;
+
 /// How often the log says what was dropped.
 const DROPS_LOGGED: Duration = Duration::from_secs(60);
 
@@ -101,7 +104,9 @@ impl Forwarder {
             by_owner.entry(owner).or_default().push(circuit.to_string());
         }
         for (owner, circuits) in by_owner {
-            self.control.forward_faults(owner.as_ref(), circuits);
+            for some in circuits.chunks(FAULTS_AT_ONCE) {
+                self.control.forward_faults(owner.as_ref(), some.to_vec());
+            }
         }
         self.tombstones.lock().retain(|_, at| at.elapsed() < TOMBSTONE);
     }

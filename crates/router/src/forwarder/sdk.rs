@@ -15,6 +15,7 @@ use std::sync::{
 
 use parking_lot::Mutex;
 use weft_circuit::Seat;
+use weft_metrics::usage::Way;
 use weft_wire::{
     Message,
     edge::{StateClosed, header},
@@ -32,7 +33,10 @@ use super::{
 use crate::seam;
 
 /// Headers that an SDK's message brings and that stay here.
-const STRIP: [i32; 4] = [header::CONN_ID, NOT_FORWARDED[0], NOT_FORWARDED[1], NOT_FORWARDED[2]];
+const STRIP: [i32; 5] = {
+    let [reply_for, heartbeat, answered, raw] = NOT_FORWARDED;
+    [header::CONN_ID, reply_for, heartbeat, answered, raw]
+};
 
 /// A circuit's end at an SDK with flow control of its own.
 pub(crate) struct SdkCircuit {
@@ -165,12 +169,37 @@ impl SdkCircuit {
         };
         match Head::of(&message) {
             Ok(head) => {
+                if head.class == Class::Payload {
+                    self.came(message.body.len());
+                }
                 message.headers.remove_all(&STRIP);
                 let back = |head, answer| self.push(head, answer);
                 self.forwarder.pass(&self.circuit, &next, head, message, back);
             }
             Err(problem) => self.forwarder.drop_bad(&self.circuit, &problem),
         }
+    }
+
+    /// So much came from the SDK.
+    fn came(&self, bytes: usize) {
+        let measures = self.forwarder.measures();
+        let (flow, way) = match self.role {
+            seam::End::Initiator => (&measures.ingress.rx, Way::IngressRx),
+            seam::End::Terminator => (&measures.egress.rx, Way::EgressRx),
+        };
+        flow.message(bytes);
+        self.circuit.carried.add(way, bytes);
+    }
+
+    /// So much goes to the SDK. Under the lock.
+    fn goes(&self, bytes: usize) {
+        let measures = self.forwarder.measures();
+        let (flow, way) = match self.role {
+            seam::End::Initiator => (&measures.ingress.tx, Way::IngressTx),
+            seam::End::Terminator => (&measures.egress.tx, Way::EgressTx),
+        };
+        flow.message(bytes);
+        self.circuit.carried.add_locked(way, bytes);
     }
 
     /// Queues a message of the circuit for the SDK.
@@ -196,7 +225,10 @@ impl SdkCircuit {
         let (frame, last) = {
             let mut queue = self.queue.lock();
             let frame = match class {
-                Class::Payload => queue.frames.pop().map(|waiting| (waiting.frame, waiting.len)),
+                Class::Payload => queue.frames.pop().map(|waiting| {
+                    self.goes(waiting.frame.body.len());
+                    (waiting.frame, waiting.len)
+                }),
                 Class::Ack => queue.frames.pop_ack().map(|(len, frame)| (frame, len)),
             };
             let last = frame.is_none() && class == Class::Payload && queue.end == Ending::Telling;
@@ -205,6 +237,9 @@ impl SdkCircuit {
             }
             if frame.is_none() {
                 *queue.listed(class) = false;
+                if class == Class::Payload {
+                    self.outlet.emptied(&self.seat);
+                }
             }
             (frame, last)
         };

@@ -33,7 +33,8 @@ impl Forwarder {
             let circuit = match shard.get(id) {
                 Some(known) => Arc::clone(known),
                 None => {
-                    let circuit = Circuit::new(id, Arc::clone(owner));
+                    let book = &self.measures().book;
+                    let circuit = Circuit::booked(id, Arc::clone(owner), book);
                     shard.insert(Arc::clone(&circuit.id), Arc::clone(&circuit));
                     circuit
                 }
@@ -95,9 +96,11 @@ impl SetUp {
         let links_before = self.circuit.links();
         let before = self.circuit.set_ways(self.attempt, &ways, outlet).ok_or_else(superseded)?;
         self.forwarder.goes_over(&self.circuit, &links_before);
+        self.follow_links();
         if self.circuit.has_ended() {
             // It was unrouted meanwhile.
             self.undo(before);
+            self.circuit.close_hops();
             return Err(failed("the circuit was unrouted while its route was set up"));
         }
         // Until now nobody was told of the end of an end. A reroute serves also ends that drain.
@@ -113,6 +116,16 @@ impl SetUp {
         }
         self.circuit.touch();
         Ok(())
+    }
+
+    /// A link that came back while the route was set up did not know of the circuit yet.
+    fn follow_links(&self) {
+        for id in self.circuit.links() {
+            let link = self.forwarder.link(&id);
+            if let Some((link, hop)) = link.zip(self.circuit.hop(&id)) {
+                hop.move_to(&link.outlet);
+            }
+        }
     }
 
     fn undo(&self, before: Ways) {

@@ -11,8 +11,8 @@ use weft_xgress::{End as XgEnd, Options, Role};
 
 use super::*;
 use crate::seam::{
-    Circuit as MadeCircuit, CircuitRequest, Forward, ForwardKind, Refusal, RouteFailure,
-    TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
+    BindingCircuitRequest, Circuit as MadeCircuit, CircuitRequest, Forward, ForwardKind, Refusal,
+    RouteFailure, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 
 /// A controller that only listens: to the circuits that ended.
@@ -30,6 +30,13 @@ impl Control for Listener {
     fn create_tunnel_circuit(
         &self,
         _: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
+        std::future::pending().boxed()
+    }
+
+    fn create_binding_circuit(
+        &self,
+        _: BindingCircuitRequest,
     ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         std::future::pending().boxed()
     }
@@ -73,10 +80,14 @@ fn circuit_of(forwarder: &Arc<Forwarder>) -> Arc<Circuit> {
 
 /// The terminating end before a socket, and its dialer, which writes without waiting for acks.
 pub(crate) fn before_a_socket() -> (XgEnd, Arc<LocalEnd>) {
+    before_a_socket_with(Options::default())
+}
+
+fn before_a_socket_with(options: Options) -> (XgEnd, Arc<LocalEnd>) {
     let (timers, _) = Timers::observed();
     let forwarder = Forwarder::new(Arc::<Listener>::default(), timers, Budget::unlimited());
     let circuit = circuit_of(&forwarder);
-    let (options, role) = (Options::default(), Role::Terminator);
+    let role = Role::Terminator;
     let end = LocalEnd::start(&forwarder, circuit, "out", role, &options, App::socket());
     let dialer = XgEnd::new(Role::Initiator, &options, &Budget::unlimited(), Instant::now());
     (dialer, end)
@@ -428,4 +439,15 @@ fn whoever_moves_payloads_between_two_ends_does_so_for_a_bounded_time() {
     assert!((4..40).contains(&turns), "{turns}");
     let read = std::iter::from_fn(|| host.read().now_or_never()).count();
     assert_eq!(read, PAYLOADS);
+}
+
+#[test]
+fn payloads_are_lost_for_tests_where_the_file_says_so() {
+    for (lost_one_in, arrives) in [(0, true), (1, false)] {
+        let options = Options { lost_one_in, ..Options::default() };
+        let (mut dialer, end) = before_a_socket_with(options);
+        dialer.write("hello".into()).unwrap();
+        pass(&mut dialer, &end);
+        assert_eq!(end.read().now_or_never().is_some(), arrives);
+    }
 }

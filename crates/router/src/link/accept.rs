@@ -38,6 +38,12 @@ const HALF: Duration = Duration::from_secs(30);
 const MAX_NAME: usize = 256;
 /// Most halves that wait.
 const MAX_HALVES: usize = 1024;
+/// Most halves of one router that wait.
+const MAX_HALVES_OF_ONE: usize = 16;
+/// How long a controller may take to confirm a router.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The same of a router that a controller confirmed within [`CONFIRMED`].
+const PATIENCE_IF_KNOWN: Duration = Duration::from_secs(2);
 
 /// Routers that controllers confirmed, with the fingerprint of their leaf.
 #[derive(Debug, Default)]
@@ -60,7 +66,7 @@ impl Confirmed {
         known.get(router).is_some_and(|(leaf, at)| leaf == fingerprint && fresh(*at))
     }
 
-    fn forget(&self, router: &str) {
+    pub(super) fn forget(&self, router: &str) {
         self.0.lock().remove(router);
     }
 }
@@ -88,7 +94,7 @@ pub(super) struct LinkGate {
     pub(super) binding: String,
     pub(super) write_timeout: Option<Duration>,
     /// First halves of split links, by what both halves share.
-    pub(super) halves: Mutex<HashMap<String, Half>>,
+    pub(super) halves: Arc<Mutex<HashMap<String, Half>>>,
 }
 
 /// The first half of a split link.
@@ -130,7 +136,13 @@ impl LinkGate {
         }
         let fingerprint = weft_identity::fingerprint(leaf);
         let router = &hello.router_id;
-        match links.control.verify_router(router, &fingerprint).await {
+        let known = links.confirmed.holds(router, &fingerprint, Instant::now());
+        let asked = links.control.verify_router(router, &fingerprint);
+        // The dialer does not wait long; for one that a controller has confirmed its silence is no reason.
+        let patience = if known { PATIENCE_IF_KNOWN } else { PATIENCE };
+        let answer = tokio::time::timeout(patience, asked).await;
+        let silent = || Unverified::NotAsked(format!("no answer within {patience:?}"));
+        match answer.unwrap_or_else(|_| Err(silent())) {
             Ok(()) => {
                 links.confirmed.note(router, &fingerprint, Instant::now());
                 Ok(())
@@ -155,7 +167,9 @@ impl LinkGate {
         halves.retain(|_, half| half.since.elapsed() < HALF);
         let id = half.hello.connection_id.clone();
         let Some(other) = halves.remove(&id) else {
-            if halves.len() < MAX_HALVES {
+            let router = &half.hello.router_id;
+            let of_router = halves.values().filter(|half| half.hello.router_id == *router).count();
+            if halves.len() < MAX_HALVES && of_router < MAX_HALVES_OF_ONE {
                 halves.insert(id, half);
             }
             return None;
@@ -217,7 +231,13 @@ impl HelloGate for LinkGate {
                     channel,
                     since: Instant::now(),
                 };
-                let Some((payload, ack)) = self.join(half) else { return };
+                let Some((payload, ack)) = self.join(half) else {
+                    let halves = Arc::clone(&self.halves);
+                    return links.spawn(async move {
+                        tokio::time::sleep(HALF).await;
+                        halves.lock().retain(|_, half| half.since.elapsed() < HALF);
+                    });
+                };
                 vec![(Some(payload.part), payload.channel), (Some(ack.part), ack.channel)]
             }
         };

@@ -120,6 +120,7 @@ impl Links {
         let options = DialOptions {
             timeout: dialer.options.connect_timeout,
             bind,
+            proxy: self.options.proxy.clone(),
             connection_id: group.is_some().then(|| hello.connection_id.clone()),
             group,
             ..DialOptions::new(address, tls, alpn::LINK, hello.to_hello(), channel)

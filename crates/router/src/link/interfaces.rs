@@ -35,7 +35,7 @@ pub(super) fn dialer_bindings(config: &LinkConfig) -> Vec<String> {
 }
 
 /// The address to dial from: `bind` is one, or the name of an interface.
-pub(super) fn address_of(bind: &str) -> Option<IpAddr> {
+pub(crate) fn address_of(bind: &str) -> Option<IpAddr> {
     if let Ok(address) = bind.parse() {
         return Some(address);
     }

@@ -3,14 +3,15 @@
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use weft_channel::{
-    Behaviour, ChannelHandle, CloseReason, Flow, Handler, Parts, UnderlayInfo, UnderlayWaker,
+    Batch, Behaviour, ChannelHandle, CloseReason, Flow, Handler, Outbox, Parts, UnderlayInfo,
+    UnderlayWaker,
 };
 use weft_circuit::Carries;
 use weft_wire::{
@@ -23,12 +24,16 @@ use weft_wire::{
 
 use super::{Links, Opened};
 use crate::{
-    forwarder::{Arrivals, BackToHops, Link},
+    forwarder::{Arrivals, BackToHops, DataOutbox, Link},
+    measures::{Both, LinkMeasures},
     seam::{LinkConnection, LinkLatency, LinkReport},
 };
 
 /// A link whose peer answers no heartbeat for so long is told of as one to be avoided.
 const UNANSWERED: Duration = Duration::from_secs(30);
+
+/// A queue that grows and hardly moves is told of as one of so many times the interval of looks.
+const MOST_QUEUED: f64 = 20.0;
 
 /// A link that stands.
 pub(super) struct LiveLink {
@@ -42,9 +47,12 @@ pub(super) struct LiveLink {
     pub(super) address: String,
     /// One, or two of a split link.
     channels: Mutex<Vec<(Option<SplitPart>, ChannelHandle)>>,
-    /// Connections that came and went.
+    /// How often its connections were another set, from 1.
     state: AtomicU32,
     latency: Mutex<Latency>,
+    pub(super) measures: LinkMeasures,
+    /// Bytes that had left when the queue was looked at last.
+    left: AtomicU64,
     closed: AtomicBool,
     pub(super) links: Weak<Links>,
 }
@@ -66,6 +74,7 @@ impl LiveLink {
         link: Arc<Link>,
         opened: &Opened,
     ) -> Arc<Self> {
+        let measures = LinkMeasures::new(links.forwarder.measures(), &link.id, &link.outlet);
         Arc::new(Self {
             number,
             key: opened.key.clone(),
@@ -75,8 +84,10 @@ impl LiveLink {
             protocol: opened.protocol.clone(),
             address: opened.dialed.clone().unwrap_or_default(),
             channels: Mutex::default(),
-            state: AtomicU32::new(0),
+            state: AtomicU32::new(1),
             latency: Mutex::default(),
+            measures,
+            left: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             links: Arc::downgrade(links),
         })
@@ -117,6 +128,7 @@ impl LiveLink {
     /// A round trip was measured.
     pub(super) fn measured(&self, rtt: Duration) {
         let nanos = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        self.measures.latency.add(nanos);
         let mut latency = self.latency.lock();
         latency.min = if latency.count == 0 { nanos } else { latency.min.min(nanos) };
         latency.max = latency.max.max(nanos);
@@ -141,6 +153,17 @@ impl LiveLink {
         }
         let mean = latency.sum as f64 / latency.count as f64;
         Some(LinkLatency { id, count: latency.count, mean, min: latency.min, max: latency.max })
+    }
+
+    /// Notes how long messages wait: what waits now, at the pace of what left since the last look.
+    pub(super) fn look_at_queue(&self, passed: Duration) {
+        let left = self.measures.traffic.tx.bytes();
+        let since = left.wrapping_sub(self.left.swap(left, Ordering::Relaxed));
+        let waits = self.link.outlet.budget().used();
+        if since > 0 {
+            let wait = passed.mul_f64((waits as f64 / since as f64).min(MOST_QUEUED));
+            self.measures.queue_time.took(wait);
+        }
     }
 
     /// Its connections.
@@ -171,12 +194,12 @@ impl LiveLink {
             protocol: self.protocol.clone(),
             address: self.address.clone(),
             iteration: self.iteration,
-            state: self.state.load(Ordering::Acquire).max(1),
+            state: self.state.load(Ordering::Acquire),
             connections: self.connections(),
         }
     }
 
-    /// A connection came or went.
+    /// Its connections are another set than those that were told last.
     pub(super) fn connections_changed(&self) {
         self.state.fetch_add(1, Ordering::AcqRel);
     }
@@ -198,10 +221,15 @@ impl Behaviour for Traffic {
         let carries = if is_for_acks { Carries::Acks } else { Carries::Payloads };
         let forwarder = Arc::downgrade(&links.forwarder);
         let back = BackToHops { forwarder, link: Arc::clone(&live.link.id) };
-        let outbox = live.link.outlet.open(carries, waker.clone()).giving_back_to(Arc::new(back));
+        let data = live.link.outlet.open(carries, waker.clone()).giving_back_to(Arc::new(back));
+        let outbox = ToPeer {
+            data,
+            live: Arc::clone(live),
+            fabric: links.forwarder.measures().fabric.clone(),
+        };
         let arrivals = Arrivals::new(Arc::clone(&links.forwarder), Arc::clone(&live.link.id));
-        let handler = FromPeer { live: Arc::clone(live), arrivals };
-        live.connections_changed();
+        let fabric = links.forwarder.measures().fabric.clone();
+        let handler = FromPeer { live: Arc::clone(live), arrivals, fabric };
         Parts { handler: Box::new(handler), outbox: Some(Box::new(outbox)) }
     }
 
@@ -221,12 +249,18 @@ impl Behaviour for Traffic {
 struct FromPeer {
     live: Arc<LiveLink>,
     arrivals: Arrivals,
+    fabric: Both,
 }
 
 impl Handler for FromPeer {
     fn on_message(&mut self, message: Message, _: &ChannelHandle) -> Flow {
         match message.content_type {
-            PAYLOAD | ACK | CONTROL => self.arrivals.take(message),
+            PAYLOAD | ACK | CONTROL => {
+                for all in [&self.live.measures.traffic, &self.fabric] {
+                    all.rx.message(message.body.len());
+                }
+                self.arrivals.take(message);
+            }
             other => tracing::trace!(content_type = other, "ignored a message of a link"),
         }
         Flow::Continue
@@ -234,6 +268,37 @@ impl Handler for FromPeer {
 
     fn on_heartbeat(&mut self, rtt: Duration) {
         self.live.measured(rtt);
+    }
+}
+
+/// Serves one connection, and counts what leaves over it.
+struct ToPeer {
+    data: DataOutbox,
+    live: Arc<LiveLink>,
+    fabric: Both,
+}
+
+impl Outbox for ToPeer {
+    fn notice(&mut self) {
+        self.data.notice();
+    }
+
+    fn fill(&mut self, batch: &mut Batch) {
+        let before = batch.len();
+        self.data.fill(batch);
+        for message in batch.from(before) {
+            for all in [&self.live.measures.traffic, &self.fabric] {
+                all.tx.message(message.body.len());
+            }
+        }
+    }
+
+    fn flushed(&mut self) {
+        self.data.flushed();
+    }
+
+    fn give_back(&mut self, unsent: Vec<Message>) {
+        self.data.give_back(unsent);
     }
 }
 

@@ -13,7 +13,7 @@
 
 mod accept;
 mod dial;
-mod interfaces;
+pub(crate) mod interfaces;
 mod live;
 mod registry;
 
@@ -22,7 +22,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -32,7 +32,7 @@ use tokio::{runtime, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     AcceptOptions, ChannelAcceptor, ChannelOptions, CloseReason, Established, HeartbeatOptions,
-    ListenerLimits, Listeners, RegisterError, Registration, TlsSource,
+    HttpProxy, ListenerLimits, Listeners, RegisterError, Registration, TlsSource, TraceFile,
 };
 use weft_config::router::{LinkConfig, LinkDialer, LinkListener as ListenerConfig};
 use weft_identity::LiveIdentity;
@@ -44,7 +44,10 @@ use registry::{Candidate, Dial, Dialer, Registry, Verdict};
 
 use crate::{
     forwarder::{Forwarder, Link, Outlet},
-    seam::{Control, LinkControl, LinkListener, LinkReport, Peer},
+    seam::{
+        Control, LinkConnection, LinkControl, LinkLatency, LinkListener, LinkReport, Peer,
+        PeerState,
+    },
 };
 
 /// Bytes that may wait for one link.
@@ -55,6 +58,8 @@ const FIRST_PROBES: usize = 3;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most links that one router may open.
 const MAX_PER_PEER: usize = 64;
+/// How long a link goes on in whose place another one stands, for what is on its way.
+const REPLACED: Duration = Duration::from_secs(75);
 /// How often targets without a link are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -65,16 +70,22 @@ pub(crate) struct LinkOptions {
     pub(crate) router_id: String,
     /// Listeners, dialers, heartbeats.
     pub(crate) config: LinkConfig,
+    /// A proxy through which other routers are dialed.
+    pub(crate) proxy: Option<HttpProxy>,
     /// Dials at once.
     pub(crate) dial_workers: usize,
-    /// How often latencies are told.
-    pub(crate) report_interval: Duration,
+    /// Dials that may wait for their turn.
+    pub(crate) dial_queue: usize,
+    /// What is asked of those who connect.
+    pub(crate) handshake_timeout: Duration,
     /// How often latency is measured beside heartbeats.
     pub(crate) probe_interval: Option<Duration>,
     /// Links are read and written here.
     pub(crate) data_runtime: runtime::Handle,
     /// Everything else happens here.
     pub(crate) control_runtime: runtime::Handle,
+    /// Where messages are written down.
+    pub(crate) trace: Option<TraceFile>,
 }
 
 /// All links of this router.
@@ -92,6 +103,8 @@ pub(crate) struct Links {
     numbers: AtomicU64,
     /// Something is to be dialed.
     wake: Notify,
+    /// Dials under way.
+    dialing: AtomicUsize,
     confirmed: Confirmed,
     refused: Refused,
     stop: CancellationToken,
@@ -140,13 +153,13 @@ impl Links {
             live: Mutex::default(),
             numbers: AtomicU64::new(1),
             wake: Notify::new(),
+            dialing: AtomicUsize::new(0),
             confirmed: Confirmed::default(),
             refused: Refused::default(),
             stop,
             options,
         });
         links.spawn(Arc::clone(&links).dial_when_due());
-        links.spawn(Arc::clone(&links).report_latencies());
         if let Some(every) = links.options.probe_interval {
             links.spawn(Arc::clone(&links).probe(every.max(Duration::from_millis(100))));
         }
@@ -174,14 +187,21 @@ impl Links {
             protocol: protocol.clone(),
             binding: binding.clone(),
             write_timeout: config.options.write_timeout,
-            halves: Mutex::default(),
+            halves: Arc::default(),
         };
         // A controller is asked meanwhile.
         let hello_timeout = config.options.connect_timeout.max(Duration::from_secs(10));
         let hello = AcceptOptions { hello_timeout, vouches: true, ..AcceptOptions::default() };
         let acceptor = Arc::new(ChannelAcceptor::new(gate, hello));
         let bind = config.bind.host_port().to_string();
-        let limits = ListenerLimits::default();
+        let (channel, usual) = (&config.options, ListenerLimits::default());
+        let at_once = channel.max_outstanding_connects.saturating_add(channel.max_queued_connects);
+        // As with SDKs, the file can only raise how many strangers may be there at once.
+        let limits = ListenerLimits {
+            pending: usual.pending.max(at_once),
+            handshake_timeout: self.options.handshake_timeout,
+            ..usual
+        };
         let listen =
             |protocols| listeners.listen(&bind, limits, protocols, tls.clone(), acceptor.clone());
         // On a port that it shares, who offers no protocol may belong to another listener.
@@ -210,9 +230,10 @@ impl Links {
         let close = heartbeats.close_unresponsive;
         ChannelOptions {
             heartbeat: Some(HeartbeatOptions {
+                send_interval: heartbeats.send_interval,
+                check_interval: heartbeats.check_interval,
                 close_unresponsive: close,
                 grace: close.unwrap_or_default() * 2,
-                ..HeartbeatOptions::LINK
             }),
             runtime: Some(self.options.data_runtime.clone()),
             ..ChannelOptions::link(label)
@@ -227,6 +248,10 @@ impl Links {
             let mut registry = self.registry.lock();
             news.iter().flat_map(|peer| registry.peer(peer, now, new_id)).collect()
         };
+        // Who was removed is not let in on the word of a controller of earlier.
+        for peer in news.iter().filter(|peer| peer.state == PeerState::Removed) {
+            self.confirmed.forget(&peer.id);
+        }
         for number in closing {
             self.close(number, "the peer is gone, or elsewhere");
         }
@@ -253,6 +278,24 @@ impl Links {
         // Not those that close because another one took their place.
         let stand = dialed.iter().filter(|live| registry.is_live(&live.key, live.number));
         stand.map(|live| live.report()).collect()
+    }
+
+    /// All links, whoever dialed them.
+    pub(crate) fn all_reports(&self) -> Vec<LinkReport> {
+        let all: Vec<_> = self.live.lock().values().cloned().collect();
+        all.iter().map(|live| live.report()).collect()
+    }
+
+    /// The routers at the ends of each link: who dialed, and who was dialed.
+    pub(crate) fn ends(&self) -> HashMap<String, (String, String)> {
+        let own = || self.options.router_id.clone();
+        let all = self.live.lock();
+        let ends = all.values().map(|live| {
+            let peer = live.link.peer.to_string();
+            let ends = if live.dialed { (own(), peer) } else { (peer, own()) };
+            (live.link.id.to_string(), ends)
+        });
+        ends.collect()
     }
 
     /// How many links stand.
@@ -291,6 +334,7 @@ impl Links {
             id: opened.id.clone(),
             iteration: opened.iteration,
             dialed: opened.dialed.is_some(),
+            since: Instant::now(),
         };
         let verdict = self.registry.lock().register(candidate);
         if let Verdict::Refused { close_after } = verdict {
@@ -308,6 +352,9 @@ impl Links {
         self.live.lock().insert(number, Arc::clone(&live));
         for (part, channel) in opened.channels {
             live.add(part, channel.handle());
+            if let Some(trace) = &self.options.trace {
+                trace.follow(&channel.handle());
+            }
             channel.start(live.behaviour(part));
         }
         if let Err(problem) = self.forwarder.register_link(&link) {
@@ -324,15 +371,32 @@ impl Links {
             self.replaced(number, id, iteration, close_after, &live);
         }
         tracing::info!(link = %link.id, peer = %link.peer, dialed = live.dialed, iteration = live.iteration, "link established");
+        let told = live.connections();
         if live.dialed {
-            self.control.link_up(live.report());
+            self.control.link_up(LinkReport { connections: told.clone(), ..live.report() });
+            if live.is_closed() {
+                // Its end may have been told before it was told itself.
+                self.faults.link_fault(&live.link.id, live.iteration);
+            }
             if !self.registry.lock().is_live(&live.key, live.number) && !live.is_closed() {
                 // Another one took its place meanwhile, and that was told before it was told itself.
                 self.control.link_duplicate(&live.link.id, live.iteration);
             }
         }
-        self.spawn(Arc::clone(self).follow(live));
+        if !self.registry.lock().is_live(&live.key, live.number) {
+            // One that took its place found it in the registry, and not yet here.
+            self.close_after(REPLACED, Arc::clone(&live));
+        }
+        self.spawn(Arc::clone(self).follow(live, told));
         true
+    }
+
+    /// Closes a link in whose place another one stands by now.
+    fn close_after(&self, time: Duration, live: Arc<LiveLink>) {
+        self.spawn(async move {
+            tokio::time::sleep(time).await;
+            live.close("another link took its place");
+        });
     }
 
     fn links_with(&self, peer: &str) -> usize {
@@ -365,10 +429,7 @@ impl Links {
             return former.close("the link was dialed anew");
         }
         self.control.link_duplicate(&id, iteration);
-        self.spawn(async move {
-            tokio::time::sleep(close_after).await;
-            former.close("another link took its place");
-        });
+        self.close_after(close_after, former);
     }
 
     /// A link is gone.
@@ -384,19 +445,20 @@ impl Links {
         }
     }
 
-    /// Measures a new link, then tells of its connections as they change.
-    async fn follow(self: Arc<Self>, live: Arc<LiveLink>) {
+    /// Measures a new link, then tells of its connections as they change; `told` are those that were
+    /// told with the link.
+    async fn follow(self: Arc<Self>, live: Arc<LiveLink>, mut told: Vec<LinkConnection>) {
         for _ in 0..FIRST_PROBES {
             self.measure(&live).await;
         }
         self.control.link_latencies(live.take_latency().into_iter().collect());
         let Some(channel) = live.channel().filter(|_| live.dialed) else { return };
         let mut changes = channel.underlay_changes();
-        let mut told = 1;
         while !live.is_closed() {
-            let report = live.report();
-            if report.state != told && report.connections.len() > 1 {
-                told = report.state;
+            if live.connections() != told {
+                live.connections_changed();
+                let report = live.report();
+                told.clone_from(&report.connections);
                 self.control.link_connections(report);
             }
             if changes.changed().await.is_err() {
@@ -423,15 +485,21 @@ impl Links {
         }
     }
 
-    async fn report_latencies(self: Arc<Self>) {
-        loop {
-            tokio::time::sleep(self.options.report_interval.max(Duration::from_millis(100))).await;
-            let all: Vec<_> = self.live.lock().values().cloned().collect();
-            let measured: Vec<_> = all.iter().filter_map(|live| live.take_latency()).collect();
-            if !measured.is_empty() {
-                self.control.link_latencies(measured);
-            }
-        }
+    /// What was measured of round trips since the last call.
+    pub(crate) fn latencies(&self) -> Vec<LinkLatency> {
+        let all: Vec<_> = self.live.lock().values().cloned().collect();
+        all.iter().filter_map(|live| live.take_latency()).collect()
+    }
+
+    /// Looks at what waits for links; `passed` since the last time.
+    pub(crate) fn look_at_queues(&self, passed: Duration) {
+        let all: Vec<_> = self.live.lock().values().cloned().collect();
+        all.iter().for_each(|live| live.look_at_queue(passed));
+    }
+
+    /// How many links are being dialed, and how many may be.
+    pub(crate) fn dials(&self) -> (usize, usize) {
+        (self.dialing.load(Ordering::Relaxed), self.options.dial_workers.max(1))
     }
 
     /// Makes the dials that are due, so many at once.
@@ -443,11 +511,15 @@ impl Links {
             let _ = tokio::time::timeout(wait.min(SWEEP), self.wake.notified()).await;
             self.registry.lock().sweep(Instant::now());
             loop {
+                let most = workers.available_permits() + self.options.dial_queue;
+                self.registry.lock().bound_queue(most, Instant::now(), rand::random);
                 let Ok(worker) = Arc::clone(&workers).acquire_owned().await else { return };
                 let Some(dial) = self.registry.lock().begin_dial(Instant::now()) else { break };
                 let links = Arc::clone(&self);
                 self.spawn(async move {
+                    links.dialing.fetch_add(1, Ordering::Relaxed);
                     links.dial(dial).await;
+                    links.dialing.fetch_sub(1, Ordering::Relaxed);
                     links.wake.notify_one();
                     drop(worker);
                 });

@@ -17,6 +17,12 @@ use crate::seam::{LinkListener, Peer, PeerState};
 
 /// A link that rejected so many others lets the next one win: the peer does not know it.
 const MAX_REJECTED: u32 = 5;
+/// A link that lasted so long is dialed again at once when it ends.
+const STEADY: Duration = Duration::from_secs(30);
+/// How long the second of several links that ended sooner is waited for; each further one twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// Longest such wait: circuits wait for a link that is back, for 5 s.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a router that is gone and has no link is remembered.
 const FORGET: Duration = Duration::from_secs(48 * 3600);
 /// Most listeners of one router that are looked at.
@@ -100,6 +106,8 @@ pub(crate) struct Target {
     pub(crate) iteration: u32,
     pub(crate) connected: u32,
     pub(crate) delay: Duration,
+    /// How many of its last links ended soon.
+    pub(crate) short: u32,
     /// When it is dialed next; `None` while it is there or being dialed.
     pub(crate) due: Option<Instant>,
 }
@@ -114,6 +122,8 @@ pub(crate) struct Candidate {
     pub(crate) iteration: u32,
     /// This router dialed it.
     pub(crate) dialed: bool,
+    /// Since when.
+    pub(crate) since: Instant,
 }
 
 /// What becomes of a link that came to stand.
@@ -268,6 +278,7 @@ impl Registry {
                 iteration: 0,
                 connected: 0,
                 delay: Duration::ZERO,
+                short: 0,
                 due: None,
             };
             self.targets.insert(key.to_owned(), target);
@@ -341,6 +352,23 @@ impl Registry {
         }
     }
 
+    /// Of the dials that are due, those beyond so many wait as if they had come to nothing. `chance`
+    /// gives numbers between 0 and 1.
+    pub(crate) fn bound_queue(&mut self, most: usize, now: Instant, chance: impl Fn() -> f64) {
+        let due = self.due.keys().take_while(|(at, _)| *at <= now);
+        let beyond: Vec<String> = due.skip(most).map(|(_, key)| key.clone()).collect();
+        for key in beyond {
+            let Some(target) = self.targets.get_mut(&key) else { continue };
+            let healthy = self.peers.get(&target.peer).is_some_and(|known| known.healthy);
+            let Some(dialer) = self.dialers.get(target.dialer) else { continue };
+            let backoff = if healthy { &dialer.healthy } else { &dialer.unhealthy };
+            target.delay = after(target.delay, backoff, chance());
+            let at = now + target.delay;
+            tracing::debug!(link = %target.link, "too many links are to be dialed, this one later");
+            self.dial_at(&key, at);
+        }
+    }
+
     /// A dial came to nothing; it is tried again after a wait. `chance` is between 0 and 1.
     pub(crate) fn failed(&mut self, dial: &Dial, was_duplicate: bool, now: Instant, chance: f64) {
         let healthy = self.peers.get(&dial.peer).is_some_and(|known| known.healthy);
@@ -363,6 +391,11 @@ impl Registry {
 
     /// A link came to stand.
     pub(crate) fn register(&mut self, link: Candidate) -> Verdict {
+        let is_wanted = |target: &Target| target.link == link.id;
+        if link.dialed && !self.targets.get(&link.key).is_some_and(is_wanted) {
+            // Its router was removed while it was dialed.
+            return Verdict::Refused { close_after: Duration::ZERO };
+        }
         let verdict = match self.live.get_mut(&link.key) {
             None => Verdict::Taken,
             Some(live) if live.link.id < link.id && live.rejected < MAX_REJECTED => {
@@ -394,18 +427,25 @@ impl Registry {
         self.live.get(key).is_some_and(|live| live.link.number == number)
     }
 
-    /// A link is gone: it is dialed again at once.
+    /// A link is gone: it is dialed again at once, unless the one before it had ended soon, too. A peer
+    /// that takes links and closes them is not dialed without a pause.
     pub(crate) fn closed(&mut self, key: &str, number: u64, now: Instant) {
         if self.live.get(key).is_none_or(|live| live.link.number != number) {
             return;
         }
-        self.live.remove(key);
+        let Some(ended) = self.live.remove(key) else { return };
+        let lasted = now.saturating_duration_since(ended.link.since);
         if let Some(target) = self.targets.get_mut(key)
             && target.status != Status::Dialing
         {
             target.status = Status::LinkFailed;
-            target.delay = Duration::ZERO;
-            self.dial_at(key, now);
+            target.short = if lasted < STEADY { target.short.saturating_add(1) } else { 0 };
+            target.delay = match target.short {
+                0 | 1 => Duration::ZERO,
+                short => (FIRST_WAIT * (1 << (short - 2).min(10))).min(LONGEST_WAIT),
+            };
+            let at = now + target.delay;
+            self.dial_at(key, at);
         }
     }
 
@@ -480,7 +520,48 @@ mod tests {
 
     fn link(number: u64, id: &str, dialed: bool) -> Candidate {
         let key = "default->tls:r2->default".to_owned();
-        Candidate { number, key, id: id.into(), iteration: 1, dialed }
+        Candidate { number, key, id: id.into(), iteration: 1, dialed, since: Instant::now() }
+    }
+
+    /// A registry that dials a link of this id.
+    fn dialing(id: &str, now: Instant) -> Registry {
+        let mut registry = registry();
+        registry.peer(&peer("r2", PeerState::Healthy), now, || id.to_owned());
+        registry.begin_dial(now).unwrap();
+        registry
+    }
+
+    #[test]
+    fn a_dial_that_ends_after_its_router_was_removed_makes_no_link() {
+        let now = Instant::now();
+        let mut registry = dialing("A", now);
+        registry.peer(&peer("r2", PeerState::Removed), now, ids());
+        let refused = Verdict::Refused { close_after: Duration::ZERO };
+        assert_eq!(registry.register(link(1, "A", true)), refused);
+        // Its successor at the same address has another id.
+        registry.peer(&peer("r2", PeerState::Healthy), now, || "B".to_owned());
+        assert_eq!(registry.register(link(2, "A", true)), refused);
+        assert_eq!(registry.register(link(3, "B", true)), Verdict::Taken);
+    }
+
+    #[test]
+    fn a_peer_that_closes_every_link_is_not_dialed_without_a_pause() {
+        let now = Instant::now();
+        let mut registry = dialing("A", now);
+        let mut waits = Vec::new();
+        for number in 0..12 {
+            registry.register(link(number, "A", true));
+            let ended = Instant::now();
+            registry.closed("default->tls:r2->default", number, ended);
+            waits.push(registry.next_due().unwrap() - ended);
+            registry.begin_dial(ended + LONGEST_WAIT).unwrap();
+        }
+        assert_eq!(waits[0], Duration::ZERO, "a link that breaks is back at once");
+        assert!(waits.is_sorted() && waits[1] == FIRST_WAIT && waits[11] == LONGEST_WAIT);
+        registry.register(link(50, "A", true));
+        let later = Instant::now() + STEADY;
+        registry.closed("default->tls:r2->default", 50, later);
+        assert_eq!(registry.next_due(), Some(later), "it has been steady since");
     }
 
     #[test]
@@ -522,7 +603,7 @@ mod tests {
     fn both_ends_keep_the_same_of_two_links() {
         let now = Instant::now();
         // r1 dialed A, r2 dialed B, at the same time: both keep A.
-        let (mut one, mut two) = (registry(), registry());
+        let (mut one, mut two) = (dialing("A", now), dialing("B", now));
         assert_eq!(one.register(link(1, "A", true)), Verdict::Taken);
         assert_eq!(
             one.register(link(2, "B", false)),
@@ -596,6 +677,23 @@ mod tests {
             (registry.peers().count(), registry.targets().count(), registry.next_due()),
             (0, 0, None)
         );
+    }
+
+    #[test]
+    fn more_dials_than_may_wait_come_later() {
+        let (mut registry, now) = (registry(), Instant::now());
+        for id in ["r2", "r3", "r4", "r5"] {
+            registry.peer(&peer(id, PeerState::Healthy), now, ids());
+        }
+        registry.bound_queue(3, now, || 0.0);
+        let mut begun = 0;
+        while registry.begin_dial(now).is_some() {
+            begun += 1;
+        }
+        assert_eq!(begun, 3);
+        let later = registry.next_due().unwrap();
+        assert!(later > now);
+        assert!(registry.begin_dial(later).is_some());
     }
 
     #[test]

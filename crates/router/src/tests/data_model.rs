@@ -139,6 +139,37 @@ async fn a_model_taken_anew_at_the_same_index_is_the_one_that_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_is_set_aside_and_the_model_fetched_anew() {
+    let mut network = Network::new().await;
+    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.router.online().await;
+    network.router.control.shutdown().await;
+    let addr = network.controller.addr();
+    let file = network.home.path().join("router.yml.proto.gzip");
+    let aside = network.home.path().join("router.yml.proto.gzip.damaged");
+    let whole = std::fs::read(&file).unwrap();
+    let mut flipped = whole.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 0x55;
+    for damaged in [b"not gzip".to_vec(), whole[..whole.len() - 9].to_vec(), flipped] {
+        std::fs::write(&file, &damaged).unwrap();
+        let router = TestRouter::start(&network.pki, network.home.path(), addr);
+        assert_eq!(router.access.position(), (String::new(), 0));
+        assert_eq!(std::fs::read(&aside).unwrap(), damaged);
+        assert!(!file.exists());
+        let mut peer = network.controller.router().await;
+        peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+        router.online().await;
+        router.control.shutdown().await;
+
+        let again = TestRouter::start(&network.pki, network.home.path(), addr);
+        assert_eq!(again.access.position(), ("line1".to_owned(), 10), "written anew");
+        network.controller.router().await;
+        again.control.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn services_of_the_tunneler_follow_policies_and_configs() {
     let mut network = Network::new().await;
     let mut services = network.router.access.tunnel_services();

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
+mod acting;
 mod circuits;
 mod connecting;
 mod data_model;
-mod support;
+mod modes;
+pub(crate) mod support;
 mod terminators;
 mod whole;

@@ -104,7 +104,8 @@ impl Pki {
         LiveIdentity::fixed(Identity::new(Some(client), Vec::new(), bundle))
     }
 
-    fn identity(&self, name: &str) -> Arc<LiveIdentity> {
+    /// An identity with a server certificate for `localhost`.
+    pub(crate) fn identity(&self, name: &str) -> Arc<LiveIdentity> {
         let server = self.leaf(name, &[San::Dns("localhost".into())], Purpose::Server);
         let client = self.leaf(name, &[], Purpose::Client);
         let bundle = TrustBundle::new([self.root.certificate().clone()]);
@@ -277,6 +278,16 @@ pub(crate) struct FakeData {
 }
 
 impl Data for FakeData {
+    fn measured(&self) -> weft_metrics::Report {
+        weft_metrics::Report::new()
+    }
+
+    fn take_measured(&self, _: Duration) -> crate::seam::Measured {
+        crate::seam::Measured::default()
+    }
+
+    fn reports_lost(&self, _: u64) {}
+
     fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteFailure>> {
         let refused = command.circuit.starts_with("refused");
         let peer_data: PeerData = [(1110, "local".into())].into();
@@ -346,6 +357,11 @@ impl TestRouter {
         Self::start_waiting(LONG, pki, home, controller)
     }
 
+    /// The same with more sections in its file.
+    pub(crate) fn start_with(pki: &Pki, home: &Path, controller: SocketAddr, more: &str) -> Self {
+        Self::start_file(LONG, pki, home, controller, more)
+    }
+
     /// The same, and so long it waits for what it has not heard of.
     fn start_waiting(
         lookup_timeout: Duration,
@@ -353,9 +369,19 @@ impl TestRouter {
         home: &Path,
         controller: SocketAddr,
     ) -> Self {
+        Self::start_file(lookup_timeout, pki, home, controller, "")
+    }
+
+    fn start_file(
+        lookup_timeout: Duration,
+        pki: &Pki,
+        home: &Path,
+        controller: SocketAddr,
+        more: &str,
+    ) -> Self {
         let text = format!(
             "v: 3\nidentity: {{cert: x, key: x}}\nctrl: {{endpoint: 'tls:localhost:{}'}}\nedge: {{}}\n\
-             listeners: [{{binding: edge, address: 'tls:0.0.0.0:0', options: {{advertise: 'localhost:3022'}}}}]\n",
+             listeners: [{{binding: edge, address: 'tls:0.0.0.0:0', options: {{advertise: 'localhost:3022'}}}}]\n{more}",
             controller.port()
         );
         let path = home.join("router.yml");
@@ -373,6 +399,7 @@ impl TestRouter {
         };
         let control = ControlHalf::new(Parts {
             options,
+            trace: None,
             identity,
             names: None,
             controllers: controllers.clone(),

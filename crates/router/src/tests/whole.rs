@@ -22,12 +22,26 @@ fn localhost() -> [San; 1] {
     [San::Dns("localhost".into())]
 }
 
-fn write_chain(path: &Path, chain: &KeyedChain) {
+pub(super) fn write_chain(path: &Path, chain: &KeyedChain) {
     std::fs::write(path, weft_identity::to_pem(chain.chain())).unwrap();
 }
 
 /// A configuration whose identity lies in `home`, with a client certificate of this validity.
-fn config(pki: &Pki, home: &Path, port: u16, valid: Option<Duration>) -> RouterConfig {
+pub(super) fn config(pki: &Pki, home: &Path, port: u16, valid: Option<Duration>) -> RouterConfig {
+    let more = "edge: {csr: {sans: {dns: [localhost]}}}\n\
+         listeners:\n- {binding: edge, address: 'tls:127.0.0.1:0', options: {advertise: 'localhost:0'}}\n\
+         - {binding: tunnel, options: {mode: host}}\n";
+    config_with(pki, home, port, valid, more)
+}
+
+/// The same, with these sections beside identity and `ctrl`.
+pub(super) fn config_with(
+    pki: &Pki,
+    home: &Path,
+    port: u16,
+    valid: Option<Duration>,
+    more: &str,
+) -> RouterConfig {
     let server = pki.leaf("router1", &localhost(), Purpose::Server);
     let client = match valid {
         Some(valid) => pki.leaf_for(server.key(), "router1", &[], Purpose::Client, valid),
@@ -40,9 +54,7 @@ fn config(pki: &Pki, home: &Path, port: u16, valid: Option<Duration>) -> RouterC
     let text = format!(
         "v: 3\nidentity: {{cert: {0}/client.pem, server_cert: {0}/server.pem, key: {0}/key.pem, \
          ca: {0}/ca.pem}}\nctrl: {{endpoint: 'tls:localhost:{port}'}}\n\
-         edge: {{csr: {{sans: {{dns: [localhost]}}}}}}\n\
-         listeners:\n- {{binding: edge, address: 'tls:127.0.0.1:0', options: {{advertise: 'localhost:0'}}}}\n\
-         - {{binding: tunnel, options: {{mode: host}}}}\n",
+         {more}",
         home.display()
     );
     let loaded = RouterConfig::from_str(&text, &home.join("router.yml"), &ProcessEnvironment);

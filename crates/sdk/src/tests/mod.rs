@@ -1,6 +1,7 @@
 //! The SDK against a hand-made controller and hand-made routers, over loopback TLS.
 
 mod controller;
+mod cut;
 mod data;
 mod faults;
 mod router;

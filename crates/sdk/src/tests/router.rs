@@ -16,9 +16,9 @@ use weft_channel::{
 };
 use weft_identity::tls::{ALPN_EDGE, ClientAuth, ServerTls, server_config_for};
 use weft_wire::edge::{
-    Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Connect, Dial, DialFailed,
+    Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Connect, Data, Dial, DialFailed,
     DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, RetryHint, StateClosed, StateConnected,
-    StructuredError, XgressGrant, content_type, header,
+    StructuredError, XgressGrant, content_type, data_flags, header,
 };
 use weft_wire::payload::{self, View};
 use weft_wire::{Headers, Message};
@@ -39,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) silent: AtomicBool,
     /// Every so many payloads one is dropped; 0 none.
     pub(crate) drop_one_in: AtomicU32,
+    /// The next data of a circuit is thrown away, and its direction ended.
+    pub(crate) cut: AtomicBool,
     forwarded: AtomicU32,
     next: AtomicU32,
     state: Mutex<State>,
@@ -75,6 +77,7 @@ impl Router {
             grants: AtomicBool::new(true),
             silent: AtomicBool::new(false),
             drop_one_in: AtomicU32::new(0),
+            cut: AtomicBool::new(false),
             forwarded: AtomicU32::new(0),
             next: AtomicU32::new(0),
             state: Mutex::default(),
@@ -315,6 +318,7 @@ impl Core {
             caller_id: connect.caller_id.clone().unwrap_or_default(),
             public_key: connect.public_key.clone(),
             app_data: connect.app_data.clone(),
+            marker: connect.marker.clone(),
             circuit_id: circuit.clone(),
             dialer_id: Some(Bytes::from_static(b"i1")),
             new_conn_id: Some(new_conn_id),
@@ -328,15 +332,15 @@ impl Core {
                 return refuse(StateClosed::new(conn_id, error.to_string()).to_message());
             }
         };
-        if let Err(_problem) = DialSuccess::from_message(&answer) {
+        let Ok(success) = DialSuccess::from_message(&answer) else {
             self.state.lock().circuits.remove(&circuit);
             let reason = DialFailed::from_message(&answer).unwrap().reason;
             return refuse(StateClosed::new(conn_id, reason).to_message());
-        }
+        };
         let connected = StateConnected {
             conn_id,
             circuit_id: Some(circuit.clone()),
-            public_key: bind.public_key.clone(),
+            public_key: success.public_key.or_else(|| bind.public_key.clone()),
             xgress: grant("dialer"),
             ..StateConnected::default()
         };
@@ -365,6 +369,11 @@ impl Core {
         let from_dialer = from.expect("this SDK always says") == dialer.conn_id;
         let to = if from_dialer { host } else { dialer };
         message.headers.set_u32(header::CONN_ID, to.conn_id);
+        if message.content_type == content_type::DATA && self.cut.swap(false, Ordering::Relaxed) {
+            let flags = data_flags::FIN;
+            let end = Data { conn_id: to.conn_id, flags, uuid: None, data: Bytes::new() };
+            message = end.to_message();
+        }
         match &mut to.held {
             Some(held) => held.push(message),
             None => {

@@ -19,6 +19,12 @@ pub(super) use super::line;
 #[cfg(unix)]
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
+/// Stands for no key among the special ones.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const NO_KEY: u8 = 0;
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+const NO_KEY: u8 = 0xff;
+
 /// While this lives, what is typed is not shown.
 pub(crate) struct Off;
 
@@ -27,7 +33,8 @@ impl Off {
         Self::take(false)
     }
 
-    /// The same, and every key counts at once, without the end of its line.
+    /// The same, and every key counts at once, without the end of its line. Ctrl-Z is a key like
+    /// others: a command that is stopped would leave the terminal as nobody else expects it.
     pub(crate) fn by_key() -> io::Result<Self> {
         Self::take(true)
     }
@@ -42,6 +49,7 @@ impl Off {
             quiet.local_modes.remove(LocalModes::ICANON);
             quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
             quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
+            quiet.special_codes[SpecialCodeIndex::VSUSP] = NO_KEY;
         }
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         tcsetattr(&stdin, OptionalActions::Now, &quiet)?;

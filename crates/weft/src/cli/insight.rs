@@ -85,7 +85,8 @@ pub(crate) struct WhyPathArgs {
 /// Whom to ask what.
 #[derive(Debug, Args)]
 #[command(after_help = "Controllers know: config, connected-routers, data-model-index, \
-                  identity-connection-statuses,\n  metrics, stackdump, terminator-costs.\n\
+                  identity-connection-statuses,\n  metrics, refused-reports, stackdump, \
+                  terminator-costs.\n\
                   Routers know: circuit:ID, ert-terminators, links, router-circuits, \
                   router-controllers,\n  router-data-model-index, router-drops, sdk-terminators.\n\
                   Routers of OpenZiti know more.\n\nExample:\n  \
@@ -94,7 +95,7 @@ pub(crate) struct InspectArgs {
     /// What to ask for: config, connected-routers, router-circuits, sdk-terminators, ...
     #[arg(value_name = "VALUE", required = true)]
     pub(crate) values: Vec<String>,
-    /// Those whose id matches this regular expression
+    /// Those whose name or id contains a match of this regular expression; '^paris$' is paris alone
     #[arg(long, value_name = "REGEX", default_value = ".*")]
     pub(crate) of: String,
     #[command(flatten)]

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use weft_config::HostPort;
 
 use super::Output;
-use crate::session::Session;
+use crate::{log::LogArgs, session::Session};
 
 /// Where `quickstart` keeps the network, who administers it and where it listens.
 #[derive(Debug, Args)]
@@ -17,7 +18,7 @@ pub(crate) struct QuickstartArgs {
     pub(crate) home: Option<PathBuf>,
     /// How many routers, 1 to 9; a network gets more of them, but not fewer
     /// [default: as many as there are, 1 in a new network]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
+    #[arg(long, value_name = "COUNT", value_parser = routers)]
     pub(crate) routers: Option<u8>,
     /// Name of the administrator [default: admin]
     #[arg(long, value_name = "NAME", help_heading = "Only at creation")]
@@ -34,13 +35,13 @@ pub(crate) struct QuickstartArgs {
     /// Port of the controller (APIs and control plane); 0 picks a free one [default: 1280]
     #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
     pub(crate) ctrl_port: Option<u16>,
-    /// Port of the edge router, further ones have those behind it; 0 picks free ones
+    /// Port of the first edge router, further ones have those behind it; 0 picks free ones
     /// [default: 3022]
-    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) router_port: Option<u16>,
     /// Port for links of the first router, further ones have those behind it; 0 picks free ones
     /// [default: 10080]
-    #[arg(long, value_name = "PORT", help_heading = "Only at creation")]
+    #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) link_port: Option<u16>,
     /// Host name or address under which clients and routers reach the controller
     /// [default: localhost]
@@ -49,6 +50,11 @@ pub(crate) struct QuickstartArgs {
     /// Host name or address under which clients reach the router [default: localhost]
     #[arg(long, value_name = "HOST", help_heading = "Only at creation")]
     pub(crate) router_address: Option<String>,
+}
+
+fn routers(text: &str) -> Result<u8, String> {
+    let count = text.parse().ok().filter(|count| (1..=9).contains(count));
+    count.ok_or_else(|| "a number from 1 to 9 is wanted".to_owned())
 }
 
 /// What can be done with a controller of one's own.
@@ -75,9 +81,23 @@ pub(crate) enum ControllerCommand {
         name: String,
     },
     /// Run the controller until it is told to stop
+    ///
+    /// SIGHUP has identity files and levels of the log read again. SIGTERM or Ctrl-C stops: requests
+    /// that are worked on finish; a second one ends the process at once.
     Run {
         /// The controller's configuration file
         file: PathBuf,
+        #[command(flatten)]
+        log: LogArgs,
+    },
+    /// Say everything that is wrong with a controller's file, and start nothing
+    ///
+    /// Status 2 if there is a mistake. `run` looks with the same eyes.
+    Check {
+        /// The controller's configuration file
+        file: PathBuf,
+        #[command(flatten)]
+        output: Output,
     },
     /// Put a snapshot of the database in the place of the database
     ///
@@ -107,13 +127,108 @@ pub(crate) enum RouterCommand {
         jwt: PathBuf,
     },
     /// Run the router until it is told to stop
+    ///
+    /// SIGHUP has identity files and levels of the log read again. SIGTERM or Ctrl-C stops: nothing
+    /// new is taken, and the circuits that there are have some time to end; a second one ends the
+    /// process at once.
     Run {
         /// The router's configuration file
         file: PathBuf,
+        /// Seconds that circuits have to end once the router is told to stop
+        #[arg(long, value_name = "SECONDS", default_value_t = 10,
+              value_parser = clap::value_parser!(u64).range(..=86_400))]
+        grace: u64,
+        #[command(flatten)]
+        log: LogArgs,
         /// Stop when standard input ends, which is when the process ends that holds its other end
         #[arg(long, hide = true)]
         exit_with_parent: bool,
     },
+    /// Say everything that is wrong with a router's file, and start nothing
+    ///
+    /// Keys, values and bounds, and what the file names: keys and certificates, addresses,
+    /// interfaces, folders. Status 2 if there is a mistake. `run` looks with the same eyes.
+    #[command(after_help = "Example:\n  weft router check router.yaml --output json")]
+    Check {
+        /// The router's configuration file
+        file: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Print every value that a router's file has in effect, and where each came from
+    ///
+    /// A value is the file's (with its line), that of a variable of the environment, or a default.
+    Explain {
+        /// The router's configuration file
+        file: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Write a commented file for a new router
+    #[command(
+        after_help = "Examples:\n  weft router config --name paris --controller ctrl.example:1280 \
+                      --address paris.example --out paris.yaml\n  \
+                      weft router config gateway --lan-interface eth1 > gateway.yaml"
+    )]
+    Config(RouterConfigArgs),
+}
+
+/// What a new router is to be.
+#[derive(Debug, Args)]
+pub(crate) struct RouterConfigArgs {
+    /// The sort of router
+    #[arg(value_enum, default_value_t)]
+    pub(crate) sort: RouterSort,
+    /// What the files of its keys and certificates are called
+    #[arg(long, value_name = "NAME", default_value = "router")]
+    pub(crate) name: String,
+    /// Where the controller is
+    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:1280")]
+    pub(crate) controller: HostPort,
+    /// Host name or address under which clients, and other routers, reach it
+    #[arg(long, value_name = "HOST", default_value = "localhost")]
+    pub(crate) address: String,
+    /// Port for clients
+    #[arg(long, value_name = "PORT", default_value_t = 3022)]
+    pub(crate) port: u16,
+    /// Port for links of other routers
+    #[arg(long, value_name = "PORT", default_value_t = 10_080)]
+    pub(crate) link_port: u16,
+    /// Interface of the machines whose traffic a gateway intercepts
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) lan_interface: Option<String>,
+    /// Write to this file, which must not be there yet, and not to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Sorts of routers for which files are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RouterSort {
+    /// Clients and other routers connect to it
+    #[default]
+    Edge,
+    /// Nobody connects to it but clients on its network: it dials the other routers
+    Private,
+    /// As private, and traffic of its machine, or of a network behind it, goes to services (Linux)
+    Gateway,
+}
+
+/// Show the messages in a file that `trace.path` of a controller or router names
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft trace show router.trace --peer 'link from'\n  \
+                  weft trace show ctrl.trace --type Route --type 1022 -o json")]
+pub(crate) struct TraceShowArgs {
+    /// The file
+    pub(crate) file: PathBuf,
+    /// Only channels whose name or address this regular expression finds
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) peer: Option<String>,
+    /// Only messages of this type, by name or number; may be given several times
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) kind: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 /// The controller's database.

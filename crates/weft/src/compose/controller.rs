@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::sync::CancellationToken;
 use weft_api::{ApiServer, Setup, base_urls};
-use weft_channel::{ListenerLimits, Listeners, Registration};
-use weft_config::{ControllerConfig, Loaded, WebApi, controller::Storage};
+use weft_channel::{ListenerLimits, Listeners, Registration, TraceFile};
+use weft_config::{ControllerConfig, Loaded, controller::Storage};
 use weft_controller::{
     Addresses, Controller, Durations, GuessLimits, Settings,
     control::{ControlOptions, ControlPlane},
@@ -23,16 +23,21 @@ use weft_identity::{Identity, LiveIdentity};
 use weft_store::{Embedded, Options, Store};
 
 use super::{
-    exchange::{self, Files},
+    exchange::{self, Files, Following},
     identity_section,
     keys::{self, Material},
     session_key, shown, warn,
 };
 use crate::{
     build,
+    check::{self, Purpose},
     failure::{Failure, chain},
+    profile::Profiles,
+    service::{HangUps, Manager},
 };
 
+/// How long stopping takes, at most.
+const STOPPING: Duration = Duration::from_secs(15);
 /// Routers that have not shown yet who they are, in all and from one source.
 const PENDING: usize = 1024;
 const PENDING_PER_SOURCE: usize = 256;
@@ -56,9 +61,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Opens the store and loads the model.
-    pub(crate) async fn open(file: &Path) -> Result<Self, Failure> {
-        let loaded = ControllerConfig::from_path(file)?;
+    /// Opens the store and loads the model. Nothing is touched while anything is wrong with the
+    /// file.
+    pub(crate) async fn open(file: &Path, purpose: Purpose) -> Result<Self, Failure> {
+        let mut examined = ControllerConfig::examine_path(file)?;
+        check::controller(&mut examined, purpose);
+        let loaded = check::accept(examined)?;
         warn(&loaded);
         let Loaded { config, .. } = loaded;
         let section = identity_section(&config.identity).with_controller_defaults();
@@ -94,7 +102,13 @@ impl Core {
         let controller = self.controller.clone();
         let network =
             Network::start(controller.clone(), NetworkOptions::from(&self.config.network));
-        let control = ControlPlane::start(network.clone(), ControlOptions::from(&self.config))
+        let mut options = ControlOptions::from(&self.config);
+        if let Some(path) = &self.config.debugging.trace {
+            let file = TraceFile::create(path, &controller.settings().id);
+            let file = file.map_err(|error| Failure::new(format!("{}: {error}", path.display())));
+            options.trace = Some(file.map_err(|error| error.during("trace.path"))?);
+        }
+        let control = ControlPlane::start(network.clone(), options)
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
         let listeners = Arc::new(Listeners::new());
@@ -121,7 +135,7 @@ pub(crate) struct RunningController {
     control: ControlPlane,
     registration: Option<Registration>,
     api: ApiServer,
-    reload: AbortOnDropHandle<()>,
+    reload: Following,
 }
 
 impl RunningController {
@@ -306,17 +320,14 @@ pub(crate) fn not_acted_upon(config: &ControllerConfig) -> Vec<(&'static str, &'
             "the last activity of all sessions is written together",
         );
     }
-    for api in config.web.iter().flat_map(|server| &server.apis) {
-        // The server names the others itself.
-        let is_metrics = matches!(api, WebApi::Metrics { .. });
-        warn(is_metrics, "web.apis", "metrics are not served yet");
-    }
     out
 }
 
 /// Runs a controller until it is told to stop.
 pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Failure> {
-    let core = Core::open(file).await?;
+    let hang_ups = HangUps::listen()?;
+    let mut manager = Manager::of_process();
+    let core = Core::open(file, Purpose::Start).await?;
     if !core.controller().has_default_admin() {
         core.close().await?;
         return Err(Failure::new(format!(
@@ -326,7 +337,14 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Fai
     }
     let running = core.serve().await?;
     tracing::info!(id = %running.controller().settings().id, "controller runs");
-    stop.cancelled().await;
+    let profiles = Profiles::start(&running.core.config.debugging)?;
+    manager.up(vec![tokio::runtime::Handle::current()]);
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = hang_ups.follow(&manager, async || running.reload.now().await) => {}
+    }
     tracing::info!("controller stops");
+    manager.stopping(STOPPING);
+    profiles.finish().await;
     running.shutdown().await
 }

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 use weft_config::ControllerConfig;
 use weft_controller::Controller;
@@ -32,15 +33,15 @@ impl Files {
 }
 
 /// Follows the files for as long as the answer is held.
-pub(super) fn follow(
-    config: ControllerConfig,
-    files: Files,
-    controller: Controller,
-) -> AbortOnDropHandle<()> {
+pub(super) fn follow(config: ControllerConfig, files: Files, controller: Controller) -> Following {
     let mut follower = Follower { config, files, controller, complaints: BTreeMap::new() };
-    AbortOnDropHandle::new(tokio::spawn(async move {
+    let (ask, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
+    let task = AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
-            tokio::time::sleep(LOOK).await;
+            let done = tokio::select! {
+                () = tokio::time::sleep(LOOK) => None,
+                done = asked.recv() => done,
+            };
             let looked = tokio::task::spawn_blocking(move || {
                 follower.look();
                 follower
@@ -48,8 +49,29 @@ pub(super) fn follow(
             // It ends with a panic, or with the runtime.
             let Ok(back) = looked.await else { return };
             follower = back;
+            // Whoever asked may be gone.
+            if let Some(done) = done {
+                let _ = done.send(());
+            }
         }
-    }))
+    }));
+    Following { ask, _task: task }
+}
+
+/// Files are looked at for as long as this lives.
+pub(super) struct Following {
+    ask: mpsc::Sender<oneshot::Sender<()>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Following {
+    /// Looks at once. Returns when that is done.
+    pub(super) async fn now(&self) {
+        let (done, is_done) = oneshot::channel();
+        if self.ask.send(done).await.is_ok() {
+            let _ = is_done.await;
+        }
+    }
 }
 
 struct Follower {

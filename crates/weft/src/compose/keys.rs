@@ -8,6 +8,7 @@ use weft_identity::{
     Authority, Certificate, Identity, IdentitySection, KeyedChain, SpiffeId, TrustBundle, chain_up,
 };
 
+use super::token_key;
 use crate::failure::Failure;
 
 /// Everything that keys are made of, as it is at one moment.
@@ -57,6 +58,7 @@ pub(crate) fn of(config: &ControllerConfig, material: &Material) -> Result<Keys,
     Ok(Keys {
         enrollment: enrollment(edge, &servers)?.unwrap_or(session).clone(),
         trust_domain: trust_domain(config, identity, session, &bundle)?,
+        tokens: token_key::of(edge, session, &authority)?,
         session: session.clone(),
         authority,
         bundle,

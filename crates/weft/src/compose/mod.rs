@@ -7,6 +7,7 @@ mod keys;
 pub(crate) mod router;
 mod session_key;
 mod shown;
+mod token_key;
 
 use std::path::Path;
 
@@ -16,10 +17,10 @@ use weft_identity::{AltServerCert, IdentitySection};
 /// Says what is worth a word about a file, once, at start.
 fn warn<T>(loaded: &Loaded<T>) {
     let file = file_name(&loaded.path);
-    for KeyAt { key, line, message } in &loaded.warnings {
+    for KeyAt { key, line, message, .. } in &loaded.warnings {
         tracing::warn!(%file, line, key, "{message}");
     }
-    for KeyAt { key, line, message } in &loaded.not_acted_upon {
+    for KeyAt { key, line, message, .. } in &loaded.not_acted_upon {
         tracing::warn!(%file, line, key, "not acted upon: {message}");
     }
 }
@@ -29,7 +30,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// An `identity:` section of a file as the identity crate takes it.
-fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
+pub(crate) fn identity_section(section: &weft_config::IdentitySection) -> IdentitySection {
     let alternative = |alternative: &weft_config::AltServerCert| AltServerCert {
         server_cert: alternative.server_cert.clone(),
         server_key: alternative.server_key.clone(),

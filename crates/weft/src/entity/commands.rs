@@ -8,7 +8,7 @@ use weft_contract::{
     resource::{self, KINDS},
 };
 
-use super::{clear, complete, examples, flags, list_below, on_one, token};
+use super::{clear, complete, examples, flags, list_below, name, on_one, token};
 use crate::{output::Format, session::Session};
 
 /// One command for each thing that can be done, with one command for each kind below it.
@@ -52,10 +52,14 @@ pub(super) fn one_of(kind: &'static Kind) -> Command {
 
 /// The entity a command is about.
 pub(super) fn which(kind: &'static Kind) -> Arg {
+    let (value, called) = match name::is_named(kind) {
+        true => ("NAME", "Name or id"),
+        false => ("ID", "Id"),
+    };
     Arg::new("which")
-        .value_name("NAME")
+        .value_name(value)
         .required(true)
-        .help(format!("Name or id of the {}", kind.name))
+        .help(format!("{called} of the {}", kind.name))
         .add(complete::names(kind.plural, ""))
 }
 

@@ -5,7 +5,7 @@ use weft_contract::{
     kind::Kind,
 };
 
-use super::flags;
+use super::{flags, name};
 
 /// Below the help of a verb.
 pub(super) fn of_verb(verb: &str) -> &'static str {
@@ -75,7 +75,8 @@ pub(super) fn of_update(kind: &Kind) -> &'static str {
     match kind.name {
         "link" => {
             "A change counts until the controller or one of the routers restarts. Circuits over the \
-             link go\nanother way, if there is one.\n\nExamples:\n  \
+             link go\nanother way, if there is one. The static cost is a whole number; what a link \
+             costs is never\nbelow 0.\n\nExamples:\n  \
              weft update link ID --static-cost 20\n  weft update link ID --down\n  \
              weft update link ID --down=false"
         }
@@ -85,8 +86,18 @@ pub(super) fn of_update(kind: &Kind) -> &'static str {
 
 /// Below the help of `weft delete KIND`.
 pub(super) fn of_delete(kind: &Kind) -> String {
+    let follows = match kind.name {
+        "link" => {
+            "Both routers close it; they usually make another at once. To keep it out of use:\n  \
+             weft update link ID --down\n\n"
+        }
+        "circuit" => "Both ends see the connection end.\n\n",
+        _ => "",
+    };
+    let (called, which) = if name::is_named(kind) { ("name", "NAME") } else { ("id", "ID") };
     format!(
-        "Nothing is deleted unless every name is known. Example:\n  weft delete {} NAME",
+        "{follows}Nothing is deleted unless every {called} is known. Example:\n  \
+         weft delete {} {which}",
         kind.name
     )
 }
@@ -173,9 +184,9 @@ fn from_table(kind: &'static Kind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weft_contract::resource::KINDS;
+    use weft_contract::{Method, resource::KINDS};
 
-    use super::*;
+    use super::{super::on_one, *};
     use crate::cli;
 
     /// Splits as a shell does, as far as the examples need it.
@@ -215,6 +226,22 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_name_is_called_by_its_id() {
+        let help = |words: &[&str]| {
+            let error = cli::command().try_get_matches_from(words).unwrap_err();
+            error.to_string()
+        };
+        for (kind, follows) in [("link", "--down"), ("circuit", "see the connection end")] {
+            let help = help(&["weft", "delete", kind, "--help"]);
+            assert!(help.contains(&format!("weft delete {kind} ID")), "{help}");
+            assert!(help.contains(&format!("Id of the {kind}")), "{help}");
+            assert!(help.contains(follows) && !help.contains("NAME"), "{help}");
+        }
+        let help = help(&["weft", "delete", "service", "--help"]);
+        assert!(help.contains("Name or id of the service"), "{help}");
+    }
+
+    #[test]
     fn examples_are_commands() {
         for verb in ["create", "list", "show", "delete"] {
             check(of_verb(verb));
@@ -224,6 +251,9 @@ mod tests {
                 check(&of_list(kind));
             }
             check(of_update(kind));
+            if on_one(kind, Method::Delete).is_some() {
+                check(&of_delete(kind));
+            }
             let create = of_create(kind);
             if kind.create().is_some() && !create.contains(" ...") {
                 check(&create);

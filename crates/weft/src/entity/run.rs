@@ -4,7 +4,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use weft_client::ManagementClient;
-use weft_contract::{Method, Operation, body::Verb, kind::Kind};
+use weft_contract::{
+    Method, Operation, Response, body::Verb, kind::Kind, resource::answers::ANSWERS, schema::Schema,
+};
 
 use super::{
     Action, ListRequest, Request, api_of, clear, list_below,
@@ -111,7 +113,7 @@ impl Entities<'_> {
         };
         let mut query = wanted.query;
         self.resolve_query(&mut query).await?;
-        let columns = Column::of(self.kind, &wanted.columns);
+        let columns = self.columns(operation, &wanted.columns)?;
         let order = match wanted.sort {
             Some(order) => Order::Said(order),
             // Who asks for no order reads names; one in the filter stays.
@@ -127,6 +129,33 @@ impl Entities<'_> {
             .explaining(wanted.explain)
             .asking(query);
         self.print(listing, columns, wanted.explain).await
+    }
+
+    /// The columns that are wanted of a list. A member that its answers do not have is refused.
+    fn columns(&self, operation: &Operation, wanted: &[String]) -> Result<Vec<Column>, Failure> {
+        let answer = match operation.response {
+            Response::List(name) => ANSWERS.iter().find(|(known, _)| *known == name),
+            _ => None,
+        };
+        let is_title =
+            |name: &str| self.kind.columns.iter().any(|it| it.title.eq_ignore_ascii_case(name));
+        for name in wanted.iter().filter(|name| !is_title(name)) {
+            let path: Vec<&str> = name.split('.').collect();
+            if let Some((_, schema)) = answer
+                && !knows(schema, &path)
+            {
+                let problem = format!("--columns {name}: {} have no such member", self.kind.plural);
+                let failure = Failure::usage(problem);
+                return Err(match schema {
+                    Schema::Object(object) => {
+                        let members = object.all().into_iter().map(|it| it.name);
+                        failure.and(format!("they have {}", members.collect::<Vec<_>>().join(", ")))
+                    }
+                    _ => failure,
+                });
+            }
+        }
+        Ok(Column::of(self.kind, wanted))
     }
 
     async fn print(
@@ -145,8 +174,13 @@ impl Entities<'_> {
             stream.end();
         }
         if explain {
-            let unsaid = "the controller does not say";
-            output::say(format!("found by: {}", listing.explained().unwrap_or(unsaid)));
+            let unsaid = match self.kind.name {
+                "link" | "circuit" => {
+                    format!("looking at all; {} are in memory, without indexes", self.kind.plural)
+                }
+                _ => "the controller does not say".to_owned(),
+            };
+            output::say(format!("found by: {}", listing.explained().unwrap_or(&unsaid)));
         }
         Ok(())
     }
@@ -319,6 +353,21 @@ impl Entities<'_> {
     }
 }
 
+/// Whether an answer can have a member of a member of it; what is free in form can have any.
+fn knows(schema: &'static Schema, path: &[&str]) -> bool {
+    let [first, rest @ ..] = path else { return true };
+    match schema {
+        Schema::Object(object) => {
+            let members = object.all();
+            let member = members.iter().find(|member| member.name == *first);
+            member.is_some_and(|member| knows(&member.schema, rest))
+        }
+        Schema::Nullable(inner) => knows(inner, path),
+        Schema::Number => false,
+        Schema::Plain(_) | Schema::Any | Schema::List(_) | Schema::Map(_) => true,
+    }
+}
+
 /// Whether a filter has an order of its own.
 fn says_order(filter: &str) -> bool {
     filter.to_lowercase().contains("sort by")
@@ -329,5 +378,37 @@ fn warn_of_weak(body: &Map<String, Value>) {
     let text = |member: &str| body.get(member).and_then(Value::as_str);
     if let Some(password) = text("password") {
         weak::warn(text("username").unwrap_or_default(), password);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_contract::resource::KINDS;
+
+    use super::*;
+
+    #[test]
+    fn columns_that_answers_do_not_have_are_known() {
+        let (_, link) = ANSWERS.iter().find(|(name, _)| *name == "linkDetail").unwrap();
+        for path in [&["id"][..], &["sourceRouter", "name"], &["connections", "0"]] {
+            assert!(knows(link, path), "{path:?}");
+        }
+        for path in [&["bogus"][..], &["sourceRouter", "bogus"], &["ID"], &[""]] {
+            assert!(!knows(link, path), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn every_usual_column_is_a_member() {
+        for kind in KINDS {
+            let Some(Response::List(name)) = kind.list().map(|list| list.response) else {
+                continue;
+            };
+            let (_, schema) = ANSWERS.iter().find(|(known, _)| *known == name).unwrap();
+            for column in kind.columns {
+                let path: Vec<&str> = column.pointer.split('/').skip(1).collect();
+                assert!(knows(schema, &path), "{}: {}", kind.name, column.pointer);
+            }
+        }
     }
 }

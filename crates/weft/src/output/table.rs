@@ -62,6 +62,8 @@ impl From<&kind::Column> for Column {
 pub(crate) struct Rows {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
+    /// Pointers of columns whose words are broken over lines, where those of others are cut.
+    broken: &'static [&'static str],
 }
 
 /// A table as it is printed, and what is to be said of it.
@@ -77,7 +79,12 @@ pub(crate) struct Fitted {
 impl Rows {
     /// An empty table with these columns.
     pub(crate) fn new(columns: Vec<Column>) -> Self {
-        Self { columns, rows: Vec::new() }
+        Self { columns, rows: Vec::new(), broken: &[] }
+    }
+
+    /// The same with words of the columns with these pointers broken over lines instead of cut.
+    pub(crate) fn breaking(self, broken: &'static [&'static str]) -> Self {
+        Self { broken, ..self }
     }
 
     /// One more entity.
@@ -100,7 +107,8 @@ impl Rows {
         self.fitted_to(None).text
     }
 
-    fn fitted_to(&self, terminal: Option<usize>) -> Fitted {
+    /// The table for a terminal with so many columns; as wide as it is without one.
+    pub(crate) fn fitted_to(&self, terminal: Option<usize>) -> Fitted {
         let widths = match terminal {
             Some(terminal) => fit::widths(&self.needs(), &self.leaving(), terminal),
             None => vec![Some(usize::MAX); self.columns.len()],
@@ -112,7 +120,10 @@ impl Rows {
         for row in &self.rows {
             let cells: Vec<String> = shown()
                 .map(|(at, width)| {
-                    let (lines, cut) = fit::wrap(&row[at], width, Long::Cut(LINES));
+                    let pointer = self.columns[at].pointer.as_str();
+                    let is_broken = self.broken.contains(&pointer);
+                    let long = if is_broken { Long::Broken } else { Long::Cut(LINES) };
+                    let (lines, cut) = fit::wrap(&row[at], width, long);
                     is_cut |= cut;
                     lines.join("\n")
                 })
@@ -194,6 +205,21 @@ fn one_for(entity: &Value, terminal: Option<usize>) -> String {
     table.to_string()
 }
 
+/// Lines of text with those broken that are wider than the terminal.
+pub(crate) fn broken(text: &str, terminal: Option<usize>) -> String {
+    let Some(width) = terminal else { return text.to_owned() };
+    let lines = text.lines().flat_map(|line| match line.width() > width {
+        true => fit::wrap(line, width, Long::Broken).0,
+        false => vec![line.to_owned()],
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A line that is cut to so many columns.
+pub(crate) fn cut(line: &str, width: usize) -> String {
+    fit::shortened(line, width)
+}
+
 /// The width that tables are to have; none if nobody looks at a terminal.
 pub(crate) fn terminal() -> Option<usize> {
     Table::new().width().filter(|width| *width >= NARROW).map(usize::from)
@@ -213,7 +239,7 @@ fn member(pointer: &str, value: &Value) -> String {
     match value {
         // Latencies of links are told in nanoseconds.
         Value::Number(count) if name.ends_with("Latency") => {
-            count.as_u64().map_or_else(|| text(value), units::nanoseconds)
+            count.as_u64().map_or_else(|| text(value), units::latency)
         }
         // The way of a circuit.
         Value::Object(path) if name == "path" && path.contains_key("nodes") => {
@@ -372,6 +398,7 @@ mod tests {
             "nodes": [{"id": "a", "name": "paris"}, {"id": "b", "name": "rome"}]});
         assert_eq!(member("/path", &path), "paris → rome");
         assert_eq!(member("sourceLatency", &json!(2_100_000)), "2.10 ms");
+        assert_eq!(member("destLatency", &json!(65_000_000_000_u64)), "not measured");
         assert_eq!(member("/cost", &json!(2_100_000)), "2100000");
     }
 

@@ -1,7 +1,7 @@
 //! Figures with their units.
 
 /// A time that is told in nanoseconds, as people say it.
-pub(crate) fn nanoseconds(count: u64) -> String {
+fn nanoseconds(count: u64) -> String {
     let millis = count as f64 / 1e6;
     match millis {
         0.0 => "0 ms".to_owned(),
@@ -9,6 +9,22 @@ pub(crate) fn nanoseconds(count: u64) -> String {
         ..1000.0 => format!("{millis:.1} ms"),
         _ => format!("{:.1} s", millis / 1000.0),
     }
+}
+
+/// What the end of a link tells that has not measured its latency yet, in nanoseconds.
+const NOT_MEASURED: u64 = 65_000_000_000;
+
+/// A latency that the end of a link tells in nanoseconds.
+pub(crate) fn latency(count: u64) -> String {
+    match count {
+        NOT_MEASURED => "not measured".to_owned(),
+        count => nanoseconds(count),
+    }
+}
+
+/// What both ends of a link measured, the one that dialed first: both are part of what it costs.
+pub(crate) fn latencies(one: u64, other: u64) -> String {
+    format!("{} + {}", latency(one), latency(other))
 }
 
 /// A number of bytes with a unit.
@@ -39,5 +55,11 @@ mod tests {
         assert_eq!(nanoseconds(214_000), "0.21 ms");
         assert_eq!(nanoseconds(21_349_000), "21.3 ms");
         assert_eq!(nanoseconds(65_000_000_000), "65.0 s");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_latency() {
+        assert_eq!(latencies(2_000_000, 65_000_000_000), "2.00 ms + not measured");
+        assert_eq!(latency(64_999_000_000), "65.0 s");
     }
 }

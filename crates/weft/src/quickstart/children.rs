@@ -97,7 +97,7 @@ impl Router {
         let errors = log.try_clone().map_err(|error| failed(&self.log, error))?;
         let mut command = Command::new(&self.program);
         command
-            .args(["router", "run", "--exit-with-parent"])
+            .args(["router", "run", "--exit-with-parent", "--grace", "0"])
             .arg(&self.file)
             .stdin(Stdio::piped())
             .stdout(log)

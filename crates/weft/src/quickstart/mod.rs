@@ -14,6 +14,7 @@ mod router;
 mod routers;
 
 use std::{
+    collections::BTreeSet,
     future::Future,
     io::{self, Write},
     time::{Duration, Instant},
@@ -35,6 +36,7 @@ use weft_model::entity::{Authenticator, Identity};
 use weft_router::Router;
 
 use crate::{
+    check::Purpose,
     cli::QuickstartArgs,
     compose::{
         self,
@@ -138,7 +140,7 @@ impl Network {
         is_new: bool,
         stop: &CancellationToken,
     ) -> Result<Up, Failure> {
-        let core = Core::open(&home.controller_file()).await?;
+        let core = Core::open(&home.controller_file(), Purpose::Advice).await?;
         ensure_admin(&core, args).await?;
         let username = username(&core);
         let controller = self.controller.insert(core.serve().await?);
@@ -154,20 +156,12 @@ impl Network {
             ..=1 => true,
             count => {
                 let away = away(&client, &shown).await?;
-                match away.as_str() {
-                    "" => step(&format!("{count} edge routers online")),
-                    away => {
-                        let text = format!(
-                            "not online after {} s: {away}; what they say is in their router.log",
-                            ROUTER_LIMIT.as_secs()
-                        );
-                        if is_new {
-                            return Err(Failure::new(text));
-                        }
-                        step(&text);
-                    }
+                match said_of(home, &away) {
+                    None => step(&format!("{count} edge routers online")),
+                    Some(text) if is_new => return Err(Failure::new(text)),
+                    Some(text) => step(&text),
                 }
-                away.is_empty() && linked(&client, count).await?
+                away.is_empty() && linked(&client, &shown).await?
             }
         };
         self_check(&client, is_new && is_linked, stop).await?;
@@ -227,46 +221,50 @@ impl Network {
     }
 }
 
-/// Waits until all of several routers are online, and names those that are not.
-async fn away(client: &ManagementClient, routers: &[Shown]) -> Result<String, Failure> {
+/// Waits until all of several routers are online, and tells which are not.
+async fn away<'r>(
+    client: &ManagementClient,
+    routers: &'r [Shown],
+) -> Result<Vec<&'r Shown>, Failure> {
     let deadline = Instant::now() + ROUTER_LIMIT;
     loop {
         let known: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, None).await?;
         let is_online = |router: &&Shown| {
             known.iter().any(|known| known.name == router.name && known.is_online)
         };
-        let away = routers.iter().filter(|router| !is_online(router));
-        let away: Vec<&str> = away.map(|router| router.name.as_str()).collect();
+        let away: Vec<&Shown> = routers.iter().filter(|router| !is_online(router)).collect();
         if away.is_empty() || Instant::now() > deadline {
-            return Ok(away.join(", "));
+            return Ok(away);
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Waits until every router is linked with every other, and tells whether they are. A network whose
-/// operator wants fewer links comes up, too.
-async fn linked(client: &ManagementClient, count: u8) -> Result<bool, Failure> {
+/// What is said of routers that are not online; nothing if there are none.
+fn said_of(home: &Home, away: &[&Shown]) -> Option<String> {
+    let each = away.iter().map(|router| {
+        format!("{} (its log: {})", router.name, home.router_log(router.number).display())
+    });
+    let names = each.collect::<Vec<_>>().join(", ");
+    (!away.is_empty()).then(|| format!("not online after {} s: {names}", ROUTER_LIMIT.as_secs()))
+}
+
+/// Waits until each of these routers is linked with every other, and tells whether they are. A
+/// network whose operator wants fewer links comes up, too.
+async fn linked(client: &ManagementClient, routers: &[Shown]) -> Result<bool, Failure> {
     let list = resource::operation(Api::Fabric, "listLinks")
         .ok_or_else(|| Failure::new("there is no operation that lists links"))?;
-    let wanted = usize::from(count) * usize::from(count - 1) / 2;
+    let wanted = routers.len() * routers.len().saturating_sub(1) / 2;
     let deadline = Instant::now() + LINK_LIMIT;
     loop {
         let query = [("limit", "500")];
         let links = client.page_in::<LinkDetail>(Api::Fabric, list, &[], &query).await?.items;
-        let mut pairs: Vec<(String, String)> = links
-            .into_iter()
-            .map(|link| (link.source_router.id, link.dest_router.id))
-            .map(|(one, other)| if one < other { (one, other) } else { (other, one) })
-            .collect();
-        pairs.sort_unstable();
-        pairs.dedup();
-        if pairs.len() >= wanted {
+        let found = pairs(&links, routers);
+        if found >= wanted {
             step("every router is linked with every other");
             return Ok(true);
         }
         if Instant::now() > deadline {
-            let found = pairs.len();
             step(&format!(
                 "{found} of {wanted} pairs of routers are linked after {} s; `weft topology` shows \
                  which",
@@ -276,6 +274,14 @@ async fn linked(client: &ManagementClient, count: u8) -> Result<bool, Failure> {
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// How many pairs of these routers are linked; links with other routers do not count.
+fn pairs(links: &[LinkDetail], routers: &[Shown]) -> usize {
+    let is_own = |name: &str| routers.iter().any(|router| router.name == name);
+    let names = links.iter().map(|link| (&*link.source_router.name, &*link.dest_router.name));
+    let own = names.filter(|(one, other)| one != other && is_own(one) && is_own(other));
+    own.map(|(one, other)| (one.min(other), one.max(other))).collect::<BTreeSet<_>>().len()
 }
 
 /// Makes the administrator if there is none.
@@ -372,6 +378,44 @@ fn say(text: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn shown(number: u8) -> Shown {
+        let name = router::name(number);
+        Shown { number, name, edge: String::new(), link: String::new(), process: None }
+    }
+
+    #[test]
+    fn only_links_between_the_routers_of_the_quickstart_count() {
+        let link = |from: &str, to: &str| -> LinkDetail {
+            serde_json::from_value(serde_json::json!({
+                "sourceRouter": {"name": from}, "destRouter": {"name": to}}))
+            .unwrap()
+        };
+        let (one, two, three) = (router::name(1), router::name(2), router::name(3));
+        let links = [
+            link(&one, &two),
+            link(&two, &one),
+            link("paris", &one),
+            link("paris", &two),
+            link("paris", "rome"),
+        ];
+        let routers = [shown(1), shown(2), shown(3)];
+        assert_eq!(pairs(&links, &routers), 1);
+        assert_eq!(pairs(&[link(&three, &two), link(&one, &two)], &routers), 2);
+    }
+
+    #[test]
+    fn a_router_that_is_away_is_named_with_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path())).unwrap();
+        let (first, second) = (shown(1), shown(2));
+        let said = said_of(&home, &[&first, &second]).unwrap();
+        for router in [&first, &second] {
+            let log = home.router_log(router.number).display().to_string();
+            assert!(said.contains(&router.name) && said.contains(&log), "{said}");
+        }
+        assert_eq!(said_of(&home, &[]), None);
+    }
 
     #[test]
     fn passwords_are_long_and_unlike() {

@@ -1,6 +1,7 @@
 //! What a new network is to be like: options, ports, and the files made of them.
 
 use std::{
+    collections::BTreeSet,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener},
     path::Path,
@@ -51,9 +52,10 @@ impl Plan {
                 controller.wanted
             )));
         }
+        let count = args.routers.unwrap_or(1);
+        places.check(count)?;
         let mut sockets = Sockets::default();
         let controller = sockets.hold(controller.end("--ctrl-address", ctrl_host)?);
-        let count = args.routers.unwrap_or(1);
         let mut routers = Vec::new();
         for number in 1..=count {
             let edge = match number {
@@ -146,16 +148,25 @@ impl Port {
     }
 }
 
-/// The sockets of ports that were found. All are held until all are known, so that none is found
-/// twice.
+/// The ports of a network. The sockets of those that were found are held until all are known, so
+/// that none is found twice.
 #[derive(Default)]
-pub(super) struct Sockets(Vec<TcpListener>);
+pub(super) struct Sockets {
+    held: Vec<TcpListener>,
+    ports: BTreeSet<u16>,
+}
 
 impl Sockets {
     /// Holds the socket of an end.
     pub(super) fn hold(&mut self, (end, socket): (End, TcpListener)) -> End {
-        self.0.push(socket);
+        self.held.push(socket);
+        self.ports.insert(end.bind.port);
         end
+    }
+
+    /// Keeps a port for what of this network is there already and does not run now.
+    pub(super) fn reserve(&mut self, port: u16) {
+        self.ports.insert(port);
     }
 
     /// The end of one of several: its port is as far behind the first one as its number, or a free
@@ -172,11 +183,38 @@ impl Sockets {
             0 => 0,
             first => first.checked_add(u16::from(number) - 1).unwrap_or_default(),
         };
-        let found = match (Port { option, wanted }).end(host_option, host) {
-            Err(_) if !is_chosen => Port { option, wanted: 0 }.end(host_option, host),
-            found => found,
+        let found = match self.ports.contains(&wanted) {
+            true => Err(Failure::new(format!(
+                "port {wanted} is already that of the controller or another router of this \
+                 network. Choose another with {option}; 0 picks free ones"
+            ))),
+            false => Port { option, wanted }.end(host_option, host),
         };
-        Ok(self.hold(found?))
+        match found {
+            Err(_) if !is_chosen => self.free(option, host_option, host),
+            Ok((end, _)) if self.ports.contains(&end.bind.port) => {
+                self.free(option, host_option, host)
+            }
+            found => Ok(self.hold(found?)),
+        }
+    }
+
+    /// An end at a free port that is none of this network's.
+    fn free(
+        &mut self,
+        option: &'static str,
+        host_option: &str,
+        host: &str,
+    ) -> Result<End, Failure> {
+        // Those that are not taken are held meanwhile, so that none is found again.
+        let mut others = Vec::new();
+        loop {
+            let (end, socket) = Port { option, wanted: 0 }.end(host_option, host)?;
+            if !self.ports.contains(&end.bind.port) {
+                return Ok(self.hold((end, socket)));
+            }
+            others.push(socket);
+        }
     }
 }
 
@@ -300,8 +338,26 @@ pub(super) mod tests {
         let port = taken.local_addr().unwrap().port();
         let error = Plan::of(&QuickstartArgs { ctrl_port: Some(port), ..args() }).unwrap_err();
         assert!(error.to_string().contains("--ctrl-port"), "{error}");
+        let routers = Some(3);
+        let (ctrl, first) = two_free_ports();
+        let (ctrl_port, router_port) = (Some(ctrl), Some(first));
+        let error = Plan::of(&QuickstartArgs { ctrl_port, router_port, routers, ..args() });
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("another router of this network"), "{error}");
+        assert!(error.contains(&ctrl.to_string()) && error.contains("--router-port"), "{error}");
         let both = QuickstartArgs { ctrl_port: Some(7), router_port: Some(7), ..args() };
         assert!(Plan::of(&both).unwrap_err().to_string().contains("both"));
+    }
+
+    /// A free port, and a free one before it.
+    fn two_free_ports() -> (u16, u16) {
+        for first in (20_000..30_000).step_by(7) {
+            let open = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+            if let (Ok(_), Ok(_)) = (open(first), open(first + 1)) {
+                return (first + 1, first);
+            }
+        }
+        panic!("no port is free");
     }
 
     #[test]

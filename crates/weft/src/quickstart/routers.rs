@@ -41,6 +41,36 @@ impl<'a> Places<'a> {
         }
     }
 
+    /// What the options say of a network that has a first router; where they say nothing, ports go
+    /// on behind those of that router.
+    fn behind(args: &QuickstartArgs, first: &RouterConfig, edge: &'a HostPort) -> Self {
+        let mut places = Self::new(args, &edge.host);
+        if args.router_port.is_none() {
+            places.edge = (edge.port, false);
+        }
+        if args.link_port.is_none()
+            && let Some(listener) = first.link.listeners.first()
+        {
+            places.link = (listener.advertise.host_port().port, false);
+        }
+        places
+    }
+
+    /// Refuses ports that somebody chose and behind which there are too few.
+    pub(super) fn check(&self, routers: u8) -> Result<(), Failure> {
+        for (option, (first, is_chosen)) in
+            [("--router-port", self.edge), ("--link-port", self.link)]
+        {
+            let is_over = first.checked_add(u16::from(routers.saturating_sub(1))).is_none();
+            if is_chosen && is_over {
+                return Err(Failure::usage(format!(
+                    "{option} {first}: there are no ports behind it for {routers} routers"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// The port of the first router.
     pub(super) fn first(&self) -> u16 {
         self.edge.0
@@ -90,7 +120,10 @@ impl RouterPlan {
             edge_bind: self.edge.bind.clone(),
             edge_advertise: self.edge.advertise.clone(),
             link: link.map(|link| (link.bind.clone(), link.advertise.clone())),
+            dials_links: false,
             tunneler: TunnelerMode::Host,
+            lan_interface: None,
+            with_defaults: false,
             dns: &dns,
             ip: &ip,
         }
@@ -131,29 +164,50 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
         let file = home.router_file(1);
         Failure::new(format!("{}: `ctrl.endpoint` names no controller", file.display()))
     })?;
-    let mut places = Places::new(args, &edge.host);
-    if args.router_port.is_none() {
-        places.edge = (edge.port, false);
-    }
+    let places = Places::behind(args, &first, &edge);
+    places.check(wanted)?;
     let mut sockets = Sockets::default();
+    sockets.reserve(ctrl.port);
+    let mut configs = Vec::new();
     for number in 1..=there {
-        let file = home.router_file(number);
-        let config = compose::router::load(&file)?;
-        if config.link.listeners.is_empty() && config.link.dialers.is_empty() {
-            let link = places.link(number, &mut sockets)?;
-            let mut text = std::fs::read_to_string(&file)
-                .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-            text.push('\n');
-            text.push_str(&RouterTemplate::link_section(&link.bind, &link.advertise));
-            write(&file, &text)?;
-        }
+        let config = compose::router::load(&home.router_file(number))?;
+        ports(&config).for_each(|port| sockets.reserve(port));
+        configs.push((number, config));
     }
+    // Nothing is written before every port is known.
+    let unlinked = configs
+        .iter()
+        .filter(|(_, config)| config.link.listeners.is_empty() && config.link.dialers.is_empty());
+    let sections = unlinked
+        .map(|(number, _)| Ok((home.router_file(*number), places.link(*number, &mut sockets)?)))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let mut new = Vec::new();
     for number in there + 1..=wanted {
         let edge = places.edge(number, &mut sockets)?;
         let link = Some(places.link(number, &mut sockets)?);
-        RouterPlan { number, edge, link }.carry_out(home, &ctrl)?;
+        new.push(RouterPlan { number, edge, link });
+    }
+    for (file, link) in sections {
+        let mut text = std::fs::read_to_string(&file)
+            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        text.push('\n');
+        text.push_str(&RouterTemplate::link_section(&link.bind, &link.advertise));
+        write(&file, &text)?;
+    }
+    for router in new {
+        router.carry_out(home, &ctrl)?;
     }
     Ok(wanted - there)
+}
+
+/// The ports at which a router listens.
+fn ports(config: &RouterConfig) -> impl Iterator<Item = u16> {
+    let edge = config.listeners.iter().filter_map(|listener| match listener {
+        Listener::Edge(edge) => Some(edge.address.host_port().port),
+        _ => None,
+    });
+    let links = config.link.listeners.iter().map(|it| it.bind.host_port().port);
+    edge.chain(links)
 }
 
 /// Where SDKs are told to connect.
@@ -208,6 +262,56 @@ mod tests {
             assert!(keys.insert(config.identity.key.clone()));
             assert!(folders.insert(config.ctrl.endpoints_file.clone()));
         }
+    }
+
+    #[test]
+    fn further_routers_take_the_ports_behind_those_of_the_first() {
+        let (_folder, home) = made(2);
+        let first = config(&home, 1);
+        let at = edge(&first).unwrap();
+        let link = first.link.listeners[0].bind.port;
+        let unsaid = QuickstartArgs { router_port: None, link_port: None, ..args() };
+        let places = Places::behind(&unsaid, &first, &at);
+        assert_eq!((places.edge, places.link), ((at.port, false), (link, false)));
+        let said = QuickstartArgs { router_port: Some(4000), link_port: Some(5000), ..args() };
+        let places = Places::behind(&said, &first, &at);
+        assert_eq!((places.edge, places.link), ((4000, true), (5000, true)));
+        // A network of one has no port for links yet.
+        let (_folder, home) = made(1);
+        let places = Places::behind(&unsaid, &config(&home, 1), &at);
+        assert_eq!(places.link, (LINK_PORT, false));
+    }
+
+    #[test]
+    fn ports_that_do_not_exist_are_refused() {
+        let (_folder, home) = made(1);
+        for (args, option) in [
+            (QuickstartArgs { router_port: Some(65_535), ..args() }, "--router-port"),
+            (QuickstartArgs { link_port: Some(65_534), ..args() }, "--link-port"),
+        ] {
+            let args = QuickstartArgs { routers: Some(3), ..args };
+            for error in [Plan::of(&args).unwrap_err(), add(&home, &args).unwrap_err()] {
+                let error = error.to_string();
+                assert!(
+                    error.contains(option) && error.contains("no ports behind it for 3 routers"),
+                    "{error}"
+                );
+            }
+        }
+        assert_eq!(home.router_count(), 1);
+    }
+
+    #[test]
+    fn a_port_of_this_network_is_not_taken_for_that_of_a_stranger() {
+        let (_folder, home) = made(1);
+        let of_first = edge(&config(&home, 1)).unwrap().port;
+        // The second router would get the port of the first.
+        let taken = QuickstartArgs { router_port: Some(of_first - 1), ..args() };
+        let error =
+            add(&home, &QuickstartArgs { routers: Some(2), ..taken }).unwrap_err().to_string();
+        let known = format!("port {of_first} is already that of the controller or another router");
+        assert!(error.contains(&known) && error.contains("--router-port"), "{error}");
+        assert!(config(&home, 1).link.listeners.is_empty(), "nothing was written");
     }
 
     #[test]

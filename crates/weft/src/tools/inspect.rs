@@ -48,7 +48,7 @@ pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
 /// Who does not know a value says nothing at all.
 fn nobody(values: &[String], of: &str) -> Failure {
     Failure::not_found(format!(
-        "no controller or router whose id matches `{of}` knows {}",
+        "no controller or router whose name or id contains a match of `{of}` knows {}",
         values.join(", ")
     ))
     .and("`weft inspect --help` lists what they know")

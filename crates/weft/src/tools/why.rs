@@ -11,7 +11,7 @@ use weft_contract::{
     },
 };
 
-use super::{kind, row};
+use super::{kind, quoted, row};
 use crate::{
     cli::WhyArgs,
     entity::name,
@@ -124,7 +124,8 @@ fn findings(facts: &Facts, wanted: DialBind) -> Vec<Finding> {
                 },
             )
             .or(format!(
-                "who may host it: weft list identities --of service {service} --policy-type bind"
+                "who may host it: weft list identities --of service {} --policy-type bind",
+                quoted(service)
             )),
         );
     }
@@ -135,7 +136,7 @@ fn standing(facts: &Facts) -> Finding {
     let name = &facts.identity.name;
     if facts.identity.disabled {
         return Finding::new(false, "the identity is disabled")
-            .or(format!("weft enable identity {name}"));
+            .or(format!("weft enable identity {}", quoted(name)));
     }
     let enrolled = facts.identity.authenticators.cert.is_some()
         || facts.identity.authenticators.updb.is_some()
@@ -149,7 +150,11 @@ fn standing(facts: &Facts) -> Finding {
             "the identity has nothing to log in with yet"
         },
     )
-    .or(format!("its enrollment token: weft jwt identity {name} -o {name}.jwt"))
+    .or(format!(
+        "its enrollment token: weft jwt identity {} -o {}",
+        quoted(name),
+        quoted(&format!("{name}.jwt"))
+    ))
 }
 
 fn policy(facts: &Facts, wanted: DialBind) -> Finding {
@@ -176,9 +181,10 @@ fn policy(facts: &Facts, wanted: DialBind) -> Finding {
         .or(format!("{word} policies with the identity: {}", names(&of_identity)))
         .or(format!("{word} policies with the service: {}", names(&of_service)))
         .or(format!(
-            "weft create service-policy {service}-{identity}-{} --type {word} \
-             --identity-roles '@{identity}' --service-roles '@{service}'",
-            word.to_lowercase()
+            "weft create service-policy {} --type {word} --identity-roles {} --service-roles {}",
+            quoted(&format!("{service}-{identity}-{}", word.to_lowercase())),
+            quoted(&format!("@{identity}")),
+            quoted(&format!("@{service}"))
         ))
 }
 
@@ -190,16 +196,19 @@ fn routers(facts: &Facts) -> Vec<Finding> {
     if advice.identity_router_count == 0 {
         findings.push(Finding::new(false, "no edge router policy gives the identity a router").or(
             format!(
-                "weft create edge-router-policy {identity}-routers --identity-roles '@{identity}' \
-                 --edge-router-roles '#all'"
+                "weft create edge-router-policy {} --identity-roles {} --edge-router-roles '#all'",
+                quoted(&format!("{identity}-routers")),
+                quoted(&format!("@{identity}"))
             ),
         ));
     }
     if advice.service_router_count == 0 {
         let says = "no service edge router policy gives the service a router";
         findings.push(Finding::new(false, says).or(format!(
-            "weft create service-edge-router-policy {service}-routers \
-             --service-roles '@{service}' --edge-router-roles '#all'"
+            "weft create service-edge-router-policy {} --service-roles {} \
+             --edge-router-roles '#all'",
+            quoted(&format!("{service}-routers")),
+            quoted(&format!("@{service}"))
         )));
     }
     if !findings.is_empty() {
@@ -209,8 +218,11 @@ fn routers(facts: &Facts) -> Vec<Finding> {
         advice.common_routers.iter().map(|router| router.entity.name.as_str()).collect();
     vec![match (names.len(), online) {
         (0, _) => Finding::new(false, "there is no edge router that both may use")
-            .or(format!("the identity's: weft list edge-routers --of identity {identity}"))
-            .or(format!("the service's: weft list edge-routers --of service {service}")),
+            .or(format!(
+                "the identity's: weft list edge-routers --of identity {}",
+                quoted(identity)
+            ))
+            .or(format!("the service's: weft list edge-routers --of service {}", quoted(service))),
         (_, 0) => Finding::new(
             false,
             format!("none of their common edge routers is online: {}", names.join(", ")),

@@ -1,6 +1,7 @@
 //! `weft why-path FROM SERVICE`: over which path a dial goes now, and what is against the others.
 
 use serde_json::Value;
+use weft_client::ManagementClient;
 use weft_contract::{
     Api,
     resource::why_path::{
@@ -8,15 +9,18 @@ use weft_contract::{
     },
 };
 
-use super::row;
+use super::{kind, quoted, row};
 use crate::{
     cli::WhyPathArgs,
+    entity::name,
     failure::Failure,
     output::{self, Format, units},
 };
 
 /// Terminators that are shown for a router, those that matter first.
 const SHOWN: usize = 12;
+/// Stands before what would be dialed by somebody who may not dial.
+const NOT_ALLOWED: &str = "·";
 
 /// Asks and answers.
 pub(crate) async fn why_path(args: WhyPathArgs) -> Result<(), Failure> {
@@ -24,8 +28,15 @@ pub(crate) async fn why_path(args: WhyPathArgs) -> Result<(), Failure> {
     let query: Vec<(&str, &str)> =
         args.instance.iter().map(|instance| ("instance", instance.as_str())).collect();
     let ids = [args.from.as_str(), args.service.as_str()];
+    if ids.iter().any(|name| is_no_name(name)) {
+        return Err(nobody(&client, &args).await);
+    }
     let operation = row(Api::Weft, "explainPath")?;
-    let answer: Value = client.call_in(Api::Weft, operation, &ids, &query, None).await?;
+    let answer: Value = match client.call_in(Api::Weft, operation, &ids, &query, None).await {
+        Ok(answer) => answer,
+        Err(error) if error.is_not_found() => return Err(nobody(&client, &args).await),
+        Err(error) => return Err(error.into()),
+    };
     if args.output.format() != Format::Table {
         output::value(args.output.format(), &answer, String::new);
         return Ok(());
@@ -46,6 +57,31 @@ pub(crate) async fn why_path(args: WhyPathArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What nothing is called, and what would be another address as part of one.
+fn is_no_name(name: &str) -> bool {
+    ["", ".", ".."].contains(&name)
+}
+
+/// Which of the two is not there.
+async fn nobody(client: &ManagementClient, args: &WhyPathArgs) -> Failure {
+    let from = || {
+        let from = &args.from;
+        Failure::not_found(format!("there is no identity or router with the name or id `{from}`"))
+            .and("`weft list identities` and `weft list edge-routers` show what there is")
+    };
+    if is_no_name(&args.from) {
+        return from();
+    }
+    let service = match kind("service") {
+        Ok(service) => name::resolve(client, service, &args.service).await,
+        Err(failure) => return failure,
+    };
+    match service {
+        Ok(_) => from(),
+        Err(failure) => failure,
+    }
+}
+
 fn is_called(entry: &PathEntry, name: &str) -> bool {
     entry.router.name == name || entry.router.id == name
 }
@@ -62,6 +98,7 @@ fn text(explanation: &PathExplanation, via: Option<&str>) -> String {
     let (mark, word) = if access.allowed { ("✓", "may") } else { ("✗", "may not") };
     lines.push(format!("{mark} {from} {word} dial {service}: {}", access.reason));
     if !access.allowed {
+        let (from, service) = (quoted(from), quoted(service));
         lines.push(format!("  weft why {from} {service}    says what would help"));
     }
     lines.push(format!("  {service} chooses {}", strategy(&explanation.strategy)));
@@ -82,12 +119,12 @@ fn text(explanation: &PathExplanation, via: Option<&str>) -> String {
     });
     if let Some(first) = first {
         lines.push(String::new());
-        lines.extend(entry_lines(first));
+        lines.extend(entry_lines(first, access.allowed));
     }
     let others = explanation.entries.iter().filter(|entry| {
         via.is_none() && first.is_none_or(|first| first.router.id != entry.router.id)
     });
-    let others: Vec<String> = others.map(short).collect();
+    let others: Vec<String> = others.map(|entry| short(entry, access.allowed)).collect();
     if !others.is_empty() {
         lines.push(String::new());
         lines.extend(others);
@@ -113,7 +150,7 @@ fn strategy(word: &str) -> String {
 }
 
 /// A router over which a dial could enter, in one line.
-fn short(entry: &PathEntry) -> String {
+fn short(entry: &PathEntry, is_allowed: bool) -> String {
     let name = &entry.router.name;
     if !entry.is_usable {
         return format!("✗ over {name}: {}", entry.reason);
@@ -121,15 +158,19 @@ fn short(entry: &PathEntry) -> String {
     let dialed = entry.terminators.iter().find(|it| it.share > 0.0);
     match dialed.and_then(|it| Some((it, it.paths.first()?))) {
         Some((it, path)) => format!(
-            "✓ over {name}: {} with cost {}",
+            "{} over {name}: {} with cost {}",
+            if is_allowed { "✓" } else { NOT_ALLOWED },
             way(name, &path.steps),
             it.cost.unwrap_or(path.cost)
         ),
-        None => format!("✗ over {name}: no terminator can be reached"),
+        None => {
+            let why = entry.terminators.first().map(|it| it.why.as_str());
+            format!("✗ over {name}: {}", why.unwrap_or("nobody hosts the service now"))
+        }
     }
 }
 
-fn entry_lines(entry: &PathEntry) -> Vec<String> {
+fn entry_lines(entry: &PathEntry, is_allowed: bool) -> Vec<String> {
     let name = &entry.router.name;
     if !entry.is_usable {
         return vec![format!("✗ Over {name}: {}", entry.reason)];
@@ -139,7 +180,7 @@ fn entry_lines(entry: &PathEntry) -> Vec<String> {
     }
     let mut lines = vec![format!("Over {name}, where the circuit begins:")];
     for terminator in entry.terminators.iter().take(SHOWN) {
-        lines.extend(terminator_lines(name, terminator));
+        lines.extend(terminator_lines(name, terminator, is_allowed));
     }
     let more = entry.terminators.len().saturating_sub(SHOWN) as i64 + entry.more_terminators;
     if more > 0 {
@@ -148,11 +189,14 @@ fn entry_lines(entry: &PathEntry) -> Vec<String> {
     lines
 }
 
-fn terminator_lines(entry: &str, terminator: &PathTerminator) -> Vec<String> {
-    let mark = match terminator.verdict {
-        Verdict::Chosen => "✓",
-        Verdict::Chance => "~",
-        _ => "✗",
+fn terminator_lines(entry: &str, terminator: &PathTerminator, is_allowed: bool) -> Vec<String> {
+    let (mark, why) = match terminator.verdict {
+        Verdict::Chosen | Verdict::Chance if !is_allowed => {
+            (NOT_ALLOWED, "would be dialed if it were allowed")
+        }
+        Verdict::Chosen => ("✓", terminator.why.as_str()),
+        Verdict::Chance => ("~", terminator.why.as_str()),
+        _ => ("✗", terminator.why.as_str()),
     };
     let host = match &terminator.host {
         Some(host) => format!("hosted by {}", host.name),
@@ -160,8 +204,7 @@ fn terminator_lines(entry: &str, terminator: &PathTerminator) -> Vec<String> {
     };
     let router = &terminator.router.name;
     let id = &terminator.id;
-    let mut lines =
-        vec![format!("  {mark} terminator {id} at {router}, {host}: {}", terminator.why)];
+    let mut lines = vec![format!("  {mark} terminator {id} at {router}, {host}: {why}")];
     if let (Some(cost), Some(path)) = (terminator.cost, terminator.paths.first()) {
         lines.push(format!(
             "      cost {cost} = {} path + {} terminator + {} experience{}; precedence {}",
@@ -207,12 +250,11 @@ fn path_lines(entry: &str, path: &ExplainedPath, is_taken: bool) -> Vec<String> 
     let mut lines = vec![format!("      path       {way} = {}", path.cost)];
     for step in &path.steps {
         lines.push(format!(
-            "                 {} link {} (static {}, latency {} + {}) + {} router {}",
+            "                 {} link {} (static cost {}, latency {}) + {} router {}",
             step.link_cost,
             step.link,
             step.static_cost,
-            units::nanoseconds(step.source_latency),
-            units::nanoseconds(step.dest_latency),
+            units::latencies(step.source_latency, step.dest_latency),
             step.router_cost,
             step.router.name
         ));
@@ -274,7 +316,7 @@ mod tests {
             "  ✓ terminator t1 at rome, hosted by server: dialed now",
             "cost 20 = 15 path + 3 terminator + 2 experience (1 circuit); precedence default",
             "path       paris → rome = 15",
-            "5 link l1 (static 1, latency 2.10 ms + 2.30 ms) + 10 router rome",
+            "5 link l1 (static cost 1, latency 2.10 ms + 2.30 ms) + 10 router rome",
             "other path paris → oslo → rome = 30: 15 more",
             "barred     paris → rome = 11: link l9 between paris and rome is down",
             "  ✗ terminator t2 at bonn, binding transport: its router bonn is not connected",
@@ -283,6 +325,43 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n---\n{text}");
         }
+    }
+
+    #[test]
+    fn nothing_is_dialed_by_who_may_not_dial() {
+        let mut explanation = explanation();
+        explanation.access.allowed = false;
+        explanation.from.name = "my laptop".to_owned();
+        let text = text(&explanation, None);
+        for line in [
+            "✗ my laptop may not dial web",
+            "weft why 'my laptop' web    says",
+            "  · terminator t1 at rome, hosted by server: would be dialed if it were allowed",
+            "· over rome: rome with cost 5",
+        ] {
+            assert!(text.contains(line), "{line}\n---\n{text}");
+        }
+        assert!(!text.contains('✓') && !text.contains("dialed now"), "{text}");
+    }
+
+    #[test]
+    fn what_is_against_the_only_terminator_is_said_of_every_router() {
+        let mut explanation = explanation();
+        let why = "it is the instance `a`, which was not asked for";
+        for terminator in explanation.entries.iter_mut().flat_map(|it| &mut it.terminators) {
+            (terminator.share, terminator.why) = (0.0, why.to_owned());
+            terminator.verdict = Verdict::OtherInstance;
+        }
+        let text = text(&explanation, None);
+        assert!(text.contains(&format!("✗ over rome: {why}")), "{text}");
+    }
+
+    #[test]
+    fn a_latency_that_nobody_measured_is_none() {
+        let mut explanation = explanation();
+        explanation.entries[0].terminators[0].paths[0].steps[0].dest_latency = 65_000_000_000;
+        let text = text(&explanation, None);
+        assert!(text.contains("latency 2.10 ms + not measured"), "{text}");
     }
 
     #[test]

@@ -3,12 +3,18 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::mesh::{Mesh, Node, Pair};
+use super::mesh::{Known, Mesh, Node, Pair};
 
 /// Columns where nobody says how many there are.
 pub(super) const USUAL: usize = 80;
 /// The widest drawing, in columns.
 const WIDEST: usize = 110;
+/// The narrowest one.
+const NARROWEST: usize = 40;
+/// How far along a line its cost may stand, from the end of one router to that of the other: beside
+/// the middle where lines meet there.
+const SHARES: [f64; 15] =
+    [0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73, 0.46, 0.54, 0.38, 0.62, 0.3, 0.7, 0.2, 0.8];
 /// The first character of braille, without a dot.
 const NO_DOTS: u32 = 0x2800;
 /// Dots of a character, by column and row.
@@ -64,6 +70,15 @@ impl Canvas {
         self.letters[line + from..line + to].iter().all(Option::is_none)
     }
 
+    /// Writes a text, if it stands on no other there.
+    fn write_if_free(&mut self, column: usize, row: usize, text: &str) -> bool {
+        let is_free = self.is_free(column, row, text.width());
+        if is_free {
+            self.write(column, row, text);
+        }
+        is_free
+    }
+
     fn write(&mut self, column: usize, row: usize, text: &str) {
         let mut at = column;
         for letter in text.chars() {
@@ -97,9 +112,12 @@ impl Canvas {
     }
 }
 
-/// The drawing.
-pub(super) fn drawing(mesh: &Mesh, pairs: &[Pair], width: usize) -> String {
-    let width = width.clamp(40, WIDEST);
+/// The drawing; none if there is no room for every name and every cost.
+pub(super) fn drawing(mesh: &Mesh, pairs: &[Pair], width: usize) -> Option<String> {
+    if width < NARROWEST {
+        return None;
+    }
+    let width = width.min(WIDEST);
     let height = if mesh.routers.len() <= 3 { 13 } else { (width / 4).clamp(15, 26) };
     let mut canvas = Canvas::new(width, height);
     let labels: Vec<String> = mesh.routers.iter().map(label).collect();
@@ -112,26 +130,25 @@ pub(super) fn drawing(mesh: &Mesh, pairs: &[Pair], width: usize) -> String {
     for (label, (column, row)) in labels.iter().zip(&places) {
         let wide = label.width();
         let start = column.saturating_sub(wide / 2).min(width.saturating_sub(wide));
-        canvas.write(start, *row, label);
+        if !canvas.write_if_free(start, *row, label) {
+            return None;
+        }
     }
     for pair in pairs {
         let (one, other) = (places[pair.one], places[pair.other]);
         let text = cost(pair);
-        let wide = text.width();
-        // Beside the middle where lines meet there.
-        for share in [0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73] {
+        let has_room = SHARES.into_iter().any(|share| {
             let between = |from: usize, to: usize| {
                 (from as f64 + (to as f64 - from as f64) * share).round() as usize
             };
-            let column = between(one.0, other.0).saturating_sub(wide / 2);
-            let row = between(one.1, other.1);
-            if canvas.is_free(column, row, wide) {
-                canvas.write(column, row, &text);
-                break;
-            }
+            let column = between(one.0, other.0).saturating_sub(text.width() / 2);
+            canvas.write_if_free(column, between(one.1, other.1), &text)
+        });
+        if !has_room {
+            return None;
         }
     }
-    canvas.text()
+    Some(canvas.text())
 }
 
 /// Where the routers stand, by column and row: on a ring, the first one on top.
@@ -153,12 +170,13 @@ fn places(count: usize, width: usize, height: usize, label: usize) -> Vec<(usize
         .collect()
 }
 
-/// A router: ● online, ○ not; ◐ online, and carries nothing for others.
+/// A router: ● online, ○ not; ◐ online, and carries nothing for others; ? not known.
 fn label(node: &Node) -> String {
-    let mark = match (node.is_online, node.no_traversal) {
-        (false, _) => '○',
-        (true, true) => '◐',
-        (true, false) => '●',
+    let mark = match node.known {
+        None => '?',
+        Some(Known { is_online: false, .. }) => '○',
+        Some(Known { no_traversal: true, .. }) => '◐',
+        Some(_) => '●',
     };
     let mut name = String::new();
     for letter in crate::output::printable::line(&node.name).chars() {
@@ -182,11 +200,62 @@ fn cost(pair: &Pair) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mesh::tests::sample;
+    use super::super::mesh::tests::{sample, unlisted};
     use super::*;
 
     fn drawn(mesh: &Mesh, width: usize) -> String {
-        drawing(mesh, &mesh.pairs(), width)
+        drawing(mesh, &mesh.pairs(), width).unwrap()
+    }
+
+    /// Routers as the quickstart names them, all linked with all.
+    fn quickstart(count: usize) -> (Vec<String>, Mesh) {
+        let name = |number: usize| match number {
+            1 => "quickstart-router".to_owned(),
+            number => format!("quickstart-router-{number}"),
+        };
+        let names: Vec<String> = (1..=count).map(name).collect();
+        let names_of: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut links = Vec::new();
+        for at in 0..count {
+            for further in at + 1..count {
+                let cost = (100 + 10 * at + further) as u64;
+                links.push((names_of[at], names_of[further], cost, false));
+            }
+        }
+        let mesh = sample(&names_of, &links);
+        (names, mesh)
+    }
+
+    #[test]
+    fn a_drawing_is_whole_or_there_is_none() {
+        let mut drawings = 0;
+        for (count, width) in (2..=9).flat_map(|count| [30, 39, 60, 80, 110].map(|it| (count, it)))
+        {
+            let (names, mesh) = quickstart(count);
+            let Some(text) = drawing(&mesh, &mesh.pairs(), width) else { continue };
+            drawings += 1;
+            assert!(width >= NARROWEST && text.lines().all(|it| it.width() <= width), "{text}");
+            for name in names {
+                let label = format!("● {name} ");
+                let stands = text.lines().any(|line| format!("{line} ").contains(&label));
+                assert!(stands, "{name}\n{text}");
+            }
+            for pair in mesh.pairs() {
+                assert!(text.contains(&cost(&pair)), "{}\n{text}", cost(&pair));
+            }
+        }
+        assert!(drawings >= 5, "{drawings}");
+        let (_, three) = quickstart(3);
+        assert!(drawing(&three, &three.pairs(), 80).is_some());
+        // Four names do not stand beside each other in so few columns.
+        let (_, many) = quickstart(9);
+        assert!(drawing(&many, &many.pairs(), 60).is_none());
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_router_is_not_drawn() {
+        let text = drawn(&unlisted(), 60);
+        assert!(text.contains("? a") && text.contains("? b") && !text.contains('●'), "{text}");
     }
 
     #[test]
@@ -224,10 +293,13 @@ mod tests {
     fn any_name_and_any_width_is_drawn() {
         let long = "日本".repeat(40);
         let names = [long.as_str(), "a\u{1b}[2Jb", ""];
-        for width in [0, 10, 41, 500] {
-            let text = drawn(&sample(&names, &[(&long, "", 5, false)]), width);
+        for width in [0, 10, 41, 100, 500] {
+            let mesh = sample(&names, &[(&long, "", 5, false)]);
+            let text = drawing(&mesh, &mesh.pairs(), width);
+            assert_eq!(text.is_some(), width > 80, "{width}");
+            let text = text.unwrap_or_default();
             assert!(!text.contains('\u{1b}'), "{text}");
-            assert!(text.lines().all(|line| line.width() <= WIDEST.min(width.max(40))), "{text}");
+            assert!(text.lines().all(|line| line.width() <= WIDEST.min(width)), "{text}");
         }
     }
 }

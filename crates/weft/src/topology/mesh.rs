@@ -9,7 +9,8 @@ use weft_contract::{
     envelope::MAX_LIMIT,
     resource::{
         self,
-        fabric::{circuit::CircuitDetail, link::LinkDetail, router::RouterDetail},
+        fabric::{self, circuit::CircuitDetail, link::LinkDetail},
+        router,
     },
 };
 
@@ -29,6 +30,8 @@ pub(super) struct Mesh {
     pub(super) circuits: i64,
     /// Whether the circuits of links and routers were counted.
     pub(super) is_counted: bool,
+    /// Whether the login may list no routers: only those that have links are known, by name.
+    pub(super) is_partial: bool,
 }
 
 /// A router.
@@ -36,12 +39,55 @@ pub(super) struct Mesh {
 pub(super) struct Node {
     pub(super) id: String,
     pub(super) name: String,
+    /// None if only its links tell of it.
+    pub(super) known: Option<Known>,
+    /// Circuits that go over it.
+    pub(super) circuits: usize,
+}
+
+/// What only a list of routers tells of a router.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Known {
     pub(super) is_online: bool,
     pub(super) cost: u16,
     pub(super) no_traversal: bool,
     pub(super) disabled: bool,
-    /// Circuits that go over it.
-    pub(super) circuits: usize,
+}
+
+impl Node {
+    /// How it is, in a word.
+    pub(super) fn state(&self) -> &'static str {
+        match self.known {
+            None => "?",
+            Some(Known { disabled: true, .. }) => "disabled",
+            Some(Known { is_online: true, .. }) => "online",
+            Some(_) => "not connected",
+        }
+    }
+}
+
+impl From<fabric::router::RouterDetail> for Node {
+    fn from(router: fabric::router::RouterDetail) -> Self {
+        let known = Known {
+            is_online: router.connected,
+            cost: router.cost,
+            no_traversal: router.no_traversal,
+            disabled: router.disabled,
+        };
+        Self { id: router.base.id, name: router.name, known: Some(known), circuits: 0 }
+    }
+}
+
+impl From<router::RouterDetail> for Node {
+    fn from(router: router::RouterDetail) -> Self {
+        let known = Known {
+            is_online: router.is_online,
+            cost: router.cost,
+            no_traversal: router.no_traversal,
+            disabled: router.disabled,
+        };
+        Self { id: router.base.id, name: router.name, known: Some(known), circuits: 0 }
+    }
 }
 
 /// A link, with the places of its ends.
@@ -68,39 +114,23 @@ impl Mesh {
     /// Asks for it.
     pub(super) async fn ask(client: &ManagementClient) -> Result<Self, Failure> {
         let links: Vec<LinkDetail> = all(client, row("listLinks")?).await?;
-        let routers = match all::<RouterDetail>(client, row("listRouters")?).await {
-            Ok(routers) => routers,
-            // Operators who may see links and not routers see those that are linked.
-            Err(error) if error.is_unauthorized() => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
+        let routers = routers(client).await?;
         let (circuits, ways) = ways(client).await?;
-        Ok(Self::of(routers, links, circuits, ways))
+        let is_partial = routers.is_none();
+        Ok(Self { is_partial, ..Self::of(routers.unwrap_or_default(), links, circuits, ways) })
     }
 
     /// Puts it together; without ways nothing is counted.
     pub(super) fn of(
-        routers: Vec<RouterDetail>,
+        mut nodes: Vec<Node>,
         links: Vec<LinkDetail>,
         circuits: i64,
         ways: Option<Vec<CircuitDetail>>,
     ) -> Self {
-        let mut nodes: Vec<Node> = routers
-            .into_iter()
-            .map(|router| Node {
-                id: router.base.id,
-                name: router.name,
-                is_online: router.connected,
-                cost: router.cost,
-                no_traversal: router.no_traversal,
-                disabled: router.disabled,
-                circuits: 0,
-            })
-            .collect();
         for end in links.iter().flat_map(|link| [&link.source_router, &link.dest_router]) {
             if !nodes.iter().any(|node| node.id == end.id) {
                 let (id, name) = (end.id.clone(), end.name.clone());
-                nodes.push(Node { id, name, is_online: true, ..Node::default() });
+                nodes.push(Node { id, name, ..Node::default() });
             }
         }
         nodes.sort_by(|one, other| (&one.name, &one.id).cmp(&(&other.name, &other.id)));
@@ -128,7 +158,7 @@ impl Mesh {
                 links[*link].circuits += 1;
             }
         }
-        Self { routers: nodes, links, circuits, is_counted }
+        Self { routers: nodes, links, circuits, is_counted, is_partial: false }
     }
 
     /// Which routers are joined, by the places of both.
@@ -154,9 +184,13 @@ impl Mesh {
             .routers
             .iter()
             .map(|node| {
-                json!({"id": node.id, "name": node.name, "connected": node.is_online,
-                    "cost": node.cost, "noTraversal": node.no_traversal,
-                    "disabled": node.disabled, "circuits": count(node.circuits)})
+                let known = node.known;
+                json!({"id": node.id, "name": node.name,
+                    "connected": known.map(|it| it.is_online),
+                    "cost": known.map(|it| it.cost),
+                    "noTraversal": known.map(|it| it.no_traversal),
+                    "disabled": known.map(|it| it.disabled),
+                    "circuits": count(node.circuits)})
             })
             .collect();
         let links: Vec<Value> = self
@@ -170,6 +204,26 @@ impl Mesh {
             .collect();
         json!({"routers": routers, "links": links, "circuits": self.circuits})
     }
+}
+
+/// The routers; none if this login may not list them. The fabric API lists them for administrators
+/// alone, the management API for who has the permission `router.read`.
+async fn routers(client: &ManagementClient) -> Result<Option<Vec<Node>>, Failure> {
+    match all::<fabric::router::RouterDetail>(client, row("listRouters")?).await {
+        Ok(found) => return Ok(Some(found.into_iter().map(Node::from).collect())),
+        Err(error) if is_refused(&error) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match client.list::<router::RouterDetail>(&router::KIND, None).await {
+        Ok(found) => Ok(Some(found.into_iter().map(Node::from).collect())),
+        Err(error) if is_refused(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a login may not do what it asked for.
+fn is_refused(error: &weft_client::Error) -> bool {
+    matches!(error.status(), Some(401 | 403))
 }
 
 /// How many circuits there are, and those, if they are not too many.
@@ -223,9 +277,14 @@ pub(super) mod tests {
     /// A mesh of routers and links `(from, to, cost, down)`.
     pub(in crate::topology) fn sample(names: &[&str], links: &[(&str, &str, u64, bool)]) -> Mesh {
         let router = |name: &&str| {
-            serde_json::from_value(json!({"id": format!("id-{name}"), "name": name,
-                "connected": *name != "away", "cost": 3, "noTraversal": *name == "closed"}))
-            .unwrap()
+            let known = Known {
+                is_online: *name != "away",
+                cost: 3,
+                no_traversal: *name == "closed",
+                disabled: false,
+            };
+            let (id, name) = (format!("id-{name}"), (*name).to_owned());
+            Node { id, name, known: Some(known), circuits: 0 }
         };
         let link = |(at, (from, to, cost, down)): (usize, &(&str, &str, u64, bool))| {
             serde_json::from_value(json!({"id": format!("l{at}"), "cost": cost, "down": down,
@@ -265,14 +324,39 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn routers_that_nobody_may_see_are_known_by_their_links() {
-        let mesh = Mesh::of(
-            Vec::new(),
-            sample(&[], &[("a", "b", 7, false)]).links.into_iter().map(|it| it.detail).collect(),
-            9,
-            None,
-        );
+    fn of_routers_that_a_login_may_not_list_nothing_is_claimed() {
+        let mesh = unlisted();
         assert_eq!(mesh.routers.len(), 2);
-        assert!(mesh.value()["links"][0]["circuits"].is_null());
+        assert!(mesh.routers.iter().all(|node| node.known.is_none() && node.state() == "?"));
+        let value = mesh.value();
+        assert!(value["links"][0]["circuits"].is_null());
+        assert_eq!(value["routers"][0]["name"], "a");
+        for member in ["connected", "cost", "noTraversal", "disabled"] {
+            assert!(value["routers"][0][member].is_null(), "{member}: {value}");
+        }
+    }
+
+    #[test]
+    fn routers_are_the_same_whichever_list_tells_of_them() {
+        let fabric: fabric::router::RouterDetail =
+            serde_json::from_value(json!({"id": "i", "name": "n",
+            "connected": true, "cost": 7, "noTraversal": true, "disabled": true}))
+            .unwrap();
+        let managed: router::RouterDetail = serde_json::from_value(json!({"id": "i", "name": "n",
+            "isOnline": true, "cost": 7, "noTraversal": true, "disabled": true}))
+        .unwrap();
+        let (fabric, managed) = (Node::from(fabric), Node::from(managed));
+        assert_eq!(
+            (&fabric.id, &fabric.name, fabric.known),
+            (&managed.id, &managed.name, managed.known)
+        );
+        assert_eq!(managed.known.unwrap().cost, 7);
+    }
+
+    /// A mesh as a login sees it that may list no routers.
+    pub(in crate::topology) fn unlisted() -> Mesh {
+        let links = sample(&[], &[("a", "b", 7, false)]).links;
+        let links = links.into_iter().map(|it| it.detail).collect();
+        Mesh { is_partial: true, ..Mesh::of(Vec::new(), links, 9, None) }
     }
 }

@@ -30,6 +30,9 @@ const CLEAR: usize = 24;
 /// Draws the mesh.
 pub(crate) async fn topology(args: TopologyArgs) -> Result<(), Failure> {
     let format = args.output.format();
+    if format != Format::Table && args.svg.is_some() {
+        return Err(Failure::usage("--svg writes a picture; it does not go with --output"));
+    }
     if let Some(seconds) = args.watch {
         if format != Format::Table {
             return Err(Failure::usage("--watch draws; it does not go with --output"));
@@ -50,29 +53,29 @@ pub(crate) async fn topology(args: TopologyArgs) -> Result<(), Failure> {
         return Ok(());
     }
     if format == Format::Table {
-        let width = tables::width().unwrap_or(draw::USUAL);
-        output::print(&(text(&mesh, width) + "\n"));
+        output::print(&(text(&mesh, tables::width()) + "\n"));
     } else {
         output::value(format, &mesh.value(), String::new);
     }
     Ok(())
 }
 
-/// The mesh in lines, for a terminal of this width.
-fn text(mesh: &Mesh, width: usize) -> String {
+/// The mesh in lines, none of them wider than the terminal.
+fn text(mesh: &Mesh, width: Option<usize>) -> String {
     let mut parts = vec![tables::summary(mesh)];
     let pairs = mesh.pairs();
     if (2..=DRAWN).contains(&mesh.routers.len()) {
-        match pairs.len() <= CLEAR {
-            true => parts.push(draw::drawing(mesh, &pairs, width)),
-            false => parts.push(tables::matrix(mesh, &pairs)),
-        }
+        let drawing = match pairs.len() <= CLEAR {
+            true => draw::drawing(mesh, &pairs, width.unwrap_or(draw::USUAL)),
+            false => None,
+        };
+        parts.push(drawing.unwrap_or_else(|| tables::matrix(mesh, &pairs, width)));
     }
-    parts.push(tables::routers(mesh));
+    parts.push(tables::routers(mesh, width));
     if !mesh.links.is_empty() {
-        parts.push(tables::links(mesh));
+        parts.push(tables::links(mesh, width));
     }
-    printable::lines(&parts.join("\n"))
+    output::table::broken(&printable::lines(&parts.join("\n")), width)
 }
 
 /// Draws it again and again, until somebody has seen enough.
@@ -87,7 +90,9 @@ async fn watch(session: &Session, pause: Duration) -> Result<(), Failure> {
             None => format!("every {} s; q ends", pause.as_secs()),
             Some(failure) => format!("not what it is now: {failure}; q ends"),
         };
-        screen.show(&text(&mesh, screen.size().0), &printable::line(&foot));
+        let width = screen.size().0;
+        let foot = output::table::cut(&printable::line(&foot), width.saturating_sub(1));
+        screen.show(&text(&mesh, Some(width)), &foot);
         match screen.key(pause).await {
             Some(Key::End) => return Ok(()),
             Some(Key::Other) | None => {}
@@ -96,5 +101,26 @@ async fn watch(session: &Session, pause: Duration) -> Result<(), Failure> {
             Ok(now) => (mesh, trouble) = (now, None),
             Err(failure) => trouble = Some(failure),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unicode_width::UnicodeWidthStr as _;
+
+    use super::mesh::tests::sample;
+    use super::*;
+
+    #[test]
+    fn nothing_is_wider_than_the_terminal() {
+        let names = ["quickstart-router", "quickstart-router-2", "quickstart-router-3"];
+        let links = [(names[0], names[1], 17, false), (names[2], names[1], 18, false)];
+        for width in [20, 30, 39, 40, 60, 80, 200] {
+            let text = text(&sample(&names, &links), Some(width));
+            assert!(text.lines().all(|line| line.width() <= width), "{width}\n{text}");
+            // Where nothing can be drawn, a table says what links cost.
+            assert_eq!(text.contains('●'), !text.contains("LINK COST"), "{width}\n{text}");
+        }
+        assert!(text(&sample(&names, &links), None).contains('●'));
     }
 }

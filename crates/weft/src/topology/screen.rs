@@ -49,7 +49,9 @@ impl Screen {
     /// Takes the terminal.
     pub(crate) fn open() -> Result<Self, Failure> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-            return Err(Failure::usage("--watch draws at a terminal, and there is none"));
+            return Err(Failure::usage(
+                "--watch draws at a terminal, and there is none; `weft topology` prints it once",
+            ));
         }
         let failed = |error| Failure::new(format!("the terminal cannot be used: {error}"));
         let keyboard = ask::Unseen::by_key().map_err(failed)?;

@@ -4,8 +4,9 @@
 use std::f64::consts::{FRAC_PI_2, TAU};
 use std::fmt::Write as _;
 
-use super::mesh::{Mesh, Node, Pair};
-use super::tables::{latency, summary};
+use super::mesh::{Known, Mesh, Node, Pair};
+use super::tables::summary;
+use crate::output::{printable, units};
 
 /// The least distance between two routers on the ring.
 const APART: f64 = 110.0;
@@ -78,13 +79,13 @@ fn line(text: &mut String, mesh: &Mesh, pair: &Pair, places: &[(f64, f64)]) {
             let detail = &link.detail;
             let down = if detail.down { ", down" } else { "" };
             format!(
-                "{}: {} to {}, cost {} (static {}, latency {}){down}",
+                "{}: {} to {}, cost {} (static cost {}, latency {}){down}",
                 detail.id,
                 mesh.routers[link.from].name,
                 mesh.routers[link.to].name,
                 detail.cost,
                 detail.static_cost,
-                latency(link)
+                units::latencies(detail.source_latency, detail.dest_latency)
             )
         })
         .collect();
@@ -112,20 +113,21 @@ fn cost(text: &mut String, pair: &Pair, places: &[(f64, f64)]) {
 }
 
 fn router(text: &mut String, node: &Node, (x, y): (f64, f64), middle: f64) {
-    let class = match (node.is_online, node.no_traversal) {
-        (false, _) => "router away",
-        (true, true) => "router closed",
-        (true, false) => "router",
+    let class = match node.known {
+        None | Some(Known { is_online: false, .. }) => "router away",
+        Some(Known { no_traversal: true, .. }) => "router closed",
+        Some(_) => "router",
     };
-    let online = match (node.disabled, node.is_online) {
-        (true, _) => "disabled",
-        (_, true) => "online",
-        (_, false) => "not online",
+    let told = match node.known {
+        None => format!("{}: not known whether it is online", node.name),
+        Some(known) => {
+            let closed = if known.no_traversal { ", carries nothing for others" } else { "" };
+            format!("{}: {}, cost {}{closed}", node.name, node.state(), known.cost)
+        }
     };
-    let closed = if node.no_traversal { ", carries nothing for others" } else { "" };
-    let told = format!("{}: {online}, cost {}{closed}", node.name, node.cost);
-    let mut name: String = node.name.chars().take(NAME).collect();
-    if name.len() < node.name.len() {
+    let whole = printable::line(&node.name);
+    let mut name: String = whole.chars().take(NAME).collect();
+    if name.len() < whole.len() {
         name.push('…');
     }
     // Names stand outside of the ring.
@@ -140,10 +142,11 @@ fn router(text: &mut String, node: &Node, (x, y): (f64, f64), middle: f64) {
     );
 }
 
-/// Text of others in XML: nothing of it is markup, and nothing is in it that XML cannot hold.
+/// Text of others in XML: nothing of it is markup or reorders what stands beside it, and nothing is
+/// in it that XML cannot hold.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for one in text.chars() {
+    for one in printable::lines(text).chars() {
         match one {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -151,9 +154,7 @@ fn escaped(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' => out.push('\n'),
-            one if one.is_control() || matches!(one, '\u{fffe}' | '\u{ffff}') => {
-                out.push('\u{fffd}')
-            }
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             one => out.push(one),
         }
     }
@@ -175,7 +176,7 @@ mod tests {
         assert!(text.contains(">17</text>") && text.contains(">down</text>"), "{text}");
         assert!(text.contains("prefers-color-scheme: dark"));
         assert!(
-            text.contains("l0: a to b, cost 17 (static 1, latency 2.00 ms / 3.00 ms)"),
+            text.contains("l0: a to b, cost 17 (static cost 1, latency 2.00 ms + 3.00 ms)"),
             "{text}"
         );
         for class in ["router away", "router closed", "link down"] {
@@ -191,10 +192,12 @@ mod tests {
 
     #[test]
     fn names_are_no_markup() {
-        let name = "</text><script>alert('x')</script>&\u{1b}";
-        let text = picture(&sample(&[name, "b"], &[(name, "b", 1, false)]));
+        let name = "</text><script>alert('x')</script>&\u{1b}\u{202e}\u{ffff}";
+        let text = picture(&sample(&[name, "\u{202e}b"], &[(name, "\u{202e}b", 1, false)]));
         assert!(!text.contains("<script") && !text.contains('\u{1b}'), "{text}");
+        assert!(!text.contains(['\u{202e}', '\u{ffff}']), "{text}");
         assert!(text.contains("&lt;/text&gt;&lt;script&gt;"), "{text}");
+        assert!(text.contains(">\\u{202e}b</text>"), "{text}");
     }
 
     #[test]

@@ -8,22 +8,34 @@ use crate::output::{
     units,
 };
 
+/// What of a router is not known.
+const UNKNOWN: &str = "?";
+
 /// How wide the terminal is; none where there is none.
 pub(super) fn width() -> Option<usize> {
     table::terminal()
 }
 
-/// The mesh in one line.
+/// The mesh in one line, and what is missing of it in another.
 pub(super) fn summary(mesh: &Mesh) -> String {
-    let online = mesh.routers.iter().filter(|node| node.is_online).count();
+    let known: Vec<_> = mesh.routers.iter().filter_map(|node| node.known).collect();
+    let online = match mesh.is_partial {
+        true => String::new(),
+        false => format!(", {} of them online", known.iter().filter(|it| it.is_online).count()),
+    };
     let down = mesh.links.iter().filter(|link| link.detail.down).count();
     let counted = |count: i64, one: &str, many: &str| match count {
         1 => format!("1 {one}"),
         count => format!("{count} {many}"),
     };
     let down = if down > 0 { format!(", {down} of them down") } else { String::new() };
+    let missing = if mesh.is_partial {
+        "\nonly routers with links: this login may not list routers"
+    } else {
+        ""
+    };
     format!(
-        "{}, {online} of them online; {}{down}; {}",
+        "{}{online}; {}{down}; {}{missing}",
         counted(mesh.routers.len() as i64, "router", "routers"),
         counted(mesh.links.len() as i64, "link", "links"),
         counted(mesh.circuits, "circuit", "circuits")
@@ -31,13 +43,13 @@ pub(super) fn summary(mesh: &Mesh) -> String {
 }
 
 /// What it costs from one router to the next, each row a router and each column the same ones.
-pub(super) fn matrix(mesh: &Mesh, pairs: &[Pair]) -> String {
+pub(super) fn matrix(mesh: &Mesh, pairs: &[Pair], width: Option<usize>) -> String {
     let count = mesh.routers.len();
     let mut columns = vec![Column { title: "LINK COST".to_owned(), pointer: "/name".to_owned() }];
     columns.extend(
         (0..count).map(|at| Column { title: (at + 1).to_string(), pointer: format!("/{at}") }),
     );
-    let mut rows = Rows::new(columns);
+    let mut rows = Rows::new(columns).breaking(&["/name"]);
     for (at, node) in mesh.routers.iter().enumerate() {
         let mut row = json!({"name": format!("{} {}", at + 1, node.name)});
         for other in 0..count {
@@ -52,67 +64,71 @@ pub(super) fn matrix(mesh: &Mesh, pairs: &[Pair]) -> String {
         }
         rows.push(&row);
     }
-    rows.fitted().text
+    shown(&rows, width)
 }
 
 /// The routers.
-pub(super) fn routers(mesh: &Mesh) -> String {
+pub(super) fn routers(mesh: &Mesh, width: Option<usize>) -> String {
     let columns = [
         ("ROUTER", "name"),
-        ("ONLINE", "online"),
+        ("STATE", "state"),
         ("COST", "cost"),
         ("NO TRAVERSAL", "closed"),
         ("LINKS", "links"),
         ("CIRCUITS", "circuits"),
     ];
-    let mut rows = rows(&columns);
+    let mut rows = rows(&columns).breaking(&["/name"]);
     for (at, node) in mesh.routers.iter().enumerate() {
         let links = mesh.links.iter().filter(|link| link.from == at || link.to == at).count();
-        let online = match (node.disabled, node.is_online) {
-            (true, _) => "disabled",
-            (_, true) => "yes",
-            (_, false) => "no",
-        };
+        let unknown = || UNKNOWN.to_owned();
+        let closed = |closed| if closed { "yes".to_owned() } else { String::new() };
         rows.push(&json!({
-            "name": node.name, "online": online, "cost": node.cost, "links": links,
-            "closed": if node.no_traversal { "yes" } else { "" },
+            "name": node.name, "state": node.state(), "links": links,
+            "cost": node.known.map_or_else(unknown, |it| it.cost.to_string()),
+            "closed": node.known.map_or_else(unknown, |it| closed(it.no_traversal)),
             "circuits": counted(mesh, node.circuits),
         }));
     }
-    rows.fitted().text
+    shown(&rows, width)
 }
 
-/// The links.
-pub(super) fn links(mesh: &Mesh) -> String {
+/// The links, what matters most on the left: columns on the right have no room first.
+pub(super) fn links(mesh: &Mesh, width: Option<usize>) -> String {
     let columns = [
         ("FROM", "from"),
         ("TO", "to"),
-        ("STATE", "state"),
-        ("STATIC", "static"),
-        ("LATENCY", "latency"),
         ("COST", "cost"),
+        ("LATENCY", "latency"),
+        ("STATE", "state"),
         ("CIRCUITS", "circuits"),
-        ("CONNECTIONS", "connections"),
+        ("LATENCY BACK", "back"),
+        ("STATIC COST", "static"),
         ("ID", "id"),
+        ("CONNECTIONS", "connections"),
     ];
-    let mut rows = rows(&columns);
+    let mut rows = rows(&columns).breaking(&["/from", "/to"]);
     for link in &mesh.links {
         let detail = &link.detail;
         let state = if detail.down { "down" } else { &detail.state };
         rows.push(&json!({
             "from": mesh.routers[link.from].name, "to": mesh.routers[link.to].name,
-            "state": state, "static": detail.static_cost, "latency": latency(link),
+            "state": state, "static": detail.static_cost,
+            "latency": units::latency(detail.source_latency),
+            "back": units::latency(detail.dest_latency),
             "cost": detail.cost, "circuits": counted(mesh, link.circuits),
             "connections": connections(link), "id": detail.id,
         }));
     }
-    rows.fitted().text
+    shown(&rows, width)
 }
 
-/// What both ends measured, the one that dialed first.
-pub(super) fn latency(link: &Link) -> String {
-    let (one, other) = (link.detail.source_latency, link.detail.dest_latency);
-    format!("{} / {}", units::nanoseconds(one), units::nanoseconds(other))
+/// A table, with what it has no room for.
+fn shown(rows: &Rows, width: Option<usize>) -> String {
+    let fitted = rows.fitted_to(width);
+    match fitted.note() {
+        Some(note) => format!("{}\n{note}; --output json shows everything", fitted.text),
+        None => fitted.text,
+    }
 }
 
 /// How many connections of which type: `3 link.default, 1 link.ack`.
@@ -130,7 +146,7 @@ fn connections(link: &Link) -> String {
 }
 
 fn counted(mesh: &Mesh, circuits: usize) -> String {
-    if mesh.is_counted { circuits.to_string() } else { "?".to_owned() }
+    if mesh.is_counted { circuits.to_string() } else { UNKNOWN.to_owned() }
 }
 
 fn rows(columns: &[(&str, &str)]) -> Rows {
@@ -143,8 +159,48 @@ fn rows(columns: &[(&str, &str)]) -> Rows {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mesh::tests::sample;
+    use super::super::mesh::tests::{sample, unlisted};
     use super::*;
+
+    /// What stands in the first column, with names that are broken over lines put together.
+    fn first_column(text: &str) -> String {
+        let rows = text.lines().filter_map(|line| line.strip_prefix('│'));
+        rows.filter_map(|row| row.split(['│', '┆']).next()).map(str::trim).collect()
+    }
+
+    #[test]
+    fn narrow_terminals_get_whole_names_and_are_told_what_is_missing() {
+        let names = ["quickstart-router", "quickstart-router-2", "quickstart-router-3"];
+        let pairs = [(names[0], names[1]), (names[0], names[2]), (names[1], names[2])];
+        let mesh = sample(&names, &pairs.map(|(one, other)| (one, other, 17, false)));
+        for width in [30, 60, 80] {
+            let (routers, links) = (routers(&mesh, Some(width)), links(&mesh, Some(width)));
+            for name in names {
+                assert!(first_column(&routers).contains(name), "{routers}");
+            }
+            assert!(first_column(&links).contains(names[1]), "{links}");
+            let note = links.lines().last().unwrap();
+            assert!(note.starts_with("no room for ") && note.contains("ID"), "{links}");
+        }
+        let links = links(&mesh, Some(80));
+        for title in ["COST", "LATENCY", "STATE", "CIRCUITS"] {
+            assert!(links.lines().nth(1).unwrap().contains(title), "{links}");
+        }
+    }
+
+    #[test]
+    fn of_routers_that_a_login_may_not_list_tables_claim_nothing() {
+        let mesh = unlisted();
+        assert_eq!(
+            summary(&mesh),
+            "2 routers; 1 link; 9 circuits\n\
+             only routers with links: this login may not list routers"
+        );
+        let routers = routers(&mesh, None);
+        let row = routers.lines().find(|line| line.contains(" a ")).unwrap();
+        // State, cost, traversal and circuits.
+        assert_eq!(row.matches('?').count(), 4, "{routers}");
+    }
 
     #[test]
     fn tables_say_what_operators_look_at() {
@@ -154,19 +210,22 @@ mod tests {
             summary(&mesh),
             "3 routers, 2 of them online; 2 links, 1 of them down; 1 circuit"
         );
-        let links = self::links(&mesh);
-        for text in ["2.00 ms / 3.00 ms", "Connected", "down", "closed", "l0"] {
+        let links = self::links(&mesh, None);
+        for text in ["2.00 ms", "3.00 ms", "Connected", "down", "closed", "l0"] {
             assert!(links.contains(text), "{text}\n{links}");
         }
-        let routers = self::routers(&mesh);
+        let routers = self::routers(&mesh, None);
         let row = |name: &str| routers.lines().find(|line| line.contains(name)).unwrap().to_owned();
-        assert!(row("away").contains("no") && row("closed").contains("yes"), "{routers}");
+        assert!(
+            row("away").contains("not connected") && row("closed").contains("yes"),
+            "{routers}"
+        );
     }
 
     #[test]
     fn a_matrix_says_who_costs_what_to_whom() {
         let mesh = sample(&["a", "b", "c"], &[("a", "b", 7, false), ("c", "b", 9, true)]);
-        let text = matrix(&mesh, &mesh.pairs());
+        let text = matrix(&mesh, &mesh.pairs(), None);
         let rows: Vec<Vec<&str>> = text
             .lines()
             .filter(|line| line.starts_with('│'))

@@ -20,6 +20,7 @@ mod wait;
 
 mod bound_by_name;
 mod commands;
+mod config_files;
 mod controller_restart;
 mod durable;
 mod full_disk;
@@ -31,6 +32,8 @@ mod printing;
 mod questions;
 mod restore;
 mod router_restart;
+#[cfg(unix)]
+mod service;
 mod several_routers;
 mod slow_readers;
 mod strangers;

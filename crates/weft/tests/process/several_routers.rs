@@ -14,7 +14,8 @@ use crate::{
 };
 
 impl Place {
-    fn several(&self, routers: &str) -> Program {
+    /// Several routers, each a process.
+    pub(crate) fn several(&self, routers: &str) -> Program {
         let (home, control) = (self.home(), self.control.to_string());
         let home = home.to_str().unwrap();
         let args = ["quickstart", "--home", home, "--username", USER, "--password", PASSWORD];

@@ -11,7 +11,7 @@ use std::{
 
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
+    termios::{LocalModes, SpecialCodeIndex, Winsize, tcgetattr, tcsetwinsize},
 };
 
 use crate::{
@@ -95,6 +95,11 @@ impl Terminal {
     /// Whether what is typed is shown.
     pub(crate) fn shows_what_is_typed(&self) -> bool {
         tcgetattr(&self.screen).unwrap().local_modes.contains(LocalModes::ECHO)
+    }
+
+    /// Whether a key stops the command, as Ctrl-Z usually does.
+    pub(crate) fn can_be_stopped(&self) -> bool {
+        tcgetattr(&self.screen).unwrap().special_codes[SpecialCodeIndex::VSUSP] != 0
     }
 
     /// Sends a signal by its name.

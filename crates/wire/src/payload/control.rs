@@ -1,5 +1,6 @@
 //! Control messages of a circuit: tracing its route.
 
+use super::MAX_CIRCUIT_ID;
 use super::{content_type, header};
 use crate::error::WireError;
 use crate::message::Message;
@@ -73,7 +74,11 @@ impl Control {
     /// The circuit of a control message, without reading the rest.
     pub(super) fn circuit_of(message: &Message) -> Result<&str, WireError> {
         let body = message.body_str_from(1)?;
-        if body.is_empty() { Err(message.body_problem("shorter than two bytes")) } else { Ok(body) }
+        match body.len() {
+            0 => Err(message.body_problem("shorter than two bytes")),
+            1..=MAX_CIRCUIT_ID => Ok(body),
+            _ => Err(message.body_problem("the id of its circuit is longer than 128 bytes")),
+        }
     }
 
     /// Reads a control message.

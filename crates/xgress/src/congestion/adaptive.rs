@@ -240,6 +240,10 @@ impl Adaptive {
         }
     }
 
+    fn is_paced(&self) -> bool {
+        self.phase == Phase::Look || self.min_rtt.is_some_and(|rtt| rtt >= PACED_FROM)
+    }
+
     fn pace(&self) -> Rate {
         let mut rate = self.rates.get();
         if self.phase == Phase::Startup {
@@ -457,7 +461,9 @@ impl Adaptive {
             return self.enter_probe();
         }
         let was_ours = seen < look.before - look.before / 8;
-        if was_ours && look.best < self.rates.get() {
+        // An application that had little to send meanwhile has shown no rate.
+        let is_shown = look.best > Rate::default();
+        if was_ours && is_shown && look.best < self.rates.get() {
             self.rates.set(look.best);
         }
         // Others may not look at the same time: what is seen is believed little by little only.
@@ -504,8 +510,7 @@ impl Congestion for Adaptive {
     }
 
     fn next_send(&self) -> Option<Instant> {
-        let paced = self.min_rtt.is_some_and(|rtt| rtt >= PACED_FROM) || self.phase == Phase::Look;
-        paced.then(|| self.epoch + Duration::from_nanos(self.pace_at))
+        self.is_paced().then(|| self.epoch + Duration::from_nanos(self.pace_at))
     }
 
     fn on_sent(&mut self, bytes: u64, in_flight: u64, _again: bool, now: Instant) -> SentMark {
@@ -516,10 +521,13 @@ impl Congestion for Adaptive {
             // Time in which the application had nothing says nothing about the path.
             (self.delivered_at, self.delivered_sent_at) = (t, t);
         }
-        if self.min_rtt.is_some() {
+        // What is sent without a pace leaves no debt for when there is one.
+        self.pace_at = if self.is_paced() {
             let from = self.pace_at.max(t.saturating_sub(CREDIT));
-            self.pace_at = from + self.pace().time_for(bytes);
-        }
+            from + self.pace().time_for(bytes)
+        } else {
+            t
+        };
         SentMark {
             sent_at: t,
             delivered: self.delivered,
@@ -545,6 +553,10 @@ impl Congestion for Adaptive {
         }
         self.watch(acked, min_rtt, t);
         self.resize(acked, min_rtt);
+        if self.phase != Phase::Look {
+            // What was sent at a lower pace than the present one is not waited for.
+            self.pace_at = self.pace_at.min(t + self.pace().time_for(PAYLOAD));
+        }
     }
 
     fn on_lost(&mut self, payloads: u64) {

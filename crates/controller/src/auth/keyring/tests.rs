@@ -29,6 +29,7 @@ impl Root {
         let bundle = [self.0.certificate().clone(), signer.certificate().clone()];
         Keys {
             session: chain.clone(),
+            tokens: None,
             enrollment: chain,
             authority: signer,
             bundle: TrustBundle::new(bundle),
@@ -186,4 +187,32 @@ async fn the_name_of_the_network_stays() {
     let other = Keys { trust_domain: "other.test".into(), ..root.keys() };
     bed.controller.exchange_keys(other).unwrap();
     assert_eq!(bed.controller.keys().trust_domain, "weft.test");
+}
+
+#[tokio::test]
+async fn a_key_for_tokens_alone_signs_them_and_vouches_for_no_client() {
+    let (root, bed) = (Root::new(), Bed::new().await);
+    let login = login(&bed).await;
+    let before = token(&bed, &login, "before");
+    let of_tokens = root.keys().session;
+    let print = of_tokens.leaf().fingerprint().to_owned();
+    let keys = Keys { tokens: Some(of_tokens), ..root.keys() };
+    bed.controller.exchange_keys(keys.clone()).unwrap();
+    let after = token(&bed, &login, "after");
+    assert!(is_good(&bed, &before) && is_good(&bed, &after));
+    let known = bed.controller.public_keys();
+    let known = known.iter().find(|key| key.kid == print).unwrap();
+    assert!(known.for_tokens && !known.for_clients);
+
+    // Without it the root identity signs again; what was signed is good until the session ends.
+    let bed = bed.restarted().await;
+    assert!(is_good(&bed, &after));
+    bed.controller.exchange_keys(Keys { tokens: None, ..keys }).unwrap();
+    bed.clock.advance(Duration::from_secs(20 * 60));
+    let last = token(&bed, &login, "last");
+    assert!(is_good(&bed, &after) && is_good(&bed, &last));
+    bed.controller.sessions().remove_services(&[Id::new("before"), Id::new("after")]);
+    bed.controller.sweep_keys();
+    assert!(!is_good(&bed, &after) && is_good(&bed, &last));
+    assert!(bed.controller.forgotten_keys().contains(&print));
 }

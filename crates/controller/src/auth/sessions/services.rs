@@ -42,12 +42,8 @@ impl Sessions {
     /// Whether an identity has a session of a type for a service.
     pub(crate) fn has_service(&self, identity: &Id, service: &Id, wanted: PolicyType) -> bool {
         let tables = self.0.tables.read();
-        let mut own = tables.service.referring(IDENTITY, identity);
-        own.any(|entity| {
-            entity
-                .get::<Session>()
-                .is_some_and(|it| it.service_id == *service && it.session_type == wanted)
-        })
+        let mut own = tables.service.referring_both((IDENTITY, identity), (SERVICE, service));
+        own.any(|entity| entity.get::<Session>().is_some_and(|it| it.session_type == wanted))
     }
 
     /// The service sessions of an identity, ordered by id.
@@ -83,11 +79,11 @@ impl Sessions {
     pub(crate) fn service_or(&self, new: Session) -> Option<Arc<Session>> {
         let mut tables = self.0.tables.write();
         tables.api.ordinal(&new.api_session_id)?;
-        let mut known = referring(&tables.service, LOGIN, &new.api_session_id).into_iter();
-        let is_same = |it: &Arc<Session>| {
-            it.session_type == new.session_type && it.service_id == new.service_id
-        };
-        let same = known.find(is_same);
+        let links = [(LOGIN, &new.api_session_id), (SERVICE, &new.service_id)];
+        let known = tables.service.referring_both(links[0], links[1]);
+        let mut known = known.filter_map(|it| it.get::<Session>());
+        let same = known.find(|it| it.session_type == new.session_type).cloned();
+        drop(known);
         Some(same.unwrap_or_else(|| self.keep_service(&mut tables, new)))
     }
 

@@ -241,10 +241,10 @@ async fn inspections_ask_controllers_and_routers() {
     assert!(own["values"][0]["value"].as_str().unwrap().starts_with("Call stacks"), "{own}");
     let metrics = own["values"][1]["value"].as_array().unwrap();
     let routers = metrics.iter().find(|it| it["metric"] == "weft.routers.connected").unwrap();
-    assert_eq!((&routers["metrics"][""], &routers["source_id"]), (&json!(1), &json!("ctrl1")));
+    assert_eq!((&routers["metrics"]["value"], &routers["source_id"]), (&json!(1), &json!("ctrl1")));
     let blocks = own["values"][3]["value"].as_array().unwrap();
     let text: String = blocks.iter().filter_map(Value::as_str).collect();
-    assert!(text.contains("\nweft_routers_connected{source_id=\"ctrl1\"} 1\n"), "{text}");
+    assert!(text.contains("\nziti_weft_routers_connected{source_id=\"ctrl1\"} 1\n"), "{text}");
 
     let failed = read(inspect("(", json!(["links"])).await.unwrap());
     assert_eq!(

@@ -152,9 +152,9 @@ async fn a_move_that_fails_twice_ends_the_circuit_everywhere() {
     let mut mesh = Triangle::new(quick()).await;
     let (circuit, _) = mesh.circuit().await;
     mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    route(&mut mesh.dialer).await;
+    route(&mut mesh.host).await;
     for _ in 0..2 {
-        route(&mut mesh.dialer).await;
-        route(&mut mesh.host).await;
         let message = mesh.transit.expect(ctrl::content_type::ROUTE).await;
         let error = RouteError { code: RouteErrorCode::Generic, text: "no luck".into() };
         mesh.transit.send(done(&message, Err(error))).await;
@@ -164,6 +164,7 @@ async fn a_move_that_fails_twice_ends_the_circuit_everywhere() {
         assert_eq!((end.circuit_id.as_str(), end.now), (circuit.as_str(), true));
     }
     assert!(mesh.net.network.circuits().is_empty());
+    assert_eq!((mesh.net.network.waiting_moves(), mesh.net.network.without_path()), (0, 0));
 }
 
 #[tokio::test]

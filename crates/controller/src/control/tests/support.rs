@@ -77,6 +77,7 @@ fn keys() -> Keys {
     let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
     Keys {
         session: chain.clone(),
+        tokens: None,
         enrollment: chain,
         authority: signer,
         bundle,
@@ -310,6 +311,14 @@ impl Peer {
                 return message;
             }
             self.waiting.push_back(message);
+        }
+    }
+
+    /// The next message of any type; none when the channel is closed.
+    pub(super) async fn next(&mut self) -> Option<Message> {
+        match self.waiting.pop_front() {
+            Some(message) => Some(message),
+            None => self.inbox.recv().await,
         }
     }
 

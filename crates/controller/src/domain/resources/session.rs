@@ -86,9 +86,7 @@ fn route_path(controller: Controller, caller: Caller, call: Call) -> Answer {
         let context = controller.context(&caller);
         let session = live::require::<Sessions>(&context, call.id(0))?;
         let id = session.base.id.as_str();
-        let circuits = controller
-            .network()
-            .map(|network| network.circuits().matching(|circuit| circuit.client == id));
+        let circuits = controller.network().map(|network| network.circuits().of_client(id));
         let first = circuits
             .unwrap_or_default()
             .into_iter()

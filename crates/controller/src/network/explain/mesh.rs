@@ -137,8 +137,8 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// A mesh in which entering a router costs at least this much. Links with an end that is not
-    /// connected are left out.
+    /// A mesh in which entering a router costs at least this much. Links come as they were reported,
+    /// the last one last; those with an end that is not connected are left out.
     pub fn new(min_router_cost: u16, mut routers: Vec<MeshRouter>, links: Vec<MeshLink>) -> Self {
         routers.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         let places: HashMap<Id, usize> =
@@ -255,7 +255,8 @@ impl Mesh {
     }
 
     /// What it costs by the rules to get to each router, up to `to` if there is one; none if it would
-    /// have taken too long. Of equal ways the one over the lower ids, as dials take it.
+    /// have taken too long. Of equal ways that over fewer links, and then, at each router, that over the
+    /// lowest id, as dials take it.
     fn search(
         &self,
         from: usize,
@@ -264,10 +265,11 @@ impl Mesh {
         work: &mut Work,
     ) -> Option<Vec<Option<(u64, usize)>>> {
         let mut reached: Vec<Option<(u64, usize)>> = vec![None; self.routers.len()];
-        let mut over = vec![usize::MAX; self.routers.len()];
+        // What the way to each costs, then how many links it has; and the router before it.
+        let mut ranks = vec![((u64::MAX, usize::MAX), usize::MAX); self.routers.len()];
         let mut settled = vec![false; self.routers.len()];
-        let mut next = BinaryHeap::from([Reverse((0_u64, from))]);
-        while let Some(Reverse((cost, router))) = next.pop() {
+        let mut next = BinaryHeap::from([Reverse(((0_u64, 0_usize), from))]);
+        while let Some(Reverse(((cost, length), router))) = next.pop() {
             if to == Some(router) {
                 break;
             }
@@ -289,12 +291,14 @@ impl Mesh {
                 if is_banned || cost >= UNREACHED {
                     continue;
                 }
+                let (rank, known) = ((cost, length + 1), &mut ranks[*neighbour]);
                 // Of equal links between two routers the last counts.
-                let known = reached[*neighbour];
-                if known.is_none_or(|(best, _)| (cost, router) <= (best, over[*neighbour])) {
+                if (rank, router) <= *known {
+                    if rank < known.0 {
+                        next.push(Reverse((rank, *neighbour)));
+                    }
+                    *known = (rank, router);
                     reached[*neighbour] = Some((cost, *link));
-                    over[*neighbour] = router;
-                    next.push(Reverse((cost, *neighbour)));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! What this controller says of itself (protocol: operations 3).
 //!
-//! Only what it knows is told: its metrics are what it counts anyway, under names of weft's own,
-//! and in place of call stacks, which it cannot see, it names its threads and what they have done.
+//! Only what it knows is told: in place of call stacks, which it cannot see, it names its threads and
+//! what they have done.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,8 +37,14 @@ impl Network {
                 Some(self.0.controller.settings().shown.clone()).filter(|it| !it.is_null())?
             }
             "stackdump" => Value::String(threads()),
-            "metrics" | "metrics:json" => self.metrics(),
-            "metrics:prometheus" => self.prometheus(),
+            "metrics" | "metrics:json" => {
+                let controller = &self.0.controller;
+                let now = TimeWord::from_millis(controller.now().0);
+                self.metric_events(&controller.settings().id, now, &self.own_report())
+            }
+            "metrics:prometheus" => {
+                self.metric_text(&self.0.controller.settings().id, &self.own_report())
+            }
             _ => return None,
         })
     }
@@ -101,18 +107,22 @@ impl Network {
     }
 
     /// What is counted, by name.
-    fn counted(&self) -> Vec<(&'static str, u64)> {
+    pub(in crate::network) fn counted(&self) -> Vec<(&'static str, u64)> {
         let snapshot = self.0.controller.snapshot();
         let entities = |kind: Kind| snapshot.table(kind).len() as u64;
         let sessions = self.0.controller.sessions().counts();
+        let (names, refused) = self.0.reported.counts();
         vec![
             ("weft.api_sessions", sessions.api_sessions),
             ("weft.sessions", sessions.service_sessions),
             ("weft.circuits", self.circuits().len() as u64),
-            ("weft.circuits.waiting_for_a_path", self.waiting_moves() as u64),
+            ("weft.circuits.waiting_for_a_move", self.waiting_moves() as u64),
+            ("weft.circuits.waiting_for_a_path", self.without_path() as u64),
             ("weft.links", self.links().len() as u64),
             ("weft.routers.connected", self.0.routers.all().len() as u64),
             ("weft.routers.refused_reports", self.0.misreports.total()),
+            ("weft.metrics.names", names),
+            ("weft.metrics.refused", refused),
             ("weft.model.identities", entities(Kind::Identity)),
             ("weft.model.routers", entities(Kind::Router)),
             ("weft.model.services", entities(Kind::Service)),
@@ -120,42 +130,6 @@ impl Network {
             ("weft.model.revision", snapshot.revision().0),
         ]
     }
-
-    /// Each count as an event of metrics (protocol: operations 4.3).
-    fn metrics(&self) -> Value {
-        let controller = &self.0.controller;
-        let (id, now) = (&controller.settings().id, TimeWord::from_millis(controller.now().0));
-        let report = controller.ids().token();
-        let events = self.counted().into_iter().map(|(name, count)| {
-            json!({
-                "namespace": "metrics",
-                "event_src_id": id,
-                "timestamp": now,
-                "metric_type": "intValue",
-                "source_id": id,
-                "version": 3,
-                "metric": name,
-                "metrics": {"": count},
-                "source_event_id": report.to_string(),
-            })
-        });
-        Value::Array(events.collect())
-    }
-
-    /// The same as Prometheus reads it: a block for each count.
-    fn prometheus(&self) -> Value {
-        let id = escaped(&self.0.controller.settings().id);
-        let blocks = self.counted().into_iter().map(|(name, count)| {
-            let name = name.replace('.', "_");
-            format!("# TYPE {name} gauge\n{name}{{source_id=\"{id}\"}} {count}\n").into()
-        });
-        Value::Array(blocks.collect())
-    }
-}
-
-/// A text as the value of a label.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// The threads of this process, and how busy the runtime is that this runs on.
@@ -217,10 +191,5 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(text.lines().any(|line| line.starts_with("thread ")), "{text}");
         }
-    }
-
-    #[test]
-    fn labels_are_escaped() {
-        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     }
 }

@@ -73,7 +73,7 @@ impl SdkConnection {
         if let Some(name) = &session.identity_name {
             peer_data.insert(DIALER_NAME, Bytes::from(name.clone()));
         }
-        let timeout = binding.options.circuit_timeout;
+        let timeout = self.dialed.timeout;
         let request = CircuitRequest {
             session,
             grant: grant.clone(),
@@ -124,7 +124,7 @@ impl SdkConnection {
         } else {
             let (fin_hold, backlog) = (self.fin_hold(), self.backlog.clone());
             let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog };
-            let options = &self.binding.options.end;
+            let options = &self.dialed.end;
             let role = Role::Initiator;
             Conn::Local(LocalEnd::start(
                 forwarder,

@@ -26,7 +26,7 @@ use weft_wire::{
 };
 
 use super::{
-    CONNECTION_BUDGET, EdgeBinding,
+    CONNECTION_BUDGET, Dialed, EdgeBinding,
     dial::GIVEN_UP,
     ids::{Conn, Conns},
     nudge::{Nudge, meaningless},
@@ -74,6 +74,8 @@ enum Early {
 pub(crate) struct SdkConnection {
     pub(super) binding: Arc<EdgeBinding>,
     pub(super) channel: ChannelHandle,
+    /// What its listener says of the circuits that it dials.
+    pub(super) dialed: Arc<Dialed>,
     /// Its number among the connections of the binding.
     number: u64,
     /// What waits for circuits that do not take what the SDK sends is drawn from this.
@@ -93,10 +95,16 @@ pub(crate) struct SdkConnection {
 }
 
 impl SdkConnection {
-    pub(super) fn new(binding: Arc<EdgeBinding>, channel: ChannelHandle, number: u64) -> Arc<Self> {
+    pub(super) fn new(
+        binding: Arc<EdgeBinding>,
+        channel: ChannelHandle,
+        dialed: Arc<Dialed>,
+        number: u64,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             backlog: binding.budget.child(BACKLOG_BUDGET),
             binding,
+            dialed,
             number,
             outlet: OnceLock::new(),
             session: watch::Sender::new(None),
@@ -125,6 +133,9 @@ impl SdkConnection {
             match judged {
                 Ok(session) => this.is_of(session),
                 Err(refusal) => {
+                    let measures = &this.binding.forwarder.measures().edge;
+                    measures.refused.one();
+                    measures.bad_sessions.one();
                     tracing::info!(peer = %this.channel.peer().remote, %refusal, "SDK refused");
                     this.channel.close(refusal.message);
                 }
@@ -135,6 +146,7 @@ impl SdkConnection {
     /// The session was found good.
     fn is_of(&self, session: Arc<Session>) {
         self.channel.judged();
+        self.binding.forwarder.measures().edge.let_in.one();
         if let Early::Full = std::mem::replace(&mut *self.early.lock(), Early::Over) {
             self.backlog(false);
         }
@@ -153,6 +165,7 @@ impl SdkConnection {
     /// The connection is over. Whoever finds the session first says so.
     fn is_of_none(&self) {
         if let Some(session) = self.session.send_replace(None) {
+            self.binding.forwarder.measures().edge.ended.one();
             self.binding.count(|live| live.was_of(self.number, &session), &session);
         }
     }

@@ -56,6 +56,11 @@ impl<T> Live<T> {
         self.all.remove(&number);
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// All of them.
     pub(super) fn all(&self) -> Vec<Arc<T>> {
         self.all.values().filter_map(Weak::upgrade).collect()

@@ -25,7 +25,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -36,6 +36,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     Admission, Behaviour, ChannelOptions, Established, GroupPolicy, HelloGate, PeerHello, Refusal,
+    TraceFile,
 };
 use weft_limits::Budget;
 use weft_wire::{
@@ -50,6 +51,9 @@ use crate::{
     seam::{Access, AccessEvent, Control, ControllerId, Session},
 };
 
+/// What SDKs are told when the router stops.
+const SHUTTING_DOWN: &str = "the router is shutting down";
+
 /// What one SDK connection may have queued for it.
 const CONNECTION_BUDGET: u64 = 16 << 20;
 
@@ -60,21 +64,21 @@ pub(crate) struct EdgeOptions {
     pub(crate) router_id: String,
     /// What it says it is.
     pub(crate) version: VersionInfo,
-    /// Ends of circuits.
+    /// Ends of circuits to hosting SDKs.
     pub(crate) end: Options,
-    /// How long a circuit may take to be made.
-    pub(crate) circuit_timeout: Duration,
     /// How long an end of direction for an old native SDK waits for the close that may follow it.
     pub(crate) fin_hold: Duration,
     /// Connections of all SDKs together are read and written here.
     pub(crate) data_runtime: tokio::runtime::Handle,
     /// Requests of SDKs are worked on here.
     pub(crate) control_runtime: tokio::runtime::Handle,
+    /// Where messages are written down.
+    pub(crate) trace: Option<TraceFile>,
 }
 
 /// What all SDK connections share.
 pub(crate) struct EdgeBinding {
-    forwarder: Arc<Forwarder>,
+    pub(super) forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
     access: Arc<dyn Access>,
     options: EdgeOptions,
@@ -85,6 +89,8 @@ pub(crate) struct EdgeBinding {
     /// Counts what was heard of sessions and rights.
     heard: AtomicU64,
     hosts: Mutex<Hosts>,
+    /// Nothing new is taken.
+    draining: AtomicBool,
 }
 
 /// What SDKs host here.
@@ -113,6 +119,7 @@ impl EdgeBinding {
             counting: Mutex::default(),
             heard: AtomicU64::new(0),
             hosts: Mutex::default(),
+            draining: AtomicBool::new(false),
         })
     }
 
@@ -184,6 +191,16 @@ impl EdgeBinding {
         self.hosts.lock().by_terminator.contains_key(terminator)
     }
 
+    /// Takes nothing new, and ends what is hosted here.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.live().iter().for_each(|connection| connection.drain());
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
     /// Closes all connections.
     pub(crate) fn close_all(&self, reason: &str) {
         for connection in self.live() {
@@ -193,6 +210,11 @@ impl EdgeBinding {
 
     fn live(&self) -> Vec<Arc<SdkConnection>> {
         self.connections.lock().all()
+    }
+
+    /// How many connections there are.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.lock().len()
     }
 
     /// Changes before anything is done about what was heard.
@@ -254,22 +276,36 @@ impl EdgeBinding {
     }
 }
 
+/// What a listener says of the circuits that its SDKs dial.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    /// This router's ends of them.
+    pub(crate) end: Options,
+    /// How long a circuit may take to be made.
+    pub(crate) timeout: Duration,
+}
+
 /// Lets SDKs in.
 pub(crate) struct EdgeGate {
     pub(crate) binding: Arc<EdgeBinding>,
     /// How long an SDK may take nothing of what is to be written to it.
     pub(crate) write_timeout: Option<Duration>,
+    pub(crate) dialed: Arc<Dialed>,
 }
 
 impl HelloGate for EdgeGate {
     async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
+        let binding = &self.binding;
+        let refused = |why: &'static str| {
+            binding.forwarder.measures().edge.refused.one();
+            Err(Refusal::close(why))
+        };
         if peer.hello.headers.get(header::SESSION_TOKEN).is_none_or(<[u8]>::is_empty) {
-            return Err(Refusal::close("the hello of an SDK carries no session token"));
+            return refused("the hello of an SDK carries no session token");
         }
         if peer.certificates.is_empty() {
-            return Err(Refusal::close("the SDK presents no certificate"));
+            return refused("the SDK presents no certificate");
         }
-        let binding = &self.binding;
         Ok(Admission {
             listener_id: binding.options.router_id.clone(),
             identity: Vec::new(),
@@ -288,7 +324,11 @@ impl HelloGate for EdgeGate {
     async fn established(&self, established: Established) {
         let token = established.peer().headers.get_bytes(header::SESSION_TOKEN);
         let (binding, channel) = (Arc::clone(&self.binding), established.handle());
-        let make = |number| SdkConnection::new(binding, channel, number);
+        if let Some(trace) = &binding.options.trace {
+            trace.follow(&channel);
+        }
+        let dialed = Arc::clone(&self.dialed);
+        let make = |number| SdkConnection::new(binding, channel, dialed, number);
         let connection = self.binding.connections.lock().add(make);
         established.start(Arc::clone(&connection) as Arc<dyn Behaviour>);
         connection.authenticate(token.unwrap_or_default());

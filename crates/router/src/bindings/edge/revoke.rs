@@ -8,6 +8,8 @@ use std::collections::{HashMap, HashSet};
 use weft_wire::edge::ErrorCode;
 
 use super::{
+    SHUTTING_DOWN,
+    connect::plain,
     connection::{SdkConnection, closed_message},
     ids::Conn,
 };
@@ -22,6 +24,9 @@ impl SdkConnection {
         token: &[u8],
         purpose: Use,
     ) -> Result<Grant, Refusal> {
+        if self.binding.is_draining() {
+            return Err(plain(SHUTTING_DOWN));
+        }
         let access = &self.binding.access;
         let heard = self.binding.heard();
         let grant = access.judge(session, token, purpose)?;
@@ -44,6 +49,22 @@ impl SdkConnection {
         let Some(session) = self.session() else { return };
         let granted = self.grants(|grant| grant.service == service && grant.purpose == purpose);
         self.judge_again(&session, granted);
+    }
+
+    /// The router takes nothing new: listeners end, so that the SDK hosts elsewhere, and so does the
+    /// connection if nothing else is on it.
+    pub(super) fn drain(&self) {
+        for (id, grant) in self.grants(|grant| grant.purpose == Use::Bind) {
+            let Some(Conn::Host(hosted)) = self.still(id, &grant) else { continue };
+            let known = self.release_host(&hosted);
+            self.binding.withdraw(&hosted);
+            if known {
+                self.tell_hosting(closed_message(id, &plain(SHUTTING_DOWN)));
+            }
+        }
+        if self.conns.lock().by_id.is_empty() {
+            self.close(SHUTTING_DOWN);
+        }
     }
 
     /// Judges everything anew.

@@ -43,9 +43,9 @@ use crate::{
     data::{DataHalf, DataOptions, EdgeLimits},
     forwarder::FIN_HOLD,
     seam::{
-        Access, AccessEvent, Circuit, CircuitRequest, Control, ControllerId, Data as _, Egress,
-        End, Forward, ForwardKind, Grant, Refusal, RouteCommand, Session, TerminatorRequest,
-        TerminatorUpdate, TunnelCircuitRequest, TunnelService, Use,
+        Access, AccessEvent, BindingCircuitRequest, Circuit, CircuitRequest, Control, ControllerId,
+        Data as _, Egress, End, Forward, ForwardKind, Grant, Refusal, RouteCommand, Session,
+        TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, TunnelService, Use,
     },
 };
 
@@ -146,6 +146,13 @@ impl Control for FakeControl {
     fn create_tunnel_circuit(
         &self,
         _: TunnelCircuitRequest,
+    ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
+        async { Err(refusal("not here")) }.boxed()
+    }
+
+    fn create_binding_circuit(
+        &self,
+        _: BindingCircuitRequest,
     ) -> BoxFuture<'static, Result<Circuit, Refusal>> {
         async { Err(refusal("not here")) }.boxed()
     }
@@ -329,10 +336,17 @@ async fn router_with(fin_hold: Duration) -> Router {
     let (events, _) = broadcast::channel(16);
     let runtime = tokio::runtime::Handle::current();
     let options = DataOptions {
+        usage_interval: Duration::from_secs(60),
+        trace: None,
         router_id: "router".to_owned(),
         version: VersionInfo::from_header("v2.1.0|x|2026-01-01|linux|amd64").unwrap(),
         xgress: XgressOptions::default(),
         forwarder: forwarder_config(),
+        dialers: vec![weft_config::router::XgressDialer {
+            binding: weft_config::router::DialerBinding::Transport,
+            options: XgressOptions::default(),
+        }],
+        client_tls: None,
         fin_hold,
         tunnel: None,
         data_runtime: runtime.clone(),

@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
-use weft_e2e::{KeyPair, PublicKey};
 use weft_tunnel::{Call, Carrier, Client, Refusal};
 use weft_wire::edge::header;
 use weft_xgress::{Options, Role};
 
-use super::super::socket::{self, Crypto};
+use super::super::{
+    keys::Offer,
+    socket::{self, Crypto, Stream},
+};
 use crate::{
     forwarder::{App, Forwarder, LocalEnd},
     seam::{Circuit, Control, End, PeerData, TunnelCircuitRequest},
@@ -22,7 +24,6 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCAL_ADDRESS: u32 = 1112;
 /// Peer data: where the client comes from.
 const REMOTE_ADDRESS: u32 = 1113;
-const PUBLIC_KEY: u32 = header::PUBLIC_KEY.cast_unsigned();
 const APP_DATA: u32 = header::APP_DATA.cast_unsigned();
 
 /// Carries clients over circuits of the router's own identity.
@@ -57,7 +58,9 @@ impl Carrier for CircuitCarrier {
                 }
             };
             match call.client {
-                Client::Tcp(stream) => socket::carry_tcp(end, stream, crypto).await,
+                Client::Tcp(stream) => {
+                    socket::carry(end, Stream::Tcp(stream), Bytes::new(), crypto).await;
+                }
                 Client::Udp(client) => socket::carry_client(end, client, crypto).await,
             }
             Ok(())
@@ -73,7 +76,7 @@ async fn dial(
     options: Options,
     call: &Call,
 ) -> Result<(Arc<LocalEnd>, Option<Crypto>), Refusal> {
-    let keys = call.service.encryption_required.then(|| KeyPair::generate(&mut rand::rng()));
+    let keys = call.service.encryption_required.then(Offer::new);
     let timeout = call.timeout.unwrap_or(DIAL_TIMEOUT);
     let request = TunnelCircuitRequest {
         service: call.service.name.clone(),
@@ -105,21 +108,19 @@ async fn dial(
 }
 
 /// What the host is told.
-fn peer_data(call: &Call, keys: Option<&KeyPair>) -> PeerData {
+fn peer_data(call: &Call, keys: Option<&Offer>) -> PeerData {
     let mut data = PeerData::from([
         (LOCAL_ADDRESS, Bytes::from(call.local.to_string())),
         (REMOTE_ADDRESS, Bytes::from(call.remote.to_string())),
         (APP_DATA, call.app_data.clone()),
     ]);
     if let Some(keys) = keys {
-        data.insert(PUBLIC_KEY, Bytes::copy_from_slice(keys.public_key().as_bytes()));
+        data.extend(keys.peer_data());
     }
     data
 }
 
-fn encryption(keys: &KeyPair, circuit: &Circuit) -> Result<Crypto, String> {
-    let key = circuit.peer_data.get(&PUBLIC_KEY);
-    let key = key.ok_or("the service is encrypted, but the host sent no key")?;
-    let host = PublicKey::try_from(&key[..]).map_err(|error| error.to_string())?;
-    keys.client_session(&host).map(Crypto::new).map_err(|error| error.to_string())
+fn encryption(keys: &Offer, circuit: &Circuit) -> Result<Crypto, String> {
+    let accepted = keys.accepted(&circuit.peer_data).map_err(|error| error.to_string())?;
+    accepted.ok_or_else(|| "the service is encrypted, but the host sent no key".to_owned())
 }

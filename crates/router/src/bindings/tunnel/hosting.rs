@@ -11,7 +11,6 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use weft_e2e::{KeyPair, PublicKey};
 use weft_tunnel::{
     AppData, Cause, Connected, HostConfig, Outcome, Refusal, SourceAddresses, Terms,
     config::Precedence as Preference,
@@ -19,7 +18,7 @@ use weft_tunnel::{
 use weft_wire::edge::header;
 use weft_xgress::Options;
 
-use super::super::{socket::Crypto, transport};
+use super::super::{keys, socket::Crypto, transport};
 use crate::{
     forwarder::{Circuit, Forwarder},
     seam::{
@@ -95,11 +94,6 @@ impl Hosting {
         }
     }
 
-    /// Stops looking after terminators; controllers see themselves that the router is gone.
-    pub(super) fn stop(&self) {
-        self.hosted.lock().values().for_each(|known| known.over.cancel());
-    }
-
     /// Establishes a terminator and follows the health of its application, until it is over.
     async fn keep(&self, id: String, terminator: Arc<Hosted>) {
         let (service, config) = (&terminator.service, &terminator.config);
@@ -162,17 +156,17 @@ impl Hosting {
         })?;
         let data = egress.peer_data.get(&header::APP_DATA.cast_unsigned());
         let app_data = AppData::parse(data.map_or(&[][..], |data| &data[..]))?;
-        let (crypto, key) = encryption(&terminator.service, egress)?;
+        let keys = encryption(&terminator.service, egress)?;
         let connecting = terminator.config.connect(&app_data, timeout, self.peer_timeout);
         let connected = match connecting.await? {
             Connected::Tcp(stream) => transport::Connected::Tcp(stream),
             Connected::Udp(socket) => transport::Connected::Udp(socket),
         };
         let mut peer_data = connected.peer_data();
-        if let Some(key) = key {
-            let key = Bytes::copy_from_slice(key.as_bytes());
-            peer_data.insert(header::PUBLIC_KEY.cast_unsigned(), key);
-        }
+        let crypto = keys.map(|(crypto, told)| {
+            peer_data.extend(told);
+            crypto
+        });
         transport::attach(&self.forwarder, circuit, egress, connected, &self.options, crypto);
         Ok(peer_data)
     }
@@ -210,22 +204,19 @@ fn terminators_of(service: &TunnelService) -> Vec<Hosted> {
     terminators.collect()
 }
 
-/// Keys for the connection, if the dialer brought one; a fresh pair each time.
+/// Keys for the connection, if the dialer brought one.
 fn encryption(
     service: &TunnelService,
     egress: &Egress,
-) -> Result<(Option<Crypto>, Option<PublicKey>), RouteFailure> {
-    let refused = |message: String| RouteFailure { code: RouteErrorCode::Generic, message };
-    let Some(dialer) = egress.peer_data.get(&header::PUBLIC_KEY.cast_unsigned()) else {
-        if service.encryption_required {
-            return Err(refused("the service is encrypted, but the dialer sent no key".into()));
-        }
-        return Ok((None, None));
-    };
-    let dialer = PublicKey::try_from(&dialer[..]).map_err(|error| refused(error.to_string()))?;
-    let pair = KeyPair::generate(&mut rand::rng());
-    let session = pair.server_session(&dialer).map_err(|error| refused(error.to_string()))?;
-    Ok((Some(Crypto::new(session)), Some(pair.public_key())))
+) -> Result<Option<(Crypto, PeerData)>, RouteFailure> {
+    let keys = keys::answer(&egress.peer_data)?;
+    if keys.is_none() && service.encryption_required {
+        return Err(RouteFailure {
+            code: RouteErrorCode::Generic,
+            message: "the service is encrypted, but the dialer sent no key".into(),
+        });
+    }
+    Ok(keys)
 }
 
 fn precedence(of: Preference) -> Precedence {

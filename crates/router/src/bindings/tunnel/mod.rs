@@ -62,6 +62,7 @@ impl TunnelBinding {
         let mut known = Arc::default();
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 next = services.next() => match next {
                     Some(next) => known = next,
@@ -72,8 +73,14 @@ impl TunnelBinding {
             self.hosting.host(&known);
             ports.set(wanted_ports(&options, &known)).await;
         }
-        self.hosting.stop();
+        // Also what was begun while others ended it.
+        self.host_nothing();
         ports.set(Vec::new()).await;
+    }
+
+    /// Ends all that is hosted.
+    pub(crate) fn host_nothing(self: &Arc<Self>) {
+        self.hosting.host(&[]);
     }
 
     /// Whether a terminator is hosted here.

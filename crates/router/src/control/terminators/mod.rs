@@ -19,7 +19,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
 use weft_channel::RequestError;
 use weft_limits::{AdaptiveWindow, Outcome as Load, Ticket, WindowOptions};
@@ -52,6 +52,10 @@ const UPDATE_ATTEMPTS: u32 = 3;
 pub(crate) struct Terminators {
     entries: Mutex<HashMap<String, Arc<Entry>>>,
     window: Mutex<AdaptiveWindow>,
+    /// Who asks controllers (`forwarder.rateLimitedWorkerCount`).
+    workers: Semaphore,
+    /// Who waits for one of them (`forwarder.rateLimitedQueueLength`).
+    queue: Semaphore,
     /// Work has left the window.
     room: Notify,
     removals: Removals,
@@ -105,13 +109,26 @@ pub(crate) struct Seen {
 }
 
 impl Terminators {
-    pub(crate) fn new(limits: WindowOptions) -> Self {
+    pub(crate) fn new(limits: WindowOptions, workers: usize, queue: usize) -> Self {
         Self {
             entries: Mutex::default(),
             window: Mutex::new(AdaptiveWindow::new(limits)),
+            workers: Semaphore::new(workers.max(1)),
+            queue: Semaphore::new(queue.max(1)),
             room: Notify::new(),
             removals: Removals::default(),
         }
+    }
+
+    /// How many are to be removed, and no controller has confirmed it.
+    pub(super) fn removals(&self) -> usize {
+        self.removals.len()
+    }
+
+    /// How many requests are under way, and how many may be.
+    pub(super) fn window(&self) -> (usize, usize) {
+        let window = self.window.lock();
+        (window.in_flight(), window.size() as usize)
     }
 
     /// A controller answered and nobody waits for a reply. Some controllers do not say to which
@@ -215,22 +232,30 @@ impl Terminators {
         same
     }
 
-    /// Waits for room in the window.
-    async fn slot(&self) -> Slot<'_> {
+    /// Waits for a worker and for room in the window; `None` if too many wait already.
+    async fn slot(&self) -> Option<Slot<'_>> {
+        let worker = match self.workers.try_acquire() {
+            Ok(worker) => worker,
+            Err(_) => {
+                let _waiting = self.queue.try_acquire().ok()?;
+                self.workers.acquire().await.ok()?
+            }
+        };
         loop {
             let room = self.room.notified();
             if let Some(ticket) = self.window.lock().try_start(Instant::now()) {
-                return Slot { terminators: self, ticket: Some(ticket) };
+                return Some(Slot { terminators: self, ticket: Some(ticket), _worker: worker });
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), room).await;
         }
     }
 }
 
-/// Room in the window, given back when dropped.
+/// Room in the window and a worker, given back when dropped.
 struct Slot<'a> {
     terminators: &'a Terminators,
     ticket: Option<Ticket>,
+    _worker: SemaphorePermit<'a>,
 }
 
 impl Slot<'_> {
@@ -418,7 +443,8 @@ async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
     let controller = controller_for(core, entry).await;
     let id = entry.state.lock().request.id.clone();
     core.terminators.removals.settled(&id).await;
-    let slot = core.terminators.slot().await;
+    // With too many waiting it is as if the controller were busy.
+    let slot = core.terminators.slot().await?;
     let (sender, receiver) = oneshot::channel();
     let (message, sent) = {
         let mut state = entry.state.lock();
@@ -534,5 +560,32 @@ pub(crate) fn health(core: &Core, id: &str, healthy: bool) {
     let message = request::health(&entry.state.lock().request, healthy);
     if let Err(problem) = controller.channel.try_send(message) {
         tracing::debug!(controller = %controller.id, %problem, "health event not sent");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terminators(workers: usize, queue: usize) -> Terminators {
+        let wide = WindowOptions { min_size: 100, max_size: 100, ..WindowOptions::default() };
+        Terminators::new(wide, workers, queue)
+    }
+
+    #[tokio::test]
+    async fn so_many_ask_and_so_many_wait() {
+        let terminators = Arc::new(terminators(2, 1));
+        let first = terminators.slot().await.unwrap();
+        let _second = terminators.slot().await.unwrap();
+        let waiting = terminators.clone();
+        let third = tokio::spawn(async move { waiting.slot().await.is_some() });
+        while terminators.queue.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        // The queue is full.
+        assert!(terminators.slot().await.is_none());
+        assert!(!third.is_finished());
+        first.finish(Load::Success);
+        assert!(third.await.unwrap());
     }
 }

@@ -52,6 +52,11 @@ impl Removals {
         }
     }
 
+    /// How many are to be removed.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.lock().ids.len()
+    }
+
     /// Takes some in hand.
     fn take(&self) -> Vec<String> {
         let mut waiting = self.waiting.lock();
@@ -98,7 +103,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 
 async fn remove_batch(core: &Core) -> bool {
     let Some(controller) = core.controllers.for_changes() else { return false };
-    let slot = core.terminators.slot().await;
+    let Some(slot) = core.terminators.slot().await else { return false };
     // Only now: one may have been wanted again while there was no room.
     let batch = core.terminators.removals.take();
     if batch.is_empty() {

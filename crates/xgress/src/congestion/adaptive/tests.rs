@@ -108,6 +108,18 @@ fn on_a_short_path_a_small_window_and_no_pace() {
 }
 
 #[test]
+fn what_was_sent_without_a_pace_is_not_waited_for_later() {
+    let mut bench = Bench::new(&Options::default(), 1_000_000_000, MS / 10);
+    bench.run(1_000);
+    assert_eq!(bench.control.next_send(), None);
+    // Much at once, as when the rate that was seen last is far below that of the path.
+    (0..1_000).for_each(|_| bench.send());
+    bench.control.enter(Phase::Look);
+    let next = bench.control.next_send().unwrap();
+    assert!(next <= bench.at(bench.now), "{:?}", next - bench.at(bench.now));
+}
+
+#[test]
 fn the_bounds_are_kept_whatever_the_path() {
     let tiny = Options { tx_min_size: 1, tx_max_size: 20_000, ..Options::default() };
     let mut bench = Bench::new(&tiny, 50_000_000, 20 * MS);

@@ -10,7 +10,7 @@ use tokio::{
 use weft_channel::{Behaviour as _, CloseReason, UnderlayWaker};
 
 use super::*;
-use crate::bindings::edge::connection::SdkConnection;
+use crate::bindings::edge::{Dialed, connection::SdkConnection};
 
 impl Router {
     /// An SDK that wants so many connections of each kind.
@@ -91,7 +91,9 @@ async fn a_connection_that_comes_when_the_one_with_the_data_goes_does_not_stay_w
     let _sdk = router.sdk("dialer").await;
     router.until("the connection", || !router.data.edge().live().is_empty()).await;
     let channel = router.data.edge().live().pop().unwrap().channel.clone();
-    let connection = SdkConnection::new(Arc::clone(router.data.edge()), channel.clone(), u64::MAX);
+    let dialed = Dialed { end: Options::default(), timeout: PATIENCE };
+    let edge = Arc::clone(router.data.edge());
+    let connection = SdkConnection::new(edge, channel.clone(), Arc::new(dialed), u64::MAX);
     let (info, waker) = (channel.underlays().pop().unwrap(), UnderlayWaker::default());
     let mut parts = connection.attach(&info, &waker, &channel);
     assert!(parts.outbox.is_some());

@@ -1,5 +1,4 @@
-//! Limits of the server, and places that peers take up: connections, requests in flight, bytes of
-//! bodies.
+//! Places that peers take up: connections, requests in flight, bytes of bodies.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,96 +8,18 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use weft_channel::ListenerLimits;
-use weft_contract::resource::change::MAX_TIME;
 use weft_limits::source_of;
 
 /// How long a request whose body does not come keeps its place when others of its source want it:
 /// whoever shares the address of somebody who opens many of them has to get through.
 const SAFE: Duration = Duration::from_millis(250);
 
-/// What peers may take up. The defaults suit a network of some ten thousand clients.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// Connections of a bind point.
-    pub connections: usize,
-    /// Connections from one address (one /64 network of IPv6).
-    pub connections_per_source: usize,
-    /// Connections that have not sent a whole request head yet; as many more wait in a line.
-    pub pending: usize,
-    /// The same from one address; more are closed.
-    pub pending_per_source: usize,
-    /// How long such a connection keeps its place, and a request whose body does not come, when
-    /// others want it.
-    pub grace: Duration,
-    /// Time for the first whole request head.
-    pub first_request: Duration,
-    /// Time for the TLS handshake.
-    pub handshake_timeout: Duration,
-    /// Requests that are worked on; more are answered 429.
-    pub requests: usize,
-    /// The same from one address.
-    pub requests_per_source: usize,
-    /// Files that are sent; more are answered 429.
-    pub files: usize,
-    /// The same to one address.
-    pub files_per_source: usize,
-    /// Time that a client has to take a file; for a large one it has more. Then it is cut.
-    pub file_time: Duration,
-    /// Bytes of request bodies that are held; more are answered 429.
-    pub body_bytes: usize,
-    /// The same from one address: a document of the largest size and some more.
-    pub body_bytes_per_source: usize,
-    /// Time for an operation; then the answer is 503, and what was begun goes on
-    /// (protocol: management-api 1).
-    pub handler_timeout: Duration,
-    /// The same for operations on whole networks.
-    pub document_timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 8192,
-            connections_per_source: 1024,
-            pending: 1024,
-            pending_per_source: 256,
-            grace: Duration::from_secs(2),
-            first_request: Duration::from_secs(10),
-            handshake_timeout: Duration::from_secs(5),
-            requests: 1024,
-            requests_per_source: 256,
-            files: 1024,
-            files_per_source: 256,
-            // Others may be on the same connection.
-            file_time: Duration::from_secs(60),
-            body_bytes: 64 * 1024 * 1024,
-            body_bytes_per_source: 20 * 1024 * 1024,
-            handler_timeout: Duration::from_secs(10),
-            document_timeout: MAX_TIME,
-        }
-    }
-}
-
-impl Limits {
-    /// The part that the listening socket holds.
-    pub(crate) fn listener(&self) -> ListenerLimits {
-        ListenerLimits {
-            pending: self.pending,
-            pending_per_source: self.pending_per_source,
-            grace: self.grace,
-            handshake_timeout: self.handshake_timeout,
-            connections: self.connections,
-        }
-    }
-}
-
 /// Places of which every source may hold a share.
 ///
 /// A holder that waits for its peer says so; then its places may be taken back when somebody else
 /// wants them: first those of whoever gets on slowest.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub struct Places {
     limit: usize,
     per_source: usize,
     /// How long a holder may wait for its peer before that.
@@ -133,7 +54,7 @@ struct Wait {
 
 /// Places of one source; free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     places: Arc<Places>,
     source: IpAddr,
     key: u64,
@@ -141,26 +62,29 @@ pub(crate) struct Place {
 
 /// A place whose holder waits for its peer, until dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting<'p>(&'p Place);
+pub struct Waiting<'p>(&'p Place);
 
 /// Becomes ready when the places of a holder that waits are taken back.
-pub(crate) type TakenBack = oneshot::Receiver<()>;
+pub type TakenBack = oneshot::Receiver<()>;
 
 impl Places {
     /// So many places, so many of them for one source.
-    pub(crate) fn new(limit: usize, per_source: usize, grace: Duration) -> Arc<Self> {
+    #[must_use]
+    pub fn new(limit: usize, per_source: usize, grace: Duration) -> Arc<Self> {
         let safe = grace.min(SAFE);
         Arc::new(Self { limit, per_source, grace, safe, held: Mutex::default() })
     }
 
     /// A place for a peer; none when all, or those of its source, are taken.
-    pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    #[must_use]
+    pub fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let place = self.none(peer);
         place.try_grow(1).then_some(place)
     }
 
     /// No place yet, to become some for a peer.
-    pub(crate) fn none(self: &Arc<Self>, peer: IpAddr) -> Place {
+    #[must_use]
+    pub fn none(self: &Arc<Self>, peer: IpAddr) -> Place {
         let source = source_of(peer);
         let mut held = self.held.lock();
         held.next += 1;
@@ -231,7 +155,8 @@ impl Held {
 
 impl Place {
     /// So many more; or none and no, when too few are left, or those it had were taken back.
-    pub(crate) fn try_grow(&self, more: usize) -> bool {
+    #[must_use]
+    pub fn try_grow(&self, more: usize) -> bool {
         let mut held = self.places.held.lock();
         if more == 0 || !held.holders.contains_key(&self.key) {
             return more == 0;
@@ -253,7 +178,8 @@ impl Place {
     }
 
     /// Its holder waits for its peer from now on.
-    pub(crate) fn waits(&self) -> (Waiting<'_>, TakenBack) {
+    #[must_use]
+    pub fn waits(&self) -> (Waiting<'_>, TakenBack) {
         let (sender, taken_back) = oneshot::channel();
         let wait = Wait { since: Instant::now(), bytes: 0, taken_back: sender };
         if let Some(holder) = self.places.held.lock().holders.get_mut(&self.key) {
@@ -265,7 +191,7 @@ impl Place {
 
 impl Waiting<'_> {
     /// So much has come from the peer.
-    pub(crate) fn came(&self, bytes: usize) {
+    pub fn came(&self, bytes: usize) {
         let mut held = self.0.places.held.lock();
         let holder = held.holders.get_mut(&self.0.key);
         if let Some(wait) = holder.and_then(|holder| holder.waits.as_mut()) {

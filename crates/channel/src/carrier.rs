@@ -1,0 +1,102 @@
+//! What carries the TLS of a connection.
+
+use std::io::{self, IoSlice, Write};
+
+use tokio::{io::Interest, net::TcpStream, time::Instant};
+
+use crate::websocket::WebSocketLine;
+
+/// What carries the TLS of a connection.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    Tcp(TcpStream),
+    WebSocket(Box<WebSocketLine>),
+}
+
+impl From<TcpStream> for Carrier {
+    fn from(socket: TcpStream) -> Self {
+        Self::Tcp(socket)
+    }
+}
+
+impl From<WebSocketLine> for Carrier {
+    fn from(mut line: WebSocketLine) -> Self {
+        line.judged();
+        Self::WebSocket(Box::new(line))
+    }
+}
+
+impl Carrier {
+    /// The socket below.
+    pub(crate) fn tcp(&self) -> io::Result<&TcpStream> {
+        match self {
+            Self::Tcp(socket) => Ok(socket),
+            Self::WebSocket(line) => line.tcp(),
+        }
+    }
+
+    /// Moves the socket to the runtime that is entered at the moment.
+    pub(crate) fn rebind(self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(socket) => Ok(Self::Tcp(TcpStream::from_std(socket.into_std()?)?)),
+            Self::WebSocket(mut line) => {
+                line.rebind()?;
+                Ok(Self::WebSocket(line))
+            }
+        }
+    }
+
+    /// Waits until the socket can be read or written.
+    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
+        self.tcp()?.ready(interest).await.map(|_| ())
+    }
+
+    /// Writes what was taken and is not written yet; `WouldBlock` if not all of it can be.
+    pub(crate) fn push(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tcp(_) => Ok(()),
+            Self::WebSocket(line) => line.flush(),
+        }
+    }
+
+    /// Says that this side ends the connection, if the socket takes it at once.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Self::WebSocket(line) = self {
+            line.say_goodbye();
+        }
+    }
+
+    /// When to call [`keep_alive`](Self::keep_alive).
+    pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::WebSocket(line) => line.keep_alive_at(),
+        }
+    }
+
+    /// Does what keeps the connection alive, when it is time to. An error is that the peer is gone.
+    pub(crate) fn keep_alive(&mut self, now: Instant) -> io::Result<()> {
+        match self {
+            Self::Tcp(_) => Ok(()),
+            Self::WebSocket(line) => line.keep_alive(now),
+        }
+    }
+}
+
+/// Writes without waiting.
+impl Write for Carrier {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.try_write_vectored(slices),
+            Self::WebSocket(line) => line.send(slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Writes down which messages go over channels, for debugging (protocol: channel 18).
+//!
+//! What is written is when, where, of which type and how long a message was; never its body or its
+//! headers, for these hold tokens and the data of applications. The tasks of connections hand
+//! records to a thread; those that it does not keep up with are dropped and counted.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use weft_wire::Message;
+use weft_wire::trace::{ChannelMessage, ChannelState, Record, name_of};
+
+use crate::handle::ChannelHandle;
+use crate::tap::Tap;
+
+/// Records that may wait to be written.
+const WAITING: usize = 16 * 1024;
+/// Longest time that a record waits for others in memory.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// A file that messages are written down in. The file ends with the last clone and tap.
+#[derive(Debug, Clone)]
+pub struct TraceFile {
+    identity: Arc<str>,
+    records: SyncSender<Record>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl TraceFile {
+    /// Begins a file anew. `identity` is who writes.
+    ///
+    /// # Errors
+    /// When the file or a thread cannot be made.
+    pub fn create(path: &Path, identity: &str) -> io::Result<Self> {
+        let file = File::create(path)?;
+        let (records, waiting) = sync_channel(WAITING);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let shown = path.display().to_string();
+        let lost = Arc::clone(&dropped);
+        std::thread::Builder::new().name("weft-trace".to_owned()).spawn(move || {
+            if let Err(error) = write(file, &waiting) {
+                tracing::warn!(file = shown, %error, "messages are not traced any more");
+            }
+            let lost = lost.load(Ordering::Relaxed);
+            if lost > 0 {
+                tracing::warn!(file = shown, lost, "messages were not traced: too many at once");
+            }
+        })?;
+        Ok(Self { identity: identity.into(), records, dropped })
+    }
+
+    /// Writes down the messages of a channel from now on; to be called before it is started.
+    pub fn follow(&self, channel: &ChannelHandle) {
+        let tap = self.tap(channel);
+        channel.tap(Arc::new(tap));
+    }
+
+    /// What sees the messages of a channel, for who has more to see there.
+    #[must_use]
+    pub fn tap(&self, channel: &ChannelHandle) -> TraceTap {
+        let tap = TraceTap {
+            file: self.clone(),
+            channel: channel.label().to_owned(),
+            remote: channel.peer().remote.to_string(),
+        };
+        tap.state(true);
+        tap
+    }
+
+    fn put(&self, record: Record) {
+        if self.records.try_send(record).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn write(file: File, records: &Receiver<Record>) -> io::Result<()> {
+    let (mut file, mut bytes) = (BufWriter::new(file), Vec::new());
+    loop {
+        match records.recv_timeout(FLUSH) {
+            Ok(record) => {
+                bytes.clear();
+                record.encode(&mut bytes);
+                file.write_all(&bytes)?;
+            }
+            Err(RecvTimeoutError::Timeout) => file.flush()?,
+            Err(RecvTimeoutError::Disconnected) => return file.flush(),
+        }
+    }
+}
+
+/// Writes down the messages of one channel.
+#[derive(Debug)]
+pub struct TraceTap {
+    file: TraceFile,
+    channel: String,
+    remote: String,
+}
+
+impl TraceTap {
+    fn state(&self, connected: bool) {
+        self.file.put(Record::State(ChannelState {
+            timestamp: now(),
+            identity: self.file.identity.to_string(),
+            channel: self.channel.clone(),
+            connected,
+            remote_address: self.remote.clone(),
+        }));
+    }
+
+    fn message(&self, message: &Message, is_rx: bool) {
+        let name = name_of(message.content_type).unwrap_or("unknown");
+        let decode = format!("{{\"__decoder__\":\"weft\",\"__message__\":\"{name}\"}}");
+        self.file.put(Record::Message(ChannelMessage {
+            timestamp: now(),
+            identity: self.file.identity.to_string(),
+            channel: self.channel.clone(),
+            is_rx,
+            content_type: message.content_type,
+            sequence: message.sequence,
+            reply_for: message.reply_for().unwrap_or(-1),
+            length: i32::try_from(message.body.len()).unwrap_or(i32::MAX),
+            decode: decode.into_bytes(),
+        }));
+    }
+}
+
+impl Tap for TraceTap {
+    fn received(&self, message: &Message) {
+        self.message(message, true);
+    }
+
+    fn sent(&self, message: &Message) {
+        self.message(message, false);
+    }
+}
+
+impl Drop for TraceTap {
+    fn drop(&mut self) {
+        self.state(false);
+    }
+}
+
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}

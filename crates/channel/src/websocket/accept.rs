@@ -1,0 +1,62 @@
+//! The listening side: from a TLS connection to a channel.
+
+use std::{io, sync::Arc};
+
+use futures::future::BoxFuture;
+use tokio_rustls::{TlsAcceptor, TlsStream};
+
+use super::{WebSocketLine, WebSocketOptions, upgrade};
+use crate::{
+    TlsSource,
+    accept::{ChannelAcceptor, HelloGate},
+    listener::{Accepted, ConnectionHandler},
+};
+
+/// Turns TLS connections into WebSockets and those into channels, asking a gate.
+pub struct WebSocketAcceptor<G> {
+    channels: ChannelAcceptor<G>,
+    tls: TlsSource,
+    options: WebSocketOptions,
+}
+
+impl<G: HelloGate> WebSocketAcceptor<G> {
+    /// An acceptor whose inner TLS has these settings.
+    pub fn new(channels: ChannelAcceptor<G>, tls: TlsSource, options: WebSocketOptions) -> Self {
+        Self { channels, tls, options }
+    }
+}
+
+impl<G: HelloGate> ConnectionHandler for WebSocketAcceptor<G> {
+    fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()> {
+        let (channels, tls, options) = (self.channels.clone(), self.tls.clone(), self.options);
+        Box::pin(async move {
+            let remote = connection.remote;
+            match upgrade(connection, &tls, &options).await {
+                Ok(connection) => channels.take(connection).await,
+                Err(problem) => tracing::debug!(peer = %remote, %problem, "no WebSocket was made"),
+            }
+        })
+    }
+}
+
+async fn upgrade(
+    connection: Accepted,
+    tls: &TlsSource,
+    options: &WebSocketOptions,
+) -> io::Result<Accepted<WebSocketLine>> {
+    let Accepted { stream, remote, local, protocol, pending, slot } = connection;
+    let line = upgrade::accept(stream, options).await?;
+    let tls: Arc<rustls::ServerConfig> =
+        tls().ok_or_else(|| io::Error::other("TLS is not configured yet"))?;
+    let shaking = TlsAcceptor::from(tls).accept(line);
+    let shaken = tokio::time::timeout(options.handshake_timeout, shaking).await;
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "TLS handshake not done in time");
+    let stream = TlsStream::from(shaken.map_err(|_| late())??);
+    Ok(Accepted { stream, remote, local, protocol, pending, slot })
+}
+
+impl<G> std::fmt::Debug for WebSocketAcceptor<G> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebSocketAcceptor").field("options", &self.options).finish_non_exhaustive()
+    }
+}

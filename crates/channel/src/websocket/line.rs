@@ -1,0 +1,323 @@
+//! A WebSocket as a stream of bytes, with and without waiting.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::Instant,
+};
+use tungstenite::{
+    Message, WebSocket,
+    error::{CapacityError, Error, ProtocolError},
+    protocol::{CloseFrame, Role, frame::coding::CloseCode},
+};
+
+use super::{MESSAGE, WebSocketOptions, outer::OuterTls};
+
+/// What clients are asked with whether they are there.
+const PING: &[u8] = b"browzerkeepalive";
+/// How often is looked for data before others have their turn.
+const READS_PER_POLL: usize = 32;
+/// Bytes that go into one message.
+const SENT_AT_ONCE: usize = 16 * 1024;
+
+/// What a turn of reading brought.
+#[derive(Debug)]
+pub(crate) enum Arrived {
+    /// Data, and how many bytes were taken from the socket for it.
+    Data(Bytes, usize),
+    /// So many bytes, of which no data came yet; there may be more.
+    Nothing(usize),
+    /// There is nothing to read now.
+    Blocked,
+    /// The peer has ended the connection.
+    End,
+}
+
+/// A WebSocket whose messages carry a stream of bytes.
+pub(crate) struct WebSocketLine {
+    socket: WebSocket<OuterTls>,
+    /// Data that was read and not taken yet.
+    rest: Bytes,
+    /// Something was given to the socket that may not be written yet.
+    unflushed: bool,
+    /// Is the peer asked whether it is there?
+    keep_alive: Option<KeepAlive>,
+}
+
+#[derive(Debug)]
+struct KeepAlive {
+    interval: std::time::Duration,
+    timeout: std::time::Duration,
+    next: Instant,
+    /// When the peer was heard last.
+    heard: Instant,
+    /// It was read since the last question.
+    is_read: bool,
+}
+
+impl WebSocketLine {
+    /// A WebSocket whose opening handshake is done. `read` is what came behind it.
+    pub(super) fn new(
+        outer: OuterTls,
+        role: Role,
+        read: Vec<u8>,
+        options: &WebSocketOptions,
+    ) -> Self {
+        let config = Some(options.config());
+        let now = Instant::now();
+        // Servers ask, as the original does.
+        let asks = role == Role::Server && !options.ping_interval.is_zero();
+        let keep_alive = asks.then(|| KeepAlive {
+            interval: options.ping_interval,
+            timeout: options.pong_timeout,
+            next: now + options.ping_interval,
+            heard: now,
+            is_read: true,
+        });
+        Self {
+            socket: WebSocket::from_partially_read(outer, read, role, config),
+            rest: Bytes::new(),
+            unflushed: false,
+            keep_alive,
+        }
+    }
+
+    /// The socket below.
+    pub(crate) fn tcp(&self) -> io::Result<&TcpStream> {
+        self.socket.get_ref().socket()
+    }
+
+    /// Moves the socket to the runtime that is entered at the moment.
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
+        self.socket.get_mut().rebind()
+    }
+
+    /// The peer has shown who it is: its messages may be larger.
+    pub(crate) fn judged(&mut self) {
+        self.socket.set_config(|config| {
+            config.max_message_size = Some(MESSAGE);
+            config.max_frame_size = Some(MESSAGE);
+        });
+    }
+
+    /// Reads what is there, as far as a turn's share goes.
+    pub(crate) fn receive(&mut self) -> io::Result<Arrived> {
+        if !self.rest.is_empty() {
+            return Ok(Arrived::Data(std::mem::take(&mut self.rest), 0));
+        }
+        if let Some(keep_alive) = &mut self.keep_alive {
+            keep_alive.is_read = true;
+        }
+        self.socket.get_mut().begin_turn();
+        let message = match self.socket.read() {
+            Ok(message) => message,
+            Err(error) => return self.not_read(error),
+        };
+        let taken = self.socket.get_ref().taken();
+        match message {
+            Message::Binary(data) if !data.is_empty() => Ok(Arrived::Data(data, taken)),
+            Message::Ping(_) => {
+                // The answer lies ready.
+                self.unflushed = true;
+                Ok(Arrived::Nothing(taken))
+            }
+            Message::Pong(_) => {
+                if let Some(keep_alive) = &mut self.keep_alive {
+                    keep_alive.heard = Instant::now();
+                }
+                Ok(Arrived::Nothing(taken))
+            }
+            Message::Close(_) => {
+                // The answer lies ready, and ends the WebSocket.
+                self.unflushed = true;
+                let _ = self.flush();
+                Ok(Arrived::End)
+            }
+            Message::Text(_) => {
+                Err(self.refuse(CloseCode::Unsupported, "text in place of binary messages"))
+            }
+            Message::Binary(_) | Message::Frame(_) => Ok(Arrived::Nothing(taken)),
+        }
+    }
+
+    fn not_read(&mut self, error: Error) -> io::Result<Arrived> {
+        match error {
+            Error::Io(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let outer = self.socket.get_ref();
+                let is_over = outer.turn_is_over();
+                Ok(if is_over { Arrived::Nothing(outer.taken()) } else { Arrived::Blocked })
+            }
+            Error::Io(error) => Err(error),
+            Error::ConnectionClosed
+            | Error::AlreadyClosed
+            | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Ok(Arrived::End),
+            Error::Capacity(CapacityError::MessageTooLong { max_size, .. }) => {
+                let text = format!("messages of more than {max_size} bytes");
+                Err(self.refuse(CloseCode::Size, &text))
+            }
+            Error::Utf8(_) => {
+                Err(self.refuse(CloseCode::Unsupported, "text in place of binary messages"))
+            }
+            other => Err(self.refuse(CloseCode::Protocol, &other.to_string())),
+        }
+    }
+
+    /// Tells the peer what it did wrong, if the socket takes it at once.
+    fn refuse(&mut self, code: CloseCode, why: &str) -> io::Error {
+        let text = format!("WebSocket: {why}");
+        // A close frame carries 123 bytes of reason at most.
+        let reason: String = why.chars().filter(char::is_ascii).take(100).collect();
+        let _ = self.socket.close(Some(CloseFrame { code, reason: reason.into() }));
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    }
+
+    /// Takes bytes to be sent, as one message; none while what was taken before is not written.
+    pub(crate) fn send(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.flush()?;
+        let mut data = Vec::new();
+        for slice in slices {
+            let room = SENT_AT_ONCE - data.len();
+            data.extend_from_slice(slice.get(..slice.len().min(room)).unwrap_or_default());
+        }
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let count = data.len();
+        self.give(Message::Binary(data.into()))?;
+        Ok(count)
+    }
+
+    fn give(&mut self, message: Message) -> io::Result<()> {
+        self.unflushed = true;
+        match self.socket.write(message) {
+            Ok(()) => Ok(()),
+            // It is taken, and not written yet.
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(into_io(error)),
+        }
+    }
+
+    /// Writes what was taken; `WouldBlock` if the socket does not take all of it now.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.unflushed {
+            self.socket.flush().map_err(into_io)?;
+            self.unflushed = false;
+        }
+        Ok(())
+    }
+
+    /// Ends the connection, if the socket takes the words at once.
+    pub(crate) fn say_goodbye(&mut self) {
+        let code = CloseCode::Normal;
+        let _ = self.socket.close(Some(CloseFrame { code, reason: "".into() }));
+        self.socket.get_mut().say_goodbye();
+    }
+
+    /// When to call [`keep_alive`](Self::keep_alive).
+    pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
+        self.keep_alive.as_ref().map(|one| one.next)
+    }
+
+    /// Asks the peer whether it is there, when it is time to.
+    pub(crate) fn keep_alive(&mut self, now: Instant) -> io::Result<()> {
+        let Some(keep_alive) = &mut self.keep_alive else { return Ok(()) };
+        if now < keep_alive.next {
+            return Ok(());
+        }
+        keep_alive.next = now + keep_alive.interval;
+        if !std::mem::take(&mut keep_alive.is_read) {
+            // It may have answered: this side does not read at the moment.
+            keep_alive.heard = now;
+        }
+        // Who was asked late may answer late.
+        let patience = keep_alive.timeout.max(keep_alive.interval);
+        if now.duration_since(keep_alive.heard) > patience {
+            let text = format!("WebSocket: no pong for {patience:?}");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        self.give(Message::Ping(Bytes::from_static(PING)))
+    }
+}
+
+fn into_io(error: Error) -> io::Error {
+    match error {
+        Error::Io(error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+impl AsyncRead for WebSocketLine {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        for _ in 0..READS_PER_POLL {
+            match self.receive()? {
+                Arrived::Data(mut data, _) => {
+                    let count = data.len().min(out.remaining());
+                    out.put_slice(data.get(..count).unwrap_or_default());
+                    data.advance(count);
+                    self.rest = data;
+                    return Poll::Ready(Ok(()));
+                }
+                Arrived::End => return Poll::Ready(Ok(())),
+                Arrived::Nothing(_) => {
+                    // An answer to a ping goes out when it can.
+                    let _ = self.flush();
+                }
+                Arrived::Blocked => ready!(self.tcp()?.poll_read_ready(cx))?,
+            }
+        }
+        // Others have their turn, however much that is no data comes.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for WebSocketLine {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match self.send(&[io::IoSlice::new(data)]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.tcp()?.poll_write_ready(cx))?;
+                }
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match self.flush() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.tcp()?.poll_write_ready(cx))?;
+                }
+                flushed => return Poll::Ready(flushed),
+            }
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.as_mut().poll_flush(cx))?;
+        self.say_goodbye();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl std::fmt::Debug for WebSocketLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebSocketLine").field("unflushed", &self.unflushed).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,183 @@
+//! What is known of each key that was asked for: what it may be, what it is, where that came from.
+
+use std::{collections::HashMap, fmt};
+
+use crate::yaml::{Node, Place};
+
+/// One key of a file, or one that the file could have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyFact {
+    /// Path of the key, such as `link.listeners[0].advertise`.
+    pub key: String,
+    /// What sort of value it takes, such as `integer` or `duration`.
+    pub kind: &'static str,
+    /// What it is where the file is silent; empty = nothing.
+    pub default: String,
+    /// Bounds or words; empty = any.
+    pub allowed: String,
+    /// What is in effect; empty = nothing.
+    pub value: String,
+    /// Where that came from.
+    pub origin: Origin,
+}
+
+impl KeyFact {
+    /// The path of the key without the numbers of elements, such as `listeners[].address`.
+    #[must_use]
+    pub fn general_key(&self) -> String {
+        let mut out = String::with_capacity(self.key.len());
+        let mut inside = false;
+        for character in self.key.chars() {
+            inside = match character {
+                '[' => true,
+                ']' => false,
+                _ => inside,
+            };
+            if !inside || character == '[' {
+                out.push(character);
+            }
+        }
+        out
+    }
+
+    /// What the key may be, for people; nothing where any string will do.
+    pub(crate) fn allowed_text(&self) -> Option<String> {
+        let sort = match self.kind {
+            "string" | "word" => String::new(),
+            "duration" => "a duration such as 5s or 1m30s".to_owned(),
+            "address" => "<type>:<host>:<port>".to_owned(),
+            "host:port" => "<host>:<port>".to_owned(),
+            other => other.to_owned(),
+        };
+        let allowed = self.allowed.as_str();
+        let mut text = [sort.as_str(), allowed]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ");
+        if text.is_empty() {
+            return None;
+        }
+        if !self.default.is_empty() {
+            text.push_str(&format!(" (default {})", self.default));
+        }
+        Some(text)
+    }
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The file is silent.
+    Default,
+    /// The file says it.
+    File {
+        /// Line, the first being 1.
+        line: usize,
+        /// Column, the first being 1.
+        column: usize,
+    },
+    /// The file says it with variables of the environment.
+    Variables {
+        /// Line, the first being 1.
+        line: usize,
+        /// Column, the first being 1.
+        column: usize,
+        /// Names of the variables.
+        names: Vec<String>,
+    },
+}
+
+impl Origin {
+    pub(crate) fn of(place: Place, node: &Node) -> Self {
+        let Place { line, column, .. } = place;
+        if node.variables.is_empty() {
+            Self::File { line, column }
+        } else {
+            Self::Variables { line, column, names: node.variables.clone() }
+        }
+    }
+
+    /// Line and column, of what the file says.
+    #[must_use]
+    pub fn line_and_column(&self) -> Option<(usize, usize)> {
+        match self {
+            Self::Default => None,
+            Self::File { line, column } | Self::Variables { line, column, .. } => {
+                Some((*line, *column))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { line, .. } => write!(f, "line {line}"),
+            Self::Variables { line, names, .. } => {
+                write!(f, "line {line}, ${}", names.join(", $"))
+            }
+        }
+    }
+}
+
+/// All facts of a file, in the order in which they were asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    all: Vec<KeyFact>,
+    by_key: HashMap<String, usize>,
+    sections: HashMap<String, Place>,
+}
+
+impl Facts {
+    /// The keys, in the order of the sections.
+    #[must_use]
+    pub fn all(&self) -> &[KeyFact] {
+        &self.all
+    }
+
+    /// What is known of one key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&KeyFact> {
+        self.by_key.get(key).and_then(|index| self.all.get(*index))
+    }
+
+    /// Adds a fact. What is said later of the same key is better known.
+    pub(crate) fn note(&mut self, fact: KeyFact) {
+        match self.by_key.get(&fact.key).and_then(|index| self.all.get_mut(*index)) {
+            Some(known) => *known = fact,
+            None => {
+                self.by_key.insert(fact.key.clone(), self.all.len());
+                self.all.push(fact);
+            }
+        }
+    }
+
+    pub(crate) fn in_effect(&mut self, key: &str, value: String) {
+        if let Some(known) = self.by_key.get(key).and_then(|index| self.all.get_mut(*index)) {
+            known.value = value;
+        }
+    }
+
+    pub(crate) fn section(&mut self, path: &str, place: Place) {
+        self.sections.insert(path.to_owned(), place);
+    }
+
+    /// Where a key stands, or else the nearest section around it.
+    pub(crate) fn place(&self, key: &str) -> Place {
+        if let Some((line, column)) = self.get(key).and_then(|fact| fact.origin.line_and_column()) {
+            return Place { line, column, length: 1 };
+        }
+        let mut path = key;
+        loop {
+            if let Some(place) = self.sections.get(path).filter(|place| place.line > 0) {
+                return *place;
+            }
+            match path.rfind(['.', '[']) {
+                Some(end) => path = path.get(..end).unwrap_or_default(),
+                None => return Place::default(),
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Listeners for programs that know nothing of the network: `transport`, `proxy` and their forms for
+//! datagrams (protocol: config 5.6, data-plane 11).
+
+use std::{fmt, str::FromStr};
+
+use crate::{address::HostPort, section::Section, xgress_options::XgressOptions};
+
+/// A listener that takes plain connections or datagrams and makes a circuit of each conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IngressListener {
+    /// Where it listens.
+    pub address: IngressAddress,
+    /// Name or id of the service that everybody reaches (`proxy`, `proxy_udp`); none = who connects
+    /// says it first (`transport`, `transport_udp`).
+    pub service: Option<String>,
+    /// Flow control of its circuits.
+    pub options: XgressOptions,
+}
+
+impl IngressListener {
+    /// The binding, as the file names it.
+    #[must_use]
+    pub fn binding(&self) -> &'static str {
+        match (&self.service, self.address.kind.is_datagram()) {
+            (None, false) => "transport",
+            (None, true) => "transport_udp",
+            (Some(_), false) => "proxy",
+            (Some(_), true) => "proxy_udp",
+        }
+    }
+}
+
+/// What is spoken at an [`IngressAddress`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IngressKind {
+    /// TCP.
+    Tcp,
+    /// TLS with the router's server certificate; data is plain behind it.
+    Tls,
+    /// Datagrams.
+    Udp,
+    /// Datagrams over IPv4 only.
+    Udp4,
+    /// Datagrams over IPv6 only.
+    Udp6,
+}
+
+impl IngressKind {
+    const ALL: [(&str, Self); 5] = [
+        ("tcp", Self::Tcp),
+        ("tls", Self::Tls),
+        ("udp", Self::Udp),
+        ("udp4", Self::Udp4),
+        ("udp6", Self::Udp6),
+    ];
+
+    /// Whether conversations are of datagrams.
+    #[must_use]
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Self::Udp | Self::Udp4 | Self::Udp6)
+    }
+
+    /// The word before the first colon.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("tcp", |(name, _)| name)
+    }
+}
+
+/// Where a listener takes plain connections or datagrams: `tcp:host:port`, `udp4:host:port`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct IngressAddress {
+    /// What is spoken there.
+    pub kind: IngressKind,
+    /// Host and port; an empty host is every address of the machine.
+    pub at: HostPort,
+}
+
+impl fmt::Display for IngressAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.name(), self.at)
+    }
+}
+
+impl FromStr for IngressAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, rest) = text
+            .split_once(':')
+            .ok_or_else(|| format!("address ({text}) not parsed: expected <type>:<host>:<port>"))?;
+        let known = IngressKind::ALL.iter().find(|(known, _)| *known == name);
+        let Some((_, kind)) = known else {
+            let names = IngressKind::ALL.map(|(name, _)| name).join(", ");
+            return Err(format!(
+                "address ({text}): `{name}` is not served here, the type must be one of {names}"
+            ));
+        };
+        let at = rest.parse().map_err(|reason| format!("address ({text}) not parsed: {reason}"))?;
+        Ok(Self { kind: *kind, at })
+    }
+}
+
+/// Reads one of the four listeners; `text` is its address.
+pub(super) fn read(
+    section: &Section<'_>,
+    options: &Section<'_>,
+    binding: &str,
+    text: Option<String>,
+) -> Option<IngressListener> {
+    section.ignore(&["advertise"]);
+    let service = binding
+        .starts_with("proxy")
+        .then(|| section.required_text("service", "missing 'service' configuration option"));
+    let options = XgressOptions::read(options);
+    let address = match text?.parse::<IngressAddress>() {
+        Ok(address) => address,
+        Err(reason) => {
+            section.problem("address", reason);
+            return None;
+        }
+    };
+    if binding.ends_with("_udp") && !address.kind.is_datagram() {
+        let text = format!(
+            "`{binding}` takes datagrams, the type of the address must be udp, udp4 or udp6, not {}",
+            address.kind.name()
+        );
+        section.problem("address", text);
+        return None;
+    }
+    Some(IngressListener { address, service, options })
+}

@@ -1,0 +1,55 @@
+//! Elements of lists.
+
+use super::{Item, Section, shown};
+use crate::{address::Address, error::KeyAt, yaml::Value};
+
+impl<'t> Item<'t> {
+    /// The item as a map.
+    pub(crate) fn section(&self) -> Option<Section<'t>> {
+        self.section_or("must be a map")
+    }
+
+    /// The item as a map, with the words for something else in its place.
+    pub(crate) fn section_or(&self, message: &str) -> Option<Section<'t>> {
+        match &self.node.value {
+            Value::Map(entries) => {
+                self.cx.facts.borrow_mut().section(&self.path, self.node.place);
+                Some(Section::new(self.cx, self.path.clone(), self.node.place, Some(entries)))
+            }
+            other => {
+                self.problem(format!("{message}, it is {}", other.kind()));
+                None
+            }
+        }
+    }
+
+    /// The item as a string.
+    pub(crate) fn text(&self) -> Option<String> {
+        match &self.node.value {
+            Value::Text { text, .. } => Some(text.clone()),
+            other => {
+                self.problem(format!("must be a string, it is {}", other.kind()));
+                None
+            }
+        }
+    }
+
+    /// The item as an address.
+    pub(crate) fn address(&self) -> Option<Address> {
+        let text = self.text()?;
+        match text.parse() {
+            Ok(address) => Some(address),
+            Err(reason) => {
+                self.problem(reason);
+                None
+            }
+        }
+    }
+
+    /// Notes a problem with the item.
+    pub(crate) fn problem(&self, message: impl Into<String>) {
+        let found = shown(&self.path, self.node);
+        let problem = KeyAt::new(self.path.clone(), message).at(self.node.place);
+        self.cx.problem(KeyAt { found, ..problem });
+    }
+}

@@ -1,0 +1,310 @@
+//! Reading a section key by key.
+//!
+//! Every getter names a key, its default and its bounds, notes what is wrong with its place, and
+//! goes on with the default, so that one reading shows all problems of a file. What a getter knows
+//! of its key is kept as a [`KeyFact`](crate::KeyFact): what is in effect, where it came from, what
+//! is allowed. When a section has been read, the keys nobody asked for are the unknown ones.
+
+mod item;
+mod values;
+
+use std::cell::{Cell, RefCell};
+
+use crate::{
+    error::KeyAt,
+    facts::{Facts, KeyFact, Origin},
+    secret, suggest,
+    yaml::{Entry, Node, Place, Value},
+};
+
+/// Problems, warnings and facts of one file, while it is read.
+#[derive(Debug, Default)]
+pub(crate) struct Context {
+    pub(crate) problems: RefCell<Vec<KeyAt>>,
+    pub(crate) warnings: RefCell<Vec<KeyAt>>,
+    pub(crate) facts: RefCell<Facts>,
+}
+
+impl Context {
+    fn problem(&self, problem: KeyAt) {
+        self.problems.borrow_mut().push(problem);
+    }
+
+    pub(crate) fn warn(&self, warning: KeyAt) {
+        self.warnings.borrow_mut().push(warning);
+    }
+}
+
+/// A map of the file. An absent one is empty and gives defaults for everything.
+#[derive(Debug)]
+pub(crate) struct Section<'t> {
+    cx: &'t Context,
+    path: String,
+    place: Place,
+    entries: Option<&'t [Entry]>,
+    asked: RefCell<Vec<&'static str>>,
+    /// Whether upper and lower case are the same in keys.
+    any_case: Cell<bool>,
+    /// Whether unknown keys are nobody's business.
+    open: Cell<bool>,
+}
+
+/// An element of a list.
+#[derive(Debug)]
+pub(crate) struct Item<'t> {
+    cx: &'t Context,
+    pub(crate) path: String,
+    pub(crate) node: &'t Node,
+}
+
+impl<'t> Section<'t> {
+    /// The kind of a key that changes nothing.
+    const IGNORED: &'static str = "ignored";
+
+    /// The file itself.
+    pub(crate) fn root(cx: &'t Context, node: &'t Node) -> Self {
+        let entries = match &node.value {
+            Value::Map(entries) => Some(entries.as_slice()),
+            Value::Null => None,
+            other => {
+                let text = format!("the file must be a map, it is {}", other.kind());
+                cx.problem(KeyAt::new("", text).at(node.place));
+                None
+            }
+        };
+        Self::new(cx, String::new(), node.place, entries)
+    }
+
+    fn new(cx: &'t Context, path: String, place: Place, entries: Option<&'t [Entry]>) -> Self {
+        Self {
+            cx,
+            path,
+            place,
+            entries,
+            asked: RefCell::new(Vec::new()),
+            any_case: Cell::new(false),
+            open: Cell::new(false),
+        }
+    }
+
+    /// Whether the section is in the file.
+    pub(crate) fn is_present(&self) -> bool {
+        self.entries.is_some()
+    }
+
+    /// Its path in the file.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The path of a key in it.
+    pub(crate) fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Upper and lower case are the same in the keys of this section.
+    pub(crate) fn any_case(&self) {
+        self.any_case.set(true);
+    }
+
+    /// Unknown keys are not reported for this section.
+    pub(crate) fn allow_unknown(&self) {
+        self.open.set(true);
+    }
+
+    fn entry(&self, key: &'static str) -> Option<&'t Entry> {
+        let mut asked = self.asked.borrow_mut();
+        if !asked.contains(&key) {
+            asked.push(key);
+        }
+        let same = |entry: &&Entry| {
+            entry.key == key || (self.any_case.get() && entry.key.eq_ignore_ascii_case(key))
+        };
+        let entry = self.entries?.iter().find(same)?;
+        (entry.node.value != Value::Null).then_some(entry)
+    }
+
+    /// Whether a key has a value.
+    pub(crate) fn has(&self, key: &'static str) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// Notes a problem with a key; with one that is absent it is placed at the section.
+    pub(crate) fn problem(&self, key: &'static str, message: impl Into<String>) {
+        self.cx.problem(self.about(key, message));
+    }
+
+    /// Notes a value that is none of a few words.
+    pub(crate) fn unknown_word(&self, key: &'static str, message: String, words: &[&str]) {
+        let word = self.entry(key).and_then(|entry| entry.node.value.rendered());
+        let near = word.and_then(|word| suggest::nearest(&word, words.iter().copied()));
+        let problem = KeyAt { allowed: Some(words.join(", ")), ..self.about(key, message) };
+        self.cx.problem(KeyAt { suggestion: near.map(str::to_owned), ..problem });
+    }
+
+    /// Warns about a key.
+    pub(crate) fn warn(&self, key: &'static str, message: impl Into<String>) {
+        self.cx.warn(self.about(key, message));
+    }
+
+    fn about(&self, key: &'static str, message: impl Into<String>) -> KeyAt {
+        let path = self.path_of(key);
+        let found = self.entry(key).and_then(|entry| shown(&path, &entry.node));
+        KeyAt { found, ..KeyAt::new(path, message).at(self.place_of(key)) }
+    }
+
+    /// Where the value of a key is; of a list or map where its key is. What is absent is missed
+    /// where the section begins.
+    fn place_of(&self, key: &'static str) -> Place {
+        match self.entry(key) {
+            Some(entry) => place_of(entry),
+            None if self.entries.is_some() && !self.path.is_empty() => self.place,
+            None => Place::default(),
+        }
+    }
+
+    /// Keeps what is known of a key: what it may be and what it is. Without a value of its own it
+    /// is the default.
+    fn note(
+        &self,
+        key: &'static str,
+        kind: &'static str,
+        default: impl Into<String>,
+        allowed: impl Into<String>,
+        value: Option<String>,
+    ) {
+        let path = self.path_of(key);
+        let default = default.into();
+        let origin = match self.entry(key) {
+            Some(entry) => Origin::of(place_of(entry), &entry.node),
+            None => Origin::Default,
+        };
+        let value = value.unwrap_or_else(|| default.clone());
+        let value =
+            if secret::is_secret(&path, &value) { secret::HIDDEN.to_owned() } else { value };
+        let allowed = allowed.into();
+        let fact = KeyFact { key: path, kind, default, allowed, value, origin };
+        self.cx.facts.borrow_mut().note(fact);
+    }
+
+    /// Says better than the getter could what a key may be, and what it is where it is absent.
+    pub(crate) fn describe(
+        &self,
+        key: &'static str,
+        kind: &'static str,
+        default: impl Into<String>,
+        allowed: impl Into<String>,
+    ) {
+        let default = default.into();
+        let path = self.path_of(key);
+        let given = self.cx.facts.borrow().get(&path).map(|fact| fact.value.clone());
+        let given = given.or_else(|| self.entry(key).and_then(|entry| shown(&path, &entry.node)));
+        let value = given.filter(|_| self.has(key));
+        self.note(key, kind, default, allowed, value);
+    }
+
+    /// What is in effect is not what the file says.
+    pub(crate) fn in_effect(&self, key: &'static str, value: impl Into<String>) {
+        self.cx.facts.borrow_mut().in_effect(&self.path_of(key), value.into());
+    }
+
+    /// A map below this one.
+    pub(crate) fn section(&self, key: &'static str) -> Section<'t> {
+        let entry = self.entry(key);
+        let entries = match entry.map(|entry| &entry.node.value) {
+            Some(Value::Map(entries)) => Some(entries.as_slice()),
+            Some(other) => {
+                self.problem(key, format!("must be a map, it is {}", other.kind()));
+                None
+            }
+            None => None,
+        };
+        let place = entry.map_or_else(Place::default, |entry| entry.place);
+        let path = self.path_of(key);
+        self.cx.facts.borrow_mut().section(&path, place);
+        Section::new(self.cx, path, place, entries)
+    }
+
+    /// Every key of the section as an item, for maps with free keys.
+    pub(crate) fn named(&self) -> Vec<(&'t str, Item<'t>)> {
+        self.allow_unknown();
+        let item = |entry: &'t Entry| {
+            let path = self.path_of(&entry.key);
+            (entry.key.as_str(), Item { cx: self.cx, path, node: &entry.node })
+        };
+        self.entries.unwrap_or_default().iter().map(item).collect()
+    }
+
+    /// Keys that are accepted and change nothing, without a word.
+    pub(crate) fn ignore(&self, keys: &[&'static str]) {
+        for &key in keys {
+            let value = self.entry(key).map(|entry| match shown(key, &entry.node) {
+                Some(text) => text,
+                None => entry.node.value.kind().to_owned(),
+            });
+            self.note(key, Self::IGNORED, "", "", value);
+        }
+    }
+
+    /// A key that nobody asked for. One that is a misspelt other, which the file lacks, is a
+    /// mistake: what it was to say would be lost. Anything else may be somebody else's and is
+    /// passed over, as the original does.
+    fn unknown(&self, entry: &Entry, asked: &[&'static str]) {
+        let absent = |key: &&&'static str| {
+            let given = |entry: &Entry| {
+                entry.key == **key || (self.any_case.get() && entry.key.eq_ignore_ascii_case(key))
+            };
+            !self.entries.unwrap_or_default().iter().any(given)
+        };
+        let candidates = asked.iter().filter(absent).copied();
+        let path = self.path_of(&entry.key);
+        match suggest::nearest(&entry.key, candidates) {
+            Some(near) => {
+                let text = format!("unknown key; did you mean `{near}`?");
+                let problem = KeyAt::new(path, text).at(entry.place);
+                self.cx.problem(KeyAt { suggestion: Some(near.to_owned()), ..problem });
+            }
+            None => {
+                let near = suggest::nearest(&entry.key, asked.iter().copied());
+                let text = match near {
+                    Some(near) => format!("unknown key, it is ignored; did you mean `{near}`?"),
+                    None => "unknown key, it is ignored".to_owned(),
+                };
+                let warning = KeyAt::new(path, text).at(entry.place);
+                let suggestion = near.map(str::to_owned);
+                self.cx.warn(KeyAt { suggestion, ..warning });
+            }
+        }
+    }
+}
+
+impl Drop for Section<'_> {
+    /// What nobody asked for is unknown.
+    fn drop(&mut self) {
+        if self.open.get() {
+            return;
+        }
+        let asked = self.asked.borrow();
+        for entry in self.entries.unwrap_or_default() {
+            let known = asked.iter().any(|key| {
+                *key == entry.key || (self.any_case.get() && entry.key.eq_ignore_ascii_case(key))
+            });
+            if !known && entry.key != "<<" {
+                self.unknown(entry, &asked);
+            }
+        }
+    }
+}
+
+fn place_of(entry: &Entry) -> Place {
+    // An alias has its value elsewhere.
+    let is_here = entry.node.place.line == entry.place.line;
+    let is_scalar = entry.node.value.rendered().is_some();
+    if is_here && is_scalar { entry.node.place } else { entry.place }
+}
+
+/// A value as it may be shown; nothing for lists and maps.
+fn shown(path: &str, node: &Node) -> Option<String> {
+    let text = node.value.rendered()?;
+    Some(if secret::is_secret(path, &text) { secret::HIDDEN.to_owned() } else { text })
+}

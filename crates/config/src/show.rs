@@ -1,0 +1,64 @@
+//! Problems as people read them: what, where, the line with a mark below it, what helps.
+
+use std::{fmt::Write as _, path::Path};
+
+use crate::{error::KeyAt, secret, source::Source};
+
+/// Longest part of a line that is shown, in characters.
+const WIDTH: usize = 160;
+
+/// How bad something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The file cannot be used.
+    Error,
+    /// It can, and something is worth a word.
+    Warning,
+}
+
+impl Severity {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// One problem with the line it is about. Lines that may hold a secret are not shown.
+#[must_use]
+pub fn excerpt(path: &Path, source: &Source, severity: Severity, problem: &KeyAt) -> String {
+    let number = problem.line.to_string();
+    let margin = " ".repeat(number.len());
+    // Writing to a string does not fail.
+    let mut out = format!("{}: {}\n", severity.word(), problem.text());
+    let _ = writeln!(out, "{margin}--> {}", problem.place(path));
+    if let Some(line) = source.line(problem.line) {
+        let _ = writeln!(out, "{margin} |");
+        if secret::is_secret_line(line) {
+            let _ = writeln!(out, "{number} | {}", secret::HIDDEN);
+        } else {
+            let shown: String = line.chars().take(WIDTH).map(printable).collect();
+            let _ = writeln!(out, "{number} | {shown}");
+            let before = problem.column.saturating_sub(1).min(WIDTH);
+            let room = line.chars().count().min(WIDTH).saturating_sub(before);
+            let mark = "^".repeat(problem.length.clamp(1, room.max(1)));
+            let _ = writeln!(out, "{margin} | {}{mark}", " ".repeat(before));
+        }
+    }
+    let mut note = |word: &str, text: &Option<String>| {
+        if let Some(text) = text.as_ref().filter(|text| !text.is_empty()) {
+            let _ = writeln!(out, "{margin} = {word}: {text}");
+        }
+    };
+    note("found", &problem.found);
+    note("allowed", &problem.allowed);
+    note("did you mean", &problem.suggestion);
+    out
+}
+
+fn printable(character: char) -> char {
+    if character.is_control() { ' ' } else { character }
+}

@@ -1,0 +1,25 @@
+//! The text of a file, to show lines of it.
+
+use std::{fmt, sync::Arc};
+
+/// The text of a file. It may hold secrets and is never printed as a whole.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Source(Arc<str>);
+
+impl Source {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// A line, the first being 1.
+    #[must_use]
+    pub fn line(&self, number: usize) -> Option<&str> {
+        self.0.lines().nth(number.checked_sub(1)?)
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({} bytes)", self.0.len())
+    }
+}

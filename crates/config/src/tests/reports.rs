@@ -1,0 +1,108 @@
+//! What is said about a file: every mistake with its place, and every value with its origin.
+
+use std::path::Path;
+
+use crate::{
+    Examined, Origin, RouterConfig,
+    show::{Severity, excerpt},
+};
+
+const BARE: &str = "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:c:6262'}\n";
+
+fn examine(more: &str) -> Examined<RouterConfig> {
+    let variables = |name: &str| (name == "HOST").then(|| "r1.example".to_owned());
+    RouterConfig::examine(&format!("{BARE}{more}"), Path::new("r.yml"), &variables).unwrap()
+}
+
+fn report(more: &str) -> String {
+    let examined = examine(more);
+    let one = |problem| excerpt(&examined.path, &examined.source, Severity::Error, problem);
+    examined.problems.iter().map(one).collect()
+}
+
+#[test]
+fn a_mistake_is_shown_in_its_line() {
+    assert_eq!(
+        report("forwarder:\n  faultTxInterval: \"soon\"  # no\n"),
+        "error: forwarder.faultTxInterval: must be an integer, it is a string\n \
+         --> r.yml:5:20\n  |\n5 |   faultTxInterval: \"soon\"  # no\n  |                    ^^^^^^\n  \
+         = found: soon\n  = allowed: integer, 0..86400000 (default 15000)\n"
+    );
+    assert_eq!(
+        report("metrics: {reportIntervall: 5s}\n"),
+        "error: metrics.reportIntervall: unknown key; did you mean `reportInterval`?\n \
+         --> r.yml:4:11\n  |\n4 | metrics: {reportIntervall: 5s}\n  |           ^^^^^^^^^^^^^^^\n  \
+         = did you mean: reportInterval\n"
+    );
+    let words = report("listeners:\n- {binding: tunnel, options: {dnsUnanswerable: refuse}}\n");
+    assert!(words.contains("= allowed: timeout, servfail, refused\n"), "{words}");
+    assert!(words.contains("= did you mean: refused\n"), "{words}");
+    // What is absent is missed where its section begins.
+    let absent = report("link:\n  listeners:\n    - binding: transport\n");
+    assert!(absent.contains("--> r.yml:6:7\n"), "{absent}");
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let more = "proxy: {type: http, address: 'p:1', password: 5, username: [hunter2]}\n";
+    let said = report(more);
+    assert!(said.contains("proxy.password: must be a string"), "{said}");
+    assert!(said.contains("(not shown)") && !said.contains("hunter2"), "{said}");
+    let examined = examine(&more.replace("5, username: [hunter2]", "hunter2, username: u"));
+    let password = examined.facts.get("proxy.password").unwrap();
+    assert_eq!(password.value, "(not shown)");
+    assert!(!format!("{:?} {:?}", examined.facts, examined.source).contains("hunter2"));
+    let pem = "-----BEGIN EC PRIVATE KEY-----";
+    let text = format!("v: 3\nidentity: {{cert: a, key: '{pem}'}}\nctrl: {{}}\n");
+    let none = |_: &str| None;
+    let examined = RouterConfig::examine(&text, Path::new("r.yml"), &none).unwrap();
+    assert_eq!(examined.facts.get("identity.key").unwrap().value, "(not shown)");
+}
+
+#[test]
+fn each_value_has_an_origin() {
+    let examined = examine(
+        "link:\n  listeners:\n    - {binding: transport, bind: 'tls:0.0.0.0:1', advertise: 'tls:${HOST}:1'}\n\
+         edge: {dbSaveIntervalSeconds: 5}\n\
+         listeners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1'}]\n",
+    );
+    let fact = |key: &str| examined.facts.get(key).unwrap_or_else(|| panic!("{key}")).clone();
+    let advertise = fact("link.listeners[0].advertise");
+    assert_eq!(advertise.value, "tls:r1.example:1");
+    let names = vec!["HOST".to_owned()];
+    assert_eq!(advertise.origin, Origin::Variables { line: 6, column: 62, names });
+    assert_eq!(advertise.origin.to_string(), "line 6, $HOST");
+    let endpoint = fact("ctrl.endpoint");
+    assert_eq!(endpoint.origin, Origin::File { line: 3, column: 18 });
+    let silent = fact("forwarder.xgressDialWorkerCount");
+    assert_eq!((silent.value.as_str(), silent.origin), ("128", Origin::Default));
+    // What is in effect, not what was asked for.
+    let raised = fact("edge.dbSaveIntervalSeconds");
+    assert_eq!((raised.value.as_str(), raised.origin.to_string().as_str()), ("30", "line 7"));
+    assert_eq!(fact("edge.db").value, "r.yml.proto.gzip");
+}
+
+#[test]
+fn keys_that_stand_twice_and_variables_that_are_not_set_are_named() {
+    let examined =
+        examine("metrics:\n  reportInterval: 5s\n  reportInterval: 7s\nplugins: [$NOBODY]\n");
+    let said: Vec<String> = examined.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "line 6: reportInterval: the key stands twice; this one counts, not that of line 5",
+            "line 7: the variable `NOBODY` is not set; nothing stands in its place"
+        ]
+    );
+    assert_eq!(examined.config.metrics.report_interval.as_secs(), 7);
+}
+
+#[test]
+fn a_misspelt_key_is_a_mistake_unless_the_right_one_is_there_too() {
+    assert_eq!(examine("metrics: {reportIntervall: 5s}\n").problems.len(), 1);
+    let both = examine("metrics: {reportIntervall: 5s, reportInterval: 6s}\n");
+    assert_eq!(both.problems, []);
+    assert_eq!(both.warnings[0].suggestion.as_deref(), Some("reportInterval"));
+    // Keys of others.
+    assert_eq!(examine("ha: {enabled: false}\nsomebodysExtension: 1\n").problems, []);
+}

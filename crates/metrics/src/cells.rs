@@ -1,0 +1,187 @@
+//! Where the data path counts: an addition, no lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::buckets::{Buckets, SIZES, TIMES, class};
+use crate::slots::PerThread;
+
+/// Counts something that does not happen with every payload.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// So many more.
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// How many so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts something that happens with every payload, on several threads.
+#[derive(Debug)]
+pub struct Ticks(PerThread<AtomicU64>);
+
+impl Default for Ticks {
+    fn default() -> Self {
+        Self(PerThread::new())
+    }
+}
+
+impl Ticks {
+    /// One more.
+    pub fn one(&self) {
+        let (cell, adds) = self.0.mine();
+        adds.to(cell, 1);
+    }
+
+    /// How many so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.all().map(|cell| cell.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
+/// How long something took, for what does not happen with every payload.
+#[derive(Debug)]
+pub struct Histogram {
+    classes: Box<[AtomicU64]>,
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    /// For times in nanoseconds.
+    #[must_use]
+    pub fn times() -> Self {
+        Self::with(TIMES)
+    }
+
+    fn with(classes: usize) -> Self {
+        let classes = std::iter::repeat_with(AtomicU64::default).take(classes).collect();
+        Self { classes, sum: AtomicU64::default() }
+    }
+
+    /// A value.
+    pub fn add(&self, value: u64) {
+        if let Some(cell) = self.classes.get(class(value, self.classes.len())) {
+            cell.fetch_add(1, Ordering::Relaxed);
+        }
+        self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// A time.
+    pub fn took(&self, time: Duration) {
+        self.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Adds what it has seen to `all`.
+    pub fn add_to(&self, all: &mut Buckets) {
+        for (class, cell) in self.classes.iter().enumerate() {
+            all.add(class, cell.load(Ordering::Relaxed));
+        }
+        all.add_sum(self.sum.load(Ordering::Relaxed));
+    }
+}
+
+/// Messages and their bytes in one direction, counted by several threads for each message.
+#[derive(Debug)]
+pub struct Flow(PerThread<FlowCells>);
+
+#[derive(Debug)]
+struct FlowCells {
+    bytes: AtomicU64,
+    sizes: [AtomicU64; SIZES],
+}
+
+impl Default for FlowCells {
+    fn default() -> Self {
+        Self { bytes: AtomicU64::default(), sizes: [const { AtomicU64::new(0) }; SIZES] }
+    }
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self(PerThread::new())
+    }
+}
+
+impl Flow {
+    /// A message of so many bytes.
+    pub fn message(&self, bytes: usize) {
+        let (cells, adds) = self.0.mine();
+        adds.to(&cells.bytes, bytes as u64);
+        if let Some(size) = cells.sizes.get(class(bytes as u64, SIZES)) {
+            adds.to(size, 1);
+        }
+    }
+
+    /// What has come so far.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        let mut seen = Seen::default();
+        for cells in self.0.all() {
+            let bytes = cells.bytes.load(Ordering::Relaxed);
+            seen.bytes = seen.bytes.wrapping_add(bytes);
+            seen.sizes.add_sum(bytes);
+            for (class, size) in cells.sizes.iter().enumerate() {
+                seen.sizes.add(class, size.load(Ordering::Relaxed));
+            }
+        }
+        seen.messages = seen.sizes.count();
+        seen
+    }
+
+    /// How many bytes so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let bytes = self.0.all().map(|cells| cells.bytes.load(Ordering::Relaxed));
+        bytes.fold(0, u64::wrapping_add)
+    }
+}
+
+/// What has come in one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How many bytes.
+    pub bytes: u64,
+    /// How many messages.
+    pub messages: u64,
+    /// How large they were.
+    pub sizes: Buckets,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_counts_messages_bytes_and_sizes() {
+        let flow = Flow::default();
+        for bytes in [0, 1000, 1000, 40 << 20] {
+            flow.message(bytes);
+        }
+        let seen = flow.seen();
+        assert_eq!((seen.messages, seen.bytes), (4, 2000 + (40 << 20)));
+        assert_eq!(seen.bytes, flow.bytes());
+        assert_eq!(seen.sizes.sum(), seen.bytes);
+    }
+
+    #[test]
+    fn a_histogram_keeps_count_and_sum() {
+        let (histogram, mut all) = (Histogram::times(), Buckets::default());
+        histogram.took(Duration::from_millis(3));
+        histogram.took(Duration::from_millis(5));
+        histogram.add_to(&mut all);
+        assert_eq!((all.count(), all.sum()), (2, 8_000_000));
+    }
+}

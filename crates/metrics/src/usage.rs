@@ -1,0 +1,199 @@
+//! How many bytes each circuit carried, interval by interval.
+//!
+//! A circuit has cells that only grow. Now and then what came since is written into the interval
+//! that it belongs to; an interval of a certain age is told.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Circuits that are told apart in one interval; the bytes of further ones are counted and not told.
+pub const MAX_CIRCUITS: usize = 200_000;
+
+/// Where bytes were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From who dialed.
+    IngressRx,
+    /// To who dialed.
+    IngressTx,
+    /// From who hosts.
+    EgressRx,
+    /// To who hosts.
+    EgressTx,
+    /// From another router.
+    FabricRx,
+    /// To another router.
+    FabricTx,
+}
+
+/// Names of the ways, in their order.
+pub const WAYS: [&str; 6] =
+    ["ingress.rx", "ingress.tx", "egress.rx", "egress.tx", "fabric.rx", "fabric.tx"];
+
+/// Bytes by way, in the order of [`WAYS`].
+pub type Bytes = [u64; WAYS.len()];
+
+/// What a circuit carried so far.
+#[derive(Debug, Default)]
+pub struct Cells {
+    carried: [AtomicU64; WAYS.len()],
+    /// The same when it was asked last. Only who asks writes it.
+    told: [AtomicU64; WAYS.len()],
+}
+
+impl Cells {
+    /// So many bytes more.
+    pub fn add(&self, way: Way, bytes: usize) {
+        if let Some(cell) = self.carried.get(way as usize) {
+            cell.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The same for who holds a lock that all others hold who count this way; it is cheaper.
+    pub fn add_locked(&self, way: Way, bytes: usize) {
+        if let Some(cell) = self.carried.get(way as usize) {
+            let now = cell.load(Ordering::Relaxed).wrapping_add(bytes as u64);
+            cell.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// What was carried since the last call; `None` if nothing. Not for two at a time.
+    pub fn take(&self) -> Option<Bytes> {
+        let mut bytes = Bytes::default();
+        for ((bytes, carried), told) in bytes.iter_mut().zip(&self.carried).zip(&self.told) {
+            let now = carried.load(Ordering::Relaxed);
+            *bytes = now.wrapping_sub(told.swap(now, Ordering::Relaxed));
+        }
+        bytes.iter().any(|bytes| *bytes > 0).then_some(bytes)
+    }
+}
+
+/// Tags of a circuit: who dialed, who hosts, which service.
+pub type Tags = Arc<BTreeMap<String, String>>;
+
+/// What circuits carried in one interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Its start, in seconds since the epoch; a multiple of the length.
+    pub start: u64,
+    /// Its length in seconds.
+    pub length: u64,
+    /// By circuit.
+    pub circuits: HashMap<Arc<str>, (Bytes, Tags)>,
+}
+
+/// Intervals that were not told yet.
+#[derive(Debug)]
+pub struct Ledger {
+    length: u64,
+    intervals: BTreeMap<u64, Interval>,
+    left_out: u64,
+}
+
+impl Ledger {
+    /// None yet. Intervals are at least a second long.
+    #[must_use]
+    pub fn new(length: Duration) -> Self {
+        Self { length: length.as_secs().max(1), intervals: BTreeMap::new(), left_out: 0 }
+    }
+
+    /// The start of the interval of a time in seconds since the epoch.
+    #[must_use]
+    pub fn start_of(&self, at: u64) -> u64 {
+        at - at % self.length
+    }
+
+    /// How long intervals are, in seconds.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// A circuit carried this much in the interval of `at`.
+    pub fn note(&mut self, at: u64, circuit: &Arc<str>, tags: &Tags, bytes: Bytes) {
+        let (start, length) = (self.start_of(at), self.length);
+        let new = || Interval { start, length, circuits: HashMap::new() };
+        let interval = self.intervals.entry(start).or_insert_with(new);
+        if interval.circuits.len() >= MAX_CIRCUITS && !interval.circuits.contains_key(circuit) {
+            self.left_out += 1;
+            return;
+        }
+        let entry = interval
+            .circuits
+            .entry(Arc::clone(circuit))
+            .or_insert_with(|| (Bytes::default(), Arc::clone(tags)));
+        for (all, more) in entry.0.iter_mut().zip(bytes) {
+            *all = all.wrapping_add(more);
+        }
+    }
+
+    /// Takes out the intervals that began at least `age` ago and are over, oldest first.
+    pub fn due(&mut self, now: u64, age: Duration) -> Vec<Interval> {
+        let age = age.as_secs().max(self.length);
+        let mut due = Vec::new();
+        while let Some((start, _)) = self.intervals.first_key_value()
+            && start.saturating_add(age) <= now
+            && let Some((_, interval)) = self.intervals.pop_first()
+        {
+            due.push(interval);
+        }
+        due
+    }
+
+    /// How many notes found no room.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_tell_what_came_since() {
+        let cells = Cells::default();
+        assert_eq!(cells.take(), None);
+        cells.add(Way::IngressRx, 5);
+        cells.add_locked(Way::IngressRx, 2);
+        cells.add(Way::FabricTx, 1);
+        assert_eq!(cells.take(), Some([7, 0, 0, 0, 0, 1]));
+        assert_eq!(cells.take(), None);
+        cells.add(Way::EgressTx, 9);
+        assert_eq!(cells.take(), Some([0, 0, 0, 9, 0, 0]));
+    }
+
+    #[test]
+    fn intervals_are_told_when_they_are_old_enough() {
+        let mut ledger = Ledger::new(Duration::from_secs(60));
+        let (one, tags) = (Arc::from("c1"), Tags::default());
+        ledger.note(125, &one, &tags, [1, 0, 0, 0, 0, 0]);
+        ledger.note(179, &one, &tags, [1, 0, 0, 0, 0, 4]);
+        ledger.note(181, &one, &tags, [5, 0, 0, 0, 0, 0]);
+        let age = Duration::from_secs(80);
+        assert!(ledger.due(199, age).is_empty());
+        let due = ledger.due(200, age);
+        assert_eq!(due.len(), 1);
+        assert_eq!((due[0].start, due[0].length), (120, 60));
+        assert_eq!(due[0].circuits[&one].0, [2, 0, 0, 0, 0, 4]);
+        // An interval is never told before it is over.
+        assert!(ledger.due(239, Duration::ZERO).is_empty());
+        assert_eq!(ledger.due(240, Duration::ZERO)[0].start, 180);
+    }
+
+    #[test]
+    fn circuits_of_an_interval_are_bounded() {
+        let mut ledger = Ledger::new(Duration::from_secs(60));
+        for at in 0..MAX_CIRCUITS + 2 {
+            ledger.note(0, &at.to_string().into(), &Tags::default(), [1; 6]);
+        }
+        ledger.note(0, &"0".into(), &Tags::default(), [1; 6]);
+        assert_eq!(ledger.left_out(), 2);
+        let due = ledger.due(100, Duration::ZERO);
+        assert_eq!(due[0].circuits.len(), MAX_CIRCUITS);
+        assert_eq!(due[0].circuits[&Arc::from("0")].0, [2; 6]);
+    }
+}

@@ -1,0 +1,214 @@
+//! Listeners for programs that know nothing of the network: of each connection or conversation in
+//! datagrams a circuit is made, to the listener's service (`proxy`, `proxy_udp`) or to the one that the
+//! client names first (`transport`, `transport_udp`) (protocol: data-plane 11).
+//!
+//! No session stands behind such a circuit: a controller makes it if it lets this router use the
+//! service. Who reaches the port reaches what the router may dial.
+
+mod datagrams;
+mod request;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::{
+    net::{TcpListener, UdpSocket},
+    sync::Semaphore,
+};
+use weft_config::router::{IngressAddress, IngressKind};
+use weft_xgress::{Options, Role};
+
+use super::{keys::Offer, socket::Crypto};
+use crate::{
+    forwarder::{App, Forwarder, LocalEnd},
+    seam::{BindingCircuitRequest, Circuit, Control, End, Refusal, RetryHint},
+};
+
+pub(crate) use datagrams::{DatagramLimits, serve_datagrams};
+pub(crate) use streams::{StreamLimits, serve_streams};
+
+/// Peer data: our address towards the client, as `host:port`.
+const LOCAL_ADDRESS: u32 = 1112;
+/// Peer data: the client's address, as `host:port`.
+const REMOTE_ADDRESS: u32 = 1113;
+/// Most circuits that one listener is having made at once.
+const MAX_MAKING: usize = 256;
+/// The same complaint is made once in this time, another one a second later.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// See [`COMPLAIN_EVERY`].
+const COMPLAIN_ANEW: Duration = Duration::from_secs(1);
+
+/// What a listener is made of.
+#[derive(Debug)]
+pub(crate) struct IngressOptions {
+    /// The binding and the address, for messages.
+    pub(crate) name: String,
+    /// The service that everybody reaches; none = the client says it first.
+    pub(crate) service: Option<String>,
+    /// Flow control of its circuits.
+    pub(crate) end: Options,
+    /// How long making a circuit may take.
+    pub(crate) circuit_timeout: Duration,
+    /// How long clients may leave unanswered what they were sent.
+    pub(crate) peer_timeout: Option<Duration>,
+}
+
+/// Makes the circuits of one listener.
+pub(crate) struct Ingress {
+    forwarder: Arc<Forwarder>,
+    control: Arc<dyn Control>,
+    options: IngressOptions,
+    /// Room among the circuits that are being made.
+    making: Semaphore,
+    complaint: Mutex<Option<(Instant, String)>>,
+}
+
+/// The two addresses of a conversation.
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    local: Option<SocketAddr>,
+    remote: SocketAddr,
+}
+
+/// A circuit that was made, and this end of it.
+struct Opened {
+    id: String,
+    end: Arc<LocalEnd>,
+    crypto: Option<Crypto>,
+}
+
+/// Opens the listening socket of an address for connections.
+pub(crate) async fn bind_streams(address: &IngressAddress) -> io::Result<TcpListener> {
+    let addresses = addresses(address).await?;
+    TcpListener::bind(&addresses[..]).await
+}
+
+/// Opens the socket of an address for datagrams.
+pub(crate) async fn bind_datagrams(address: &IngressAddress) -> io::Result<UdpSocket> {
+    let addresses = addresses(address).await?;
+    UdpSocket::bind(&addresses[..]).await
+}
+
+/// Where to listen; the first that can be is taken. No host is every address of the machine.
+async fn addresses(address: &IngressAddress) -> io::Result<Vec<SocketAddr>> {
+    let (host, port) = (address.at.host.as_str(), address.at.port);
+    let found: Vec<SocketAddr> = if host.is_empty() {
+        vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
+    } else {
+        tokio::net::lookup_host((host, port)).await?.collect()
+    };
+    let fits = |one: &SocketAddr| match address.kind {
+        IngressKind::Udp4 => one.is_ipv4(),
+        IngressKind::Udp6 => one.is_ipv6(),
+        _ => true,
+    };
+    let fitting: Vec<_> = found.into_iter().filter(fits).collect();
+    if fitting.is_empty() {
+        let text = format!("{host} has no address for {}", address.kind.name());
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
+    }
+    Ok(fitting)
+}
+
+impl Ingress {
+    pub(crate) fn new(
+        forwarder: Arc<Forwarder>,
+        control: Arc<dyn Control>,
+        options: IngressOptions,
+    ) -> Arc<Self> {
+        let making = Semaphore::new(MAX_MAKING);
+        Arc::new(Self { forwarder, control, options, making, complaint: Mutex::default() })
+    }
+
+    /// Has a circuit made to a service, when it is its turn.
+    async fn open(
+        &self,
+        client: String,
+        service: String,
+        addresses: Addresses,
+        datagrams: bool,
+    ) -> Result<Opened, Refusal> {
+        let timeout = self.options.circuit_timeout;
+        let turn = tokio::time::timeout(timeout, self.making.acquire());
+        let _turn = turn.await.map_err(|_| refusal("too many circuits are being made"))?;
+        let offer = Offer::new();
+        let mut peer_data = offer.peer_data();
+        let told = [(LOCAL_ADDRESS, addresses.local), (REMOTE_ADDRESS, Some(addresses.remote))];
+        peer_data.extend(
+            told.into_iter()
+                .filter_map(|(key, address)| Some((key, Bytes::from(address?.to_string())))),
+        );
+        let request = BindingCircuitRequest { client, service, peer_data, timeout };
+        let made = tokio::time::timeout(timeout, self.control.create_binding_circuit(request));
+        let made = made.await.map_err(|_| refusal("no circuit was made in time"))??;
+        let given_up = |why: String| {
+            self.control.circuit_ended(&made.controller, &made.id, End::Initiator);
+            Refusal { circuit: Some(made.id.clone()), ..refusal(&why) }
+        };
+        let crypto = offer.accepted(&made.peer_data);
+        let crypto = crypto.map_err(|error| given_up(format!("the key of the host: {error}")))?;
+        let end = self
+            .attach(&made, datagrams)
+            .ok_or_else(|| given_up("the circuit ended while it was made".to_owned()))?;
+        Ok(Opened { id: made.id, end, crypto })
+    }
+
+    /// Puts an end at the address that the controller gave. None if the circuit is down again.
+    fn attach(&self, made: &Circuit, datagrams: bool) -> Option<Arc<LocalEnd>> {
+        // Its route stood before the controller answered.
+        let circuit = self.forwarder.circuit(&made.id)?;
+        let options = Options { datagrams, ..self.options.end.clone() };
+        let end = LocalEnd::start(
+            &self.forwarder,
+            Arc::clone(&circuit),
+            &made.address,
+            Role::Initiator,
+            &options,
+            App::socket(),
+        );
+        if circuit.has_ended() {
+            // Whoever took it down may not have found the new end.
+            end.discard();
+            return None;
+        }
+        end.begin();
+        Some(end)
+    }
+
+    /// Says why somebody got no circuit; the same reason not more often than it helps.
+    fn complain(&self, remote: SocketAddr, why: &str) {
+        let name = &self.options.name;
+        let now = Instant::now();
+        let mut last = self.complaint.lock();
+        let is_new = last.as_ref().is_none_or(|(at, text)| {
+            let pause = if text == why { COMPLAIN_EVERY } else { COMPLAIN_ANEW };
+            now.saturating_duration_since(*at) >= pause
+        });
+        if is_new {
+            *last = Some((now, why.to_owned()));
+            tracing::warn!(listener = %name, client = %remote, "no circuit was made: {why}");
+        } else {
+            tracing::debug!(listener = %name, client = %remote, "no circuit was made: {why}");
+        }
+    }
+}
+
+/// A refusal of this router, in words.
+fn refusal(message: &str) -> Refusal {
+    Refusal {
+        code: 0,
+        hint: RetryHint::Default,
+        message: message.to_owned(),
+        failing_checks: Vec::new(),
+        circuit: None,
+    }
+}

@@ -1,0 +1,128 @@
+//! How a program names the service that it wants: one line of JSON, and one line in answer
+//! (protocol: data-plane 11, transport listener).
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Longest line that is read.
+pub(super) const MAX_LINE: usize = 8 * 1024;
+
+/// What a client wants.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct Request {
+    /// What it calls itself.
+    #[serde(default)]
+    pub(super) id: String,
+    /// Name or id of the service, or `instance@service`.
+    #[serde(default, rename = "svcId")]
+    pub(super) service: String,
+}
+
+impl Request {
+    pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
+        let request: Self =
+            serde_json::from_slice(line).map_err(|error| format!("invalid request: {error}"))?;
+        if request.service.is_empty() {
+            return Err("invalid request: `svcId` must name a service".to_owned());
+        }
+        Ok(request)
+    }
+}
+
+/// A line that is still coming.
+#[derive(Debug, Default)]
+pub(super) struct Line(Vec<u8>);
+
+impl Line {
+    /// Takes what came. Answers the line once it is whole, without its end, and what came behind it.
+    pub(super) fn take(&mut self, data: &[u8]) -> Result<Option<(Vec<u8>, Bytes)>, String> {
+        let end = data.iter().position(|byte| *byte == b'\n');
+        let part = data.get(..end.unwrap_or(data.len())).unwrap_or_default();
+        if self.0.len() + part.len() > MAX_LINE {
+            return Err(format!("the request is longer than {MAX_LINE} bytes"));
+        }
+        self.0.extend_from_slice(part);
+        Ok(end.map(|end| {
+            let rest = data.get(end + 1..).unwrap_or_default();
+            (std::mem::take(&mut self.0), Bytes::copy_from_slice(rest))
+        }))
+    }
+}
+
+/// What a client is told.
+#[derive(Serialize)]
+struct Answer<'a> {
+    scc: bool,
+    msg: &'a str,
+    #[serde(rename = "circuitId")]
+    circuit: &'a str,
+}
+
+/// The line for a circuit that was made, or for the reason why none was.
+pub(super) fn answer(made: Result<&str, &str>) -> Vec<u8> {
+    let answer = match made {
+        Ok(circuit) => Answer { scc: true, msg: "", circuit },
+        Err(msg) => Answer { scc: false, msg, circuit: "" },
+    };
+    // Texts and a flag can always be written.
+    let mut line = serde_json::to_vec(&answer).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn answers_have_the_form_of_the_original() {
+        assert_eq!(answer(Ok("c1")), b"{\"scc\":true,\"msg\":\"\",\"circuitId\":\"c1\"}\n");
+        let refused = answer(Err("no \"x\"\n"));
+        assert_eq!(
+            refused, b"{\"scc\":false,\"msg\":\"no \\\"x\\\"\\n\",\"circuitId\":\"\"}\n",
+            "one line whatever the reason is"
+        );
+    }
+
+    #[test]
+    fn requests_name_a_service() {
+        let request = Request::parse(br#"{"id":"me","svcId":"web","more":1}"#).unwrap();
+        assert_eq!((request.id.as_str(), request.service.as_str()), ("me", "web"));
+        for wrong in [&b"{}"[..], b"", b"[]", b"{\"svcId\":7}", b"{\"svcId\":\"\"}", b"\xff"] {
+            let refused = Request::parse(wrong).unwrap_err();
+            assert!(refused.starts_with("invalid request"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_kept() {
+        let mut line = Line::default();
+        assert_eq!(line.take(&vec![b' '; MAX_LINE]).unwrap(), None);
+        assert!(line.take(b" ").unwrap_err().contains("8192 bytes"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_may_come_in_any_pieces(
+            text in "[^\n]{0,200}",
+            rest in prop::collection::vec(any::<u8>(), 0..50),
+            size in 1usize..60,
+        ) {
+            let whole: Vec<u8> = [text.as_bytes(), b"\n", &rest].concat();
+            let mut line = Line::default();
+            let mut pieces = whole.chunks(size);
+            let mut taken = 0;
+            let (found, behind) = loop {
+                let piece = pieces.next().unwrap();
+                taken += piece.len();
+                if let Some(found) = line.take(piece).unwrap() {
+                    break found;
+                }
+            };
+            prop_assert_eq!(found, text.as_bytes());
+            prop_assert_eq!([&behind[..], &whole[taken..]].concat(), rest);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The network interfaces of this machine, as controllers are told of them
+//! (protocol: control-plane 22).
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use weft_wire::{
+    ProtoBody,
+    ctrl::{Interface, RouterInterfacesUpdate},
+};
+
+use super::Core;
+
+/// How long a controller may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Most addresses of one interface, and most interfaces, that are told of.
+const MOST: usize = 1000;
+
+/// Where the kernel tells of interfaces.
+const SYSTEM: &str = "/sys/class/net";
+
+/// Flags of the kernel with those of the report.
+const FLAGS: [(u64, u64); 6] = [(1, 1), (2, 2), (8, 4), (0x10, 8), (0x1000, 16), (0x40, 32)];
+
+/// How often interfaces are looked at, and how often they are told of at least.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InterfaceReports {
+    pub(crate) check: Duration,
+    pub(crate) at_least: Duration,
+}
+
+/// Tells for ever: when a controller is first there, when something changed, and now and then.
+pub(crate) async fn run(core: Arc<Core>, reports: InterfaceReports) {
+    let mut told: Option<(Vec<Interface>, Instant)> = None;
+    let mut changes = core.controllers.changes();
+    loop {
+        let found = tokio::task::spawn_blocking(found).await.unwrap_or_default();
+        let is_due = told
+            .as_ref()
+            .is_none_or(|(known, since)| *known != found || since.elapsed() >= reports.at_least);
+        if is_due && tell(&core, &found).await {
+            told = Some((found, Instant::now()));
+        }
+        // Until there was a controller, each that comes is told at once.
+        let wait = tokio::time::sleep(reports.check.max(Duration::from_secs(1)));
+        tokio::select! {
+            () = wait => {}
+            Ok(()) = changes.changed(), if told.is_none() => {}
+        }
+    }
+}
+
+async fn tell(core: &Core, found: &[Interface]) -> bool {
+    let Some(controller) = core.controllers.for_changes() else { return false };
+    let report = RouterInterfacesUpdate { interfaces: found.to_vec() };
+    match controller.channel.request(report.to_message(), TIMEOUT).await {
+        Ok(_) => true,
+        Err(problem) => {
+            tracing::debug!(controller = %controller.id, %problem, "interfaces not told");
+            false
+        }
+    }
+}
+
+/// The interfaces, by name.
+fn found() -> Vec<Interface> {
+    let mut addresses: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for one in if_addrs::get_if_addrs().unwrap_or_default() {
+        let prefix = match &one.addr {
+            if_addrs::IfAddr::V4(v4) => v4.prefixlen,
+            if_addrs::IfAddr::V6(v6) => v6.prefixlen,
+        };
+        let of_name = addresses.entry(one.name.clone()).or_default();
+        if of_name.len() < MOST {
+            of_name.push(format!("{}/{prefix}", one.ip()));
+        }
+    }
+    // Those without an address, too.
+    for entry in std::fs::read_dir(SYSTEM).into_iter().flatten().flatten() {
+        addresses.entry(entry.file_name().to_string_lossy().into_owned()).or_default();
+    }
+    let interface = |(name, addresses): (String, Vec<String>)| {
+        let read = |what: &str| {
+            let path = Path::new(SYSTEM).join(&name).join(what);
+            std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+        };
+        let number = |what: &str| read(what).parse::<i64>().unwrap_or_default();
+        let flags = u64::from_str_radix(read("flags").trim_start_matches("0x"), 16);
+        let flags = flags.unwrap_or_default();
+        Interface {
+            hardware_address: read("address"),
+            mtu: number("mtu"),
+            index: number("ifindex"),
+            flags: FLAGS.iter().filter(|(own, _)| flags & own != 0).map(|(_, said)| said).sum(),
+            addresses,
+            name,
+        }
+    };
+    addresses.into_iter().take(MOST).map(interface).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_among_them() {
+        let all = found();
+        let loopback = all.iter().find(|one| one.flags & 4 != 0).unwrap();
+        assert!(loopback.addresses.iter().any(|one| one == "127.0.0.1/8"), "{loopback:?}");
+        assert!(loopback.flags & 1 != 0 && loopback.mtu > 0 && loopback.index > 0, "{loopback:?}");
+        assert!(all.is_sorted_by(|a, b| a.name <= b.name));
+    }
+}

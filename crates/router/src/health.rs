@@ -1,0 +1,155 @@
+//! Health checks of a router (protocol: operations 6): whether controllers answer, and how many links
+//! there are.
+
+use std::{
+    sync::{Arc, Weak},
+    time::{Duration, Instant, SystemTime},
+};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use weft_config::router::HealthChecks;
+use weft_metrics::{Report, Value as Measured};
+use weft_web::health::{Check, Outcome};
+use weft_wire::{Message, content_type, metrics::link_latency_name};
+
+use crate::{controllers::Controllers, data::DataHalf};
+
+/// The checks of a router.
+#[derive(Debug)]
+pub(crate) struct Health {
+    controllers: Check,
+    links: Check,
+}
+
+impl Health {
+    /// Checks until the router stops.
+    pub(crate) fn start(
+        options: HealthChecks,
+        controllers: Arc<Controllers>,
+        data: &Arc<DataHalf>,
+        runtime: &tokio::runtime::Handle,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        let now = SystemTime::now();
+        let health = Arc::new(Self {
+            controllers: Check::new("controllerPing", false, now),
+            links: Check::new("link.health", options.min_links == 0, now),
+        });
+        let (of_links, until) = (Arc::clone(&health), stop.clone());
+        let (limits, data) = (options.clone(), Arc::downgrade(data));
+        runtime.spawn(async move {
+            let looking = of_links.look_at_links(&limits, &data);
+            let _ = until.run_until_cancelled(looking).await;
+        });
+        let of_controllers = Arc::clone(&health);
+        runtime.spawn(async move {
+            let pinging = of_controllers.ping(&options, &controllers);
+            let _ = stop.run_until_cancelled(pinging).await;
+        });
+        health
+    }
+
+    /// What the checks found last.
+    pub(crate) fn seen(&self) -> [(&'static str, Outcome); 2] {
+        [self.controllers.seen(), self.links.seen()]
+    }
+
+    async fn ping(&self, options: &HealthChecks, controllers: &Controllers) {
+        tokio::time::sleep(options.ctrl_ping_initial_delay).await;
+        loop {
+            let begun = Instant::now();
+            let problem = ping_all(controllers, options.ctrl_ping_timeout).await.err();
+            let found = Outcome::new(SystemTime::now(), begun.elapsed(), problem, Value::Null);
+            self.controllers.found(found);
+            tokio::time::sleep(options.ctrl_ping_interval.max(LEAST)).await;
+        }
+    }
+
+    async fn look_at_links(&self, options: &HealthChecks, data: &Weak<DataHalf>) {
+        tokio::time::sleep(options.link_initial_delay).await;
+        loop {
+            let begun = Instant::now();
+            let Some(data) = data.upgrade() else { return };
+            let links = data.link_details();
+            drop(data);
+            let (count, wanted) = (links.len(), options.min_links as usize);
+            let problem = (count < wanted)
+                .then(|| format!("link count {count} less than configured minimum of {wanted}"));
+            // The original says `null` where there is none.
+            let details = if links.is_empty() { Value::Null } else { Value::Array(links) };
+            self.links.found(Outcome::new(SystemTime::now(), begun.elapsed(), problem, details));
+            tokio::time::sleep(options.link_interval.max(LEAST)).await;
+        }
+    }
+}
+
+/// Checks are not made more often.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// Pings every controller; one answer is enough.
+async fn ping_all(controllers: &Controllers, timeout: Duration) -> Result<(), String> {
+    let all = controllers.all();
+    if all.is_empty() {
+        return Err("no control channels established yet".to_owned());
+    }
+    let ping = |channel: weft_channel::ChannelHandle| async move {
+        let ping = Message::new(content_type::PING, "ping");
+        channel.request(ping, timeout).await.is_ok()
+    };
+    let mut pings: FuturesUnordered<_> = all.iter().map(|one| ping(one.channel.clone())).collect();
+    while let Some(answered) = pings.next().await {
+        if answered {
+            return Ok(());
+        }
+    }
+    Err("control channels are slow".to_owned())
+}
+
+/// A link as the check tells of it.
+pub(crate) fn link_detail(link: &crate::seam::LinkReport, measured: &Report) -> Value {
+    let mut addresses = Map::new();
+    for one in &link.connections {
+        let ends = json!({"localAddr": one.local, "remoteAddr": one.remote});
+        addresses.insert(one.kind.clone(), ends);
+    }
+    let mut detail = json!({"linkId": link.id, "destRouterId": link.peer});
+    let latency = measured.get(&link_latency_name(&link.id));
+    if let Some(Measured::Histogram(seen)) = latency.filter(|_| detail.is_object()) {
+        detail["latency"] = json!(seen.mean);
+    }
+    detail["addresses"] = Value::Object(addresses);
+    detail
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_metrics::Distribution;
+
+    use super::*;
+    use crate::seam::{LinkConnection, LinkReport};
+
+    #[test]
+    fn a_link_is_told_with_its_latency_and_addresses() {
+        let connection = LinkConnection {
+            kind: "single".into(),
+            local: "tcp:10.0.0.1:1".into(),
+            remote: "tcp:10.0.0.2:2".into(),
+        };
+        let link = LinkReport {
+            id: "l1".into(),
+            peer: "r2".into(),
+            protocol: "tls".into(),
+            address: String::new(),
+            iteration: 1,
+            state: 1,
+            connections: vec![connection],
+        };
+        let seen = Distribution { count: 1, mean: 2.5, ..Distribution::default() };
+        let measured = Report::from([("link.l1.latency".to_owned(), Measured::histogram(seen))]);
+        let expected = r#"{"linkId":"l1","destRouterId":"r2","latency":2.5,"addresses":{"single":{"localAddr":"tcp:10.0.0.1:1","remoteAddr":"tcp:10.0.0.2:2"}}}"#;
+        assert_eq!(link_detail(&link, &measured).to_string(), expected);
+        assert!(link_detail(&link, &Report::new()).get("latency").is_none());
+    }
+}

@@ -1,0 +1,214 @@
+//! What this router measures: cells that the data path adds to, under the names that operators
+//! chart.
+//!
+//! Cells belong to whoever counts; a name is registered with a closure that reads them. Rates and
+//! windows are brought up to date every five seconds, off the data path.
+
+mod book;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use weft_metrics::{Buckets, Counter, Flow, Histogram, Registry, Report, Scope, Ticks, process};
+
+pub(crate) use book::{Book, Carried};
+
+use crate::forwarder::Outlet;
+
+/// Everything that this router measures.
+#[derive(Debug)]
+pub(crate) struct Measures {
+    registry: Arc<Registry>,
+    /// What is registered for as long as the router runs.
+    scope: Mutex<Scope>,
+    /// Data from and to applications that dialed.
+    pub(crate) ingress: Both,
+    /// Data from and to applications that host.
+    pub(crate) egress: Both,
+    /// Messages of circuits from and to other routers.
+    pub(crate) fabric: Both,
+    pub(crate) ends: Ends,
+    pub(crate) edge: Edge,
+    /// Routes over links that are not there.
+    pub(crate) link_faults: Arc<Counter>,
+    pub(crate) dials: Dials,
+    /// Reports that no controller took in time.
+    pub(crate) lost_reports: Arc<Counter>,
+    /// Bytes of circuits that are not reported yet.
+    pub(crate) book: Arc<Book>,
+}
+
+/// Both directions.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Both {
+    /// What comes.
+    pub(crate) rx: Arc<Flow>,
+    /// What goes.
+    pub(crate) tx: Arc<Flow>,
+}
+
+/// Ends of circuits on this router.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) acks_rx: Arc<Ticks>,
+    pub(crate) acks_tx: Arc<Ticks>,
+    pub(crate) retransmissions: Arc<Counter>,
+    pub(crate) duplicates: Arc<Counter>,
+    /// Looked at now and then.
+    unacknowledged: Arc<AtomicI64>,
+    blocked: Arc<AtomicI64>,
+}
+
+impl Ends {
+    /// What ends had unacknowledged and how many could take nothing when they were looked at.
+    pub(crate) fn looked_at(&self, unacknowledged: u64, blocked: u64) {
+        let cap = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        self.unacknowledged.store(cap(unacknowledged), Ordering::Relaxed);
+        self.blocked.store(cap(blocked), Ordering::Relaxed);
+    }
+}
+
+/// Connections of SDKs.
+#[derive(Debug, Default)]
+pub(crate) struct Edge {
+    pub(crate) let_in: Arc<Counter>,
+    pub(crate) refused: Arc<Counter>,
+    pub(crate) bad_sessions: Arc<Counter>,
+    pub(crate) ended: Arc<Counter>,
+}
+
+/// Dials of hosts.
+#[derive(Debug, Default)]
+pub(crate) struct Dials {
+    pub(crate) answered: Arc<Counter>,
+    pub(crate) failed: Arc<Counter>,
+}
+
+impl Default for Measures {
+    fn default() -> Self {
+        let registry = Registry::new(Instant::now());
+        let measures = Self {
+            scope: Mutex::new(registry.scope()),
+            registry,
+            ingress: Both::default(),
+            egress: Both::default(),
+            fabric: Both::default(),
+            ends: Ends::default(),
+            edge: Edge::default(),
+            link_faults: Arc::default(),
+            dials: Dials::default(),
+            lost_reports: Arc::default(),
+            book: Arc::default(),
+        };
+        measures.register();
+        measures
+    }
+}
+
+impl Measures {
+    /// Registers more for as long as the router runs.
+    pub(crate) fn also(&self, register: impl FnOnce(&mut Scope)) {
+        register(&mut self.scope.lock());
+    }
+
+    /// Names of their own, for as long as the scope lives.
+    pub(crate) fn scope(&self) -> Scope {
+        self.registry.scope()
+    }
+
+    /// Brings rates and windows up to date.
+    pub(crate) fn tick(&self, now: Instant) {
+        self.registry.tick(now);
+    }
+
+    /// Everything as it is now.
+    pub(crate) fn read(&self) -> Report {
+        self.registry.read(Instant::now())
+    }
+
+    fn register(&self) {
+        let mut scope = self.scope.lock();
+        process::register(&mut scope);
+        for (name, both) in
+            [("ingress", &self.ingress), ("egress", &self.egress), ("fabric", &self.fabric)]
+        {
+            both.register(&mut scope, name);
+        }
+        let mut count = |name: &'static str, counter: &Arc<Counter>| {
+            let counter = Arc::clone(counter);
+            scope.meter(name, move || counter.get());
+        };
+        count("xgress.retransmissions", &self.ends.retransmissions);
+        count("edge.connect.successes", &self.edge.let_in);
+        count("edge.connect.failures", &self.edge.refused);
+        count("edge.invalid_api_tokens", &self.edge.bad_sessions);
+        count("edge.disconnects", &self.edge.ended);
+        count("faults.link", &self.link_faults);
+        count("weft.dials.successes", &self.dials.answered);
+        count("weft.dials.failures", &self.dials.failed);
+        count("weft.reports.dropped", &self.lost_reports);
+        for (name, ticks) in
+            [("xgress.rx.acks", &self.ends.acks_rx), ("xgress.tx.acks", &self.ends.acks_tx)]
+        {
+            let ticks = Arc::clone(ticks);
+            scope.meter(name, move || ticks.get());
+        }
+        for (name, cell) in [
+            ("xgress.tx_unacked_payload_bytes", &self.ends.unacknowledged),
+            ("xgress.blocked_by_local_window", &self.ends.blocked),
+        ] {
+            let cell = Arc::clone(cell);
+            scope.gauge(name, move || cell.load(Ordering::Relaxed));
+        }
+    }
+}
+
+impl Both {
+    /// Registers both directions below this name.
+    pub(crate) fn register(&self, scope: &mut Scope, below: &str) {
+        for (way, flow) in [("rx", &self.rx), ("tx", &self.tx)] {
+            let name = |what: &str| format!("{below}.{way}.{what}");
+            let of = || Arc::clone(flow);
+            let flow = of();
+            scope.meter(name("bytesrate"), move || flow.bytes());
+            let flow = of();
+            scope.meter(name("msgrate"), move || flow.seen().messages);
+            let flow = of();
+            scope.histogram(name("msgsize"), move |all: &mut Buckets| *all = flow.seen().sizes);
+        }
+    }
+}
+
+/// What is measured of one link.
+#[derive(Debug)]
+pub(crate) struct LinkMeasures {
+    pub(crate) traffic: Both,
+    /// Round trips.
+    pub(crate) latency: Arc<Histogram>,
+    /// How long messages wait.
+    pub(crate) queue_time: Arc<Histogram>,
+    _scope: Scope,
+}
+
+impl LinkMeasures {
+    /// Of the link of this id, registered for as long as this lives.
+    pub(crate) fn new(measures: &Measures, link: &str, outlet: &Arc<Outlet>) -> Self {
+        let mut scope = measures.scope();
+        let traffic = Both::default();
+        traffic.register(&mut scope, &format!("link.{link}"));
+        let (latency, queue_time) = (Arc::new(Histogram::times()), Arc::new(Histogram::times()));
+        for (name, times) in [("latency", &latency), ("queue_time", &queue_time)] {
+            let times = Arc::clone(times);
+            scope.histogram(format!("link.{link}.{name}"), move |all| times.add_to(all));
+        }
+        let outlet = Arc::clone(outlet);
+        scope.meter(format!("link.dropped_msgs:{link}"), move || outlet.dropped());
+        Self { traffic, latency, queue_time, _scope: scope }
+    }
+}

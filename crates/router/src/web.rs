@@ -1,0 +1,265 @@
+//! What a router answers over HTTP: health checks and metrics, to whoever reaches the port.
+//!
+//! The answers are made anew at most once a second, whoever asks and however often.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use http_body_util::Full;
+use hyper::{
+    Request, Response, StatusCode,
+    body::Incoming,
+    header::{CONTENT_TYPE, HeaderValue},
+};
+use parking_lot::Mutex;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use weft_channel::{Accepted, ConnectionHandler, ListenerLimits, Listeners, Registration};
+use weft_config::{BindPoint, WebApi, WebServer};
+use weft_identity::LiveIdentity;
+use weft_metrics::{Exposition, names};
+use weft_web::{Peer, Places, Scraper, Site, StartError, Terms, health};
+
+use crate::{data::DataHalf, health::Health};
+
+/// Connections in all and from one address.
+const CONNECTIONS: usize = 1024;
+const CONNECTIONS_PER_SOURCE: usize = 128;
+/// Connections that have not asked for anything yet.
+const PENDING: usize = 256;
+const PENDING_PER_SOURCE: usize = 64;
+/// Time for the first whole request head, and for working on a request.
+const FIRST_REQUEST: Duration = Duration::from_secs(10);
+const WORKING: Duration = Duration::from_secs(10);
+/// A text that was made for one serves all who ask within this time.
+const FRESH: Duration = Duration::from_secs(1);
+/// Longest text of metrics.
+const MAX_TEXT: usize = 32 << 20;
+
+/// The servers of a router.
+pub(crate) struct WebServers {
+    registrations: Vec<Registration>,
+    identities: Vec<Arc<LiveIdentity>>,
+    stopping: CancellationToken,
+}
+
+/// What answers.
+pub(crate) struct Sources {
+    pub(crate) router_id: String,
+    pub(crate) health: Arc<Health>,
+    pub(crate) data: Arc<DataHalf>,
+    /// The texts of metrics that were made last, without and with times.
+    pub(crate) texts: [Mutex<Option<(Instant, Bytes)>>; 2],
+}
+
+impl WebServers {
+    /// Starts the servers of a `web` section. Returns when every bind point listens.
+    pub(crate) async fn start(
+        servers: &[WebServer],
+        sources: Sources,
+        process: &Arc<LiveIdentity>,
+        listeners: &Listeners,
+    ) -> Result<Self, StartError> {
+        let mut started = Self {
+            registrations: Vec::new(),
+            identities: Vec::new(),
+            stopping: CancellationToken::new(),
+        };
+        let sources = Arc::new(sources);
+        let grace = Duration::from_secs(2);
+        let connections = Places::new(CONNECTIONS, CONNECTIONS_PER_SOURCE, grace);
+        for config in servers {
+            let own = weft_web::own_identity(config)?;
+            started.identities.extend(own.clone());
+            let identity = own.unwrap_or_else(|| Arc::clone(process));
+            for point in &config.bind_points {
+                let BindPoint::Underlay { interface, address, .. } = point else {
+                    continue;
+                };
+                weft_web::check_name(&config.name, address, &identity)?;
+                let site = Arc::new(Door {
+                    sources: Arc::clone(&sources),
+                    apis: apis(config)?,
+                    terms: Terms {
+                        options: config.options.clone(),
+                        connections: Arc::clone(&connections),
+                        first_request: FIRST_REQUEST,
+                        working: WORKING,
+                        stopping: started.stopping.clone(),
+                        stopped: started.stopping.clone(),
+                    },
+                });
+                let tls = weft_web::tls(&config.name, &config.options, &identity)?;
+                let limits = ListenerLimits {
+                    pending: PENDING,
+                    pending_per_source: PENDING_PER_SOURCE,
+                    connections: CONNECTIONS,
+                    ..ListenerLimits::default()
+                };
+                let source = Arc::new(move || Some(Arc::clone(&tls)));
+                let handler = Arc::new(Handler { site, tasks: TaskTracker::new() });
+                let registration = listeners
+                    .listen(&interface.to_string(), limits, weft_web::PROTOCOLS, source, handler)
+                    .await
+                    .map_err(|source| StartError::Bind { server: config.name.clone(), source })?;
+                let local = registration.local_addr();
+                tracing::info!(server = %config.name, %local, %address, "web server listens");
+                started.registrations.push(registration);
+            }
+        }
+        Ok(started)
+    }
+
+    /// Where they listen.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.registrations.iter().map(Registration::local_addr).collect()
+    }
+
+    /// Looks at the files of identities that servers have for themselves.
+    pub(crate) async fn reload(&self) {
+        for identity in &self.identities {
+            let files = Arc::clone(identity);
+            let looked = tokio::task::spawn_blocking(move || files.reload_if_changed()).await;
+            if let Ok(Err(problem)) = looked {
+                tracing::warn!(%problem, "changed identity files are not used yet");
+            }
+        }
+    }
+
+    /// Stops listening and ends connections.
+    pub(crate) fn stop(&self) {
+        self.stopping.cancel();
+    }
+}
+
+/// An API of a bind point.
+#[derive(Debug)]
+enum Api {
+    Health,
+    Metrics { scraper: Option<Scraper>, with_times: bool },
+}
+
+fn apis(config: &WebServer) -> Result<Vec<Api>, StartError> {
+    let mut apis = Vec::new();
+    for api in &config.apis {
+        match api {
+            WebApi::HealthChecks => apis.push(Api::Health),
+            WebApi::Metrics { scrape_cert, include_timestamps } => {
+                let load = |path: &std::path::PathBuf| Scraper::load(path);
+                let scraper = scrape_cert.as_ref().map(load).transpose();
+                let scraper = scraper.map_err(|source| StartError::Scraper {
+                    server: config.name.clone(),
+                    source,
+                })?;
+                apis.push(Api::Metrics { scraper, with_times: *include_timestamps });
+            }
+            _ => {}
+        }
+    }
+    Ok(apis)
+}
+
+/// One bind point.
+struct Door {
+    sources: Arc<Sources>,
+    apis: Vec<Api>,
+    terms: Terms,
+}
+
+impl Site for Door {
+    type Answer = Full<Bytes>;
+
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    async fn exchange(
+        &self,
+        peer: &Arc<Peer>,
+        request: Request<Incoming>,
+    ) -> Response<Full<Bytes>> {
+        let _working = peer.begin();
+        let uri = request.uri();
+        let is_below = |base: &str| {
+            uri.path()
+                .strip_prefix(base)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        for api in &self.apis {
+            match api {
+                Api::Health if is_below("/health-checks") => {
+                    let mut query = uri.query().unwrap_or_default().split('&');
+                    let is_short = query.any(|pair| pair == "type=short");
+                    let seen = self.sources.health.seen();
+                    let text = health::pretty(&health::answer(&seen, is_short));
+                    return answer(StatusCode::OK, "application/json", text);
+                }
+                Api::Metrics { scraper, with_times } if is_below("/metrics") => {
+                    let kind = "text/plain; version=0.0.4; charset=utf-8";
+                    let leaf = peer.certificates.first();
+                    let now = SystemTime::now();
+                    if scraper.as_ref().is_some_and(|one| !one.admits(leaf, now)) {
+                        return answer(StatusCode::UNAUTHORIZED, kind, Bytes::new());
+                    }
+                    return answer(StatusCode::OK, kind, self.sources.metrics(*with_times));
+                }
+                Api::Health | Api::Metrics { .. } => {}
+            }
+        }
+        answer(StatusCode::NOT_FOUND, "text/plain", Bytes::from_static(b"not found\n"))
+    }
+}
+
+impl Sources {
+    fn metrics(&self, with_times: bool) -> Bytes {
+        // Whoever needs it meanwhile waits, and gets the same.
+        let [without, with] = &self.texts;
+        let mut last = if with_times { with } else { without }.lock();
+        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return text.clone();
+        }
+        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let at = with_times.then(|| u64::try_from(at.as_millis()).unwrap_or_default());
+        let mut to = Exposition::new(MAX_TEXT);
+        let peers = self.data.link_peers();
+        for (name, value) in &self.data.measures().read() {
+            let (metric, entity) = names::split(name);
+            let ends = entity.and_then(|link| peers.get(link));
+            let mut labels = Vec::with_capacity(4);
+            if let Some((source, target)) = ends {
+                labels.push(("sourceRouterId", source.as_str()));
+                labels.push(("targetRouterId", target.as_str()));
+            }
+            labels.push(("source_id", self.router_id.as_str()));
+            labels.extend(entity.map(|entity| ("source_entity_id", entity)));
+            to.add(&metric, value, &labels, at);
+        }
+        let text = Bytes::from(to.text());
+        *last = Some((Instant::now(), text.clone()));
+        text
+    }
+}
+
+fn answer(status: StatusCode, kind: &'static str, text: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// Gives the connections of a bind point to its site.
+struct Handler {
+    site: Arc<Door>,
+    tasks: TaskTracker,
+}
+
+impl ConnectionHandler for Handler {
+    fn handle(&self, connection: Accepted) -> BoxFuture<'static, ()> {
+        let site = Arc::clone(&self.site);
+        self.tasks.track_future(weft_web::serve(site, connection)).boxed()
+    }
+}

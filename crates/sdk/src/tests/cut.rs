@@ -1,0 +1,44 @@
+//! Whoever carries a circuit can end it at any place: between two of these SDKs that is no end.
+
+use super::{Network, pair_of, soon};
+use std::sync::atomic::Ordering;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+#[tokio::test]
+async fn a_connection_that_is_cut_short_on_the_way_has_not_ended() {
+    let network = Network::new().await;
+    network.router.core.grants.store(false, Ordering::Relaxed);
+    let context = network.context().await;
+    let mut listener = soon(context.bind("secret")).await.unwrap();
+    for is_to_host in [true, false] {
+        let (dialed, accepted) = pair_of(&context, &mut listener).await;
+        let (mut from, mut to) = if is_to_host { (dialed, accepted) } else { (accepted, dialed) };
+        let mut said = [0; 5];
+        from.write_all(b"first").await.unwrap();
+        soon(to.read_exact(&mut said)).await.unwrap();
+        network.router.core.cut.store(true, Ordering::Relaxed);
+        from.write_all(b"second").await.unwrap();
+        let cut = soon(to.read(&mut said)).await.unwrap_err();
+        assert!(cut.to_string().contains("cut off"), "{cut}");
+    }
+
+    // A dialer knows it even of a host that has not said anything yet.
+    let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+    dialed.write_all(b"x").await.unwrap();
+    soon(accepted.read_exact(&mut [0])).await.unwrap();
+    network.router.core.cut.store(true, Ordering::Relaxed);
+    accepted.write_all(b"all of it").await.unwrap();
+    assert!(soon(dialed.read(&mut [0; 5])).await.is_err());
+
+    // What ends as it should ends, said or unsaid.
+    for text in ["", "all of it"] {
+        let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+        dialed.write_all(text.as_bytes()).await.unwrap();
+        dialed.shutdown().await.unwrap();
+        let mut said = String::new();
+        soon(accepted.read_to_string(&mut said)).await.unwrap();
+        assert_eq!(said, text);
+        drop(accepted);
+        assert_eq!(soon(dialed.read(&mut [0; 5])).await.unwrap(), 0);
+    }
+}

@@ -1,0 +1,305 @@
+//! One connection: HTTP/1.1 or HTTP/2 over an accepted TLS stream, with its deadlines.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::TlsStream;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weft_channel::{Accepted, PendingSlot};
+use weft_config::web::WebOptions;
+use weft_identity::tls::ALPN_H2;
+use weft_identity::{Certificate, MAX_PEER_CHAIN};
+
+use crate::lines::RequestLines;
+use crate::places::Places;
+use crate::stall::Stalls;
+
+/// Largest head of a request.
+const MAX_HEAD: usize = 64 * 1024;
+/// Header lines of a request.
+const MAX_HEADERS: usize = 100;
+/// Requests at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 64;
+/// Bytes in flight to us on one HTTP/2 stream, and on one connection.
+const STREAM_WINDOW: u32 = 128 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// How much of one answer HTTP/2 holds before the peer takes it.
+const SEND_BUFFER: usize = 256 * 1024;
+/// Rounds of the question whether a silent HTTP/2 peer is there.
+const PING: Duration = Duration::from_secs(20);
+/// How long a peer that asked for nothing may take to end a connection that it was told to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its address.
+    pub remote: SocketAddr,
+    /// What it proved to hold, leaf first, then fillers.
+    pub certificates: Vec<Certificate>,
+    /// Requests that are worked on.
+    working: watch::Sender<usize>,
+    /// Held until the first whole request head.
+    pending: Mutex<Option<PendingSlot>>,
+    /// The connection ends at once.
+    cut: CancellationToken,
+}
+
+/// Counts as a request of a peer until dropped.
+#[derive(Debug)]
+pub struct Working(Arc<Peer>);
+
+/// A long answer that is being sent, until dropped.
+#[derive(Debug)]
+pub struct Sending {
+    _working: Working,
+    _done: DropGuard,
+}
+
+impl Peer {
+    /// A peer that showed these certificates. It keeps its place at the door until it has asked.
+    #[must_use]
+    pub fn new(
+        remote: SocketAddr,
+        certificates: Vec<Certificate>,
+        pending: Option<PendingSlot>,
+    ) -> Self {
+        Self {
+            remote,
+            certificates,
+            working: watch::Sender::new(0),
+            pending: Mutex::new(pending),
+            cut: CancellationToken::new(),
+        }
+    }
+
+    /// A request has come.
+    pub fn begin(self: &Arc<Self>) -> Working {
+        self.leave_door();
+        self.working.send_modify(|count| *count += 1);
+        Working(Arc::clone(self))
+    }
+
+    /// A long answer begins. A peer that has not taken it within the limit is cut: nobody asks the
+    /// body of an answer for more while its peer gives no leave to send, so it cannot end itself.
+    pub fn send(self: &Arc<Self>, limit: Duration) -> Sending {
+        let (done, peer) = (CancellationToken::new(), Arc::clone(self));
+        let is_done = done.clone();
+        tokio::spawn(async move {
+            if tokio::time::timeout(limit, is_done.cancelled()).await.is_err() {
+                tracing::debug!(peer = %peer.remote, "connection cut: an answer was not taken in time");
+                peer.cut.cancel();
+            }
+        });
+        Sending { _working: self.begin(), _done: done.drop_guard() }
+    }
+
+    /// Gives back the place among those who have not asked for anything yet.
+    fn leave_door(&self) {
+        drop(self.pending.lock().take());
+    }
+
+    /// Returns when nothing at all was asked within the limit.
+    async fn silent(&self, limit: Duration) {
+        let mut working = self.working.subscribe();
+        let asks = async {
+            while self.pending.lock().is_some() {
+                if working.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(limit, asks).await.is_ok() {
+            std::future::pending().await
+        }
+    }
+
+    /// Returns when the peer has had its time to take its leave, and what it asked at the last
+    /// moment its own.
+    async fn farewell(&self, working: Duration) {
+        tokio::time::sleep(FAREWELL).await;
+        if *self.working.borrow() > 0 {
+            tokio::time::sleep(working).await;
+        }
+    }
+
+    /// Returns when nothing was asked for so long.
+    async fn idle(&self, limit: Duration) {
+        let mut working = self.working.subscribe();
+        loop {
+            if working.wait_for(|count| *count == 0).await.is_err() {
+                return;
+            }
+            if tokio::time::timeout(limit, working.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.working.send_modify(|count| *count -= 1);
+    }
+}
+
+/// What every connection of a bind point is held to.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// Timeouts, as the file has them.
+    pub options: WebOptions,
+    /// Places for connections.
+    pub connections: Arc<Places>,
+    /// Time for the first whole request head.
+    pub first_request: Duration,
+    /// Time for working on a request.
+    pub working: Duration,
+    /// No more requests are taken.
+    pub stopping: CancellationToken,
+    /// Whoever is still there is cut.
+    pub stopped: CancellationToken,
+}
+
+/// What answers the requests that come over connections.
+pub trait Site: Send + Sync + 'static {
+    /// The body of its answers.
+    type Answer: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + 'static;
+
+    /// What connections are held to.
+    fn terms(&self) -> &Terms;
+
+    /// Answers a request.
+    fn exchange(
+        &self,
+        peer: &Arc<Peer>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Self::Answer>> + Send;
+}
+
+/// Serves a connection to its end.
+pub async fn serve<S: Site>(site: Arc<S>, accepted: Accepted) {
+    let Accepted { stream, remote, protocol, pending, slot, .. } = accepted;
+    let _slot = slot;
+    let Some(_place) = site.terms().connections.take(remote.ip()) else {
+        tracing::debug!(peer = %remote, "connection closed: too many from this address");
+        return;
+    };
+    let peer = Arc::new(Peer::new(remote, certificates(&stream), Some(pending)));
+    let result = if protocol.as_bytes() == ALPN_H2 {
+        serve_http2(&site, &peer, stream).await
+    } else {
+        serve_http1(&site, &peer, stream).await
+    };
+    if let Err(error) = result {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        tracing::debug!(peer = %remote, %error, cause, "connection ended");
+    }
+}
+
+async fn serve_http1<S: Site>(
+    site: &Arc<S>,
+    peer: &Arc<Peer>,
+    stream: TlsStream<TcpStream>,
+) -> hyper::Result<()> {
+    let terms = site.terms();
+    let stream = RequestLines::new(Stalls::new(stream, terms.options.write_timeout));
+    let (own_site, own) = (Arc::clone(site), Arc::clone(peer));
+    let service = service_fn(move |request| {
+        let (site, peer) = (Arc::clone(&own_site), Arc::clone(&own));
+        async move { Ok::<_, Infallible>(site.exchange(&peer, request).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        // Runs from the end of the last answer, so it is the limit of idleness too.
+        .header_read_timeout(terms.options.read_timeout.max(terms.options.idle_timeout))
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let idle = std::future::pending();
+    drive(terms, peer, pin!(connection), idle, |it| it.graceful_shutdown()).await
+}
+
+async fn serve_http2<S: Site>(
+    site: &Arc<S>,
+    peer: &Arc<Peer>,
+    stream: TlsStream<TcpStream>,
+) -> hyper::Result<()> {
+    let terms = site.terms();
+    let stream = Stalls::new(stream, terms.options.write_timeout);
+    let (own_site, own) = (Arc::clone(site), Arc::clone(peer));
+    let service = service_fn(move |request| {
+        let (site, peer) = (Arc::clone(&own_site), Arc::clone(&own));
+        async move { Ok::<_, Infallible>(site.exchange(&peer, request).await) }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD as u32)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(Some(PING))
+        .keep_alive_timeout(terms.options.write_timeout);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let idle = peer.idle(terms.options.idle_timeout);
+    drive(terms, peer, pin!(connection), idle, |it| it.graceful_shutdown()).await
+}
+
+/// Runs a connection until it ends, or until it is idle or the server stops; then it may finish
+/// what it is at, within a bound.
+async fn drive<C: Future<Output = hyper::Result<()>>>(
+    terms: &Terms,
+    peer: &Peer,
+    mut connection: Pin<&mut C>,
+    idle: impl Future<Output = ()>,
+    finish: impl FnOnce(Pin<&mut C>),
+) -> hyper::Result<()> {
+    let working = terms.working + terms.options.write_timeout;
+    let is_idle = tokio::select! {
+        ended = connection.as_mut() => return ended,
+        () = peer.cut.cancelled() => return Ok(()),
+        () = idle => true,
+        () = peer.silent(terms.first_request) => true,
+        () = terms.stopping.cancelled() => false,
+    };
+    peer.leave_door();
+    finish(connection.as_mut());
+    let bound = async {
+        match is_idle {
+            true => peer.farewell(working).await,
+            false => tokio::time::sleep(working).await,
+        }
+    };
+    tokio::select! {
+        ended = connection => ended,
+        () = peer.cut.cancelled() => Ok(()),
+        () = terms.stopped.cancelled() => Ok(()),
+        () = bound => Ok(()),
+    }
+}
+
+/// The certificates that a peer showed, as far as they can be read. Without a readable leaf it
+/// showed none: what stands behind proves nothing.
+fn certificates(stream: &TlsStream<TcpStream>) -> Vec<Certificate> {
+    let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let read = |der: &rustls::pki_types::CertificateDer<'_>| {
+        Certificate::from_der(der.clone().into_owned()).ok()
+    };
+    shown.iter().take(MAX_PEER_CHAIN).map_while(read).collect()
+}

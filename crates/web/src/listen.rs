@@ -1,0 +1,123 @@
+//! Bind points: who listens there, with which certificate and which TLS.
+
+use std::sync::Arc;
+
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
+use weft_channel::RegisterError;
+use weft_config::web::{TlsVersion, WebOptions};
+use weft_config::{HostPort, WebServer};
+use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_of_versions};
+use weft_identity::{AltServerCert, IdentitySection, LiveIdentity};
+
+use crate::scrape::NoScraper;
+
+/// Protocols of a bind point; the empty one is for clients that offer none.
+pub const PROTOCOLS: &[&str] = &["h2", "http/1.1", ""];
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The identity of a server is not there or not whole.
+    #[error("web server `{server}`: {source}")]
+    Identity {
+        /// The server.
+        server: String,
+        /// What is wrong.
+        source: weft_identity::Error,
+    },
+    /// No certificate names the host that clients are told to call.
+    #[error(
+        "web server `{server}`: address not valid {address}: no server certificate names this \
+         host; use one that does, or tell clients another address"
+    )]
+    Name {
+        /// The server.
+        server: String,
+        /// The address.
+        address: HostPort,
+    },
+    /// The certificate of who reads metrics cannot be used.
+    #[error("web server `{server}`: {source}")]
+    Scraper {
+        /// The server.
+        server: String,
+        /// What is wrong.
+        source: NoScraper,
+    },
+    /// The address cannot be listened on.
+    #[error("web server `{server}`: {source}")]
+    Bind {
+        /// The server.
+        server: String,
+        /// What is wrong.
+        source: RegisterError,
+    },
+}
+
+/// The identity that a server has for itself, if it has one.
+///
+/// # Errors
+/// When it cannot be used.
+pub fn own_identity(config: &WebServer) -> Result<Option<Arc<LiveIdentity>>, StartError> {
+    let Some(section) = &config.identity else { return Ok(None) };
+    let section = to_section(section);
+    let identity = section.require_web().and_then(|()| LiveIdentity::load(section));
+    identity
+        .map(Some)
+        .map_err(|source| StartError::Identity { server: config.name.clone(), source })
+}
+
+/// Clients would refuse a certificate that does not name the address they are told
+/// (protocol: config 3.2).
+///
+/// # Errors
+/// When none does.
+pub fn check_name(
+    server: &str,
+    address: &HostPort,
+    identity: &LiveIdentity,
+) -> Result<(), StartError> {
+    let host = address.host.split('%').next().unwrap_or_default();
+    let is_named = identity.current().servers().iter().any(|chain| chain.leaf().covers_host(host));
+    if is_named {
+        return Ok(());
+    }
+    Err(StartError::Name { server: server.to_owned(), address: address.clone() })
+}
+
+/// A certificate is asked for and not required; what it is worth is decided by each operation
+/// (protocol: auth 1.2).
+///
+/// # Errors
+/// When TLS cannot be set up.
+pub fn tls(
+    server: &str,
+    options: &WebOptions,
+    identity: &Arc<LiveIdentity>,
+) -> Result<Arc<ServerConfig>, StartError> {
+    let tls = ServerTls { alpn: &[ALPN_H2, ALPN_HTTP1], client_auth: ClientAuth::Request };
+    let wanted = |version: &TlsVersion| (options.min_tls..=options.max_tls).contains(version);
+    let known = [(TlsVersion::V1_2, &TLS12), (TlsVersion::V1_3, &TLS13)];
+    let versions: Vec<&'static SupportedProtocolVersion> =
+        known.into_iter().filter(|(version, _)| wanted(version)).map(|(_, it)| it).collect();
+    server_config_of_versions(identity, &tls, &versions)
+        .map(Arc::new)
+        .map_err(|source| StartError::Identity { server: server.to_owned(), source })
+}
+
+fn to_section(section: &weft_config::IdentitySection) -> IdentitySection {
+    let alt = |alt: &weft_config::AltServerCert| AltServerCert {
+        server_cert: alt.server_cert.clone(),
+        server_key: alt.server_key.clone(),
+    };
+    IdentitySection {
+        section: section.section.clone(),
+        cert: section.cert.clone(),
+        server_cert: section.server_cert.clone(),
+        key: section.key.clone(),
+        server_key: section.server_key.clone(),
+        ca: section.ca.clone(),
+        alt_server_certs: section.alt_server_certs.iter().map(alt).collect(),
+    }
+}

@@ -1,0 +1,91 @@
+//! What a controller's file names.
+
+use weft_config::{ControllerConfig, Examined, Facts, controller::Storage};
+use weft_identity::{Identity, IdentitySection};
+
+use super::{
+    Finding, Purpose, add,
+    addresses::{self, given},
+    identity::{self, Rules},
+};
+use crate::compose::identity_section;
+
+/// Addresses to listen at, by the keys that name them.
+const BINDS: [&str; 2] = ["ctrl.listener", "web[].bindPoints[].interface"];
+
+/// Looks at everything that a controller's file names outside of itself.
+pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Purpose) {
+    let config = &examined.config;
+    let mut findings = identities(config);
+    findings.extend(addresses::listen(&examined.facts, &BINDS, purpose));
+    findings.extend(advertised(config, &examined.facts));
+    findings.extend(match &config.storage {
+        Storage::Database(path) => addresses::folder_of("db", path),
+        Storage::Cluster(_) => None,
+    });
+    let folder = config.snapshot_folder.as_deref();
+    findings.extend(folder.and_then(|folder| addresses::folder_of("snapshots.folder", folder)));
+    add(examined, findings);
+}
+
+fn identities(config: &ControllerConfig) -> Vec<Finding> {
+    let mut out = Vec::new();
+    // A certificate of a controller may come from anywhere: clients are told what to believe.
+    let rules = Rules { servers_lead_to_ca: false, servers_are_renewed: false };
+    if !config.identity.cert.is_empty() {
+        out.extend(identity::look(&config.identity, rules));
+    }
+    let web = config.web.iter().filter_map(|server| server.identity.as_ref());
+    out.extend(web.flat_map(|section| identity::look(section, rules)));
+    if let Some(edge) = &config.edge {
+        let signing = &edge.enrollment.signing_cert;
+        let section = weft_config::IdentitySection {
+            section: "edge.enrollment.signingCert".to_owned(),
+            cert: signing.cert.clone(),
+            key: signing.key.clone(),
+            ca: signing.ca.clone().unwrap_or_default(),
+            ..weft_config::IdentitySection::default()
+        };
+        // An authority is for no use of its own, so that it leads where it leads.
+        let alone = weft_config::IdentitySection { ca: String::new(), ..section.clone() };
+        out.extend(identity::look(&alone, rules));
+        let bundle =
+            weft_config::IdentitySection { cert: String::new(), key: String::new(), ..section };
+        out.extend(identity::look(&bundle, rules));
+    }
+    out
+}
+
+/// What clients and routers are told must be a name that a certificate has.
+fn advertised(config: &ControllerConfig, facts: &Facts) -> Vec<Finding> {
+    let load = |section: &weft_config::IdentitySection| -> Option<Identity> {
+        let section: IdentitySection = identity_section(section).with_controller_defaults();
+        Identity::load(&section).ok()
+    };
+    let Some(own) = load(&config.identity) else { return Vec::new() };
+    let mut out = Vec::new();
+    for fact in given(facts) {
+        let words = match fact.general_key().as_str() {
+            "ctrl.options.advertiseAddress" => {
+                "provided value for ctrl/options/advertiseAddress is invalid"
+            }
+            "web[].bindPoints[].address" => "address not valid",
+            _ => continue,
+        };
+        let Some((_, host, _)) = addresses::parts(&fact.value) else { continue };
+        let other = index(&fact.key).and_then(|index| config.web.get(index)?.identity.as_ref());
+        let checked = match other {
+            Some(section) => load(section).map(|identity| identity.check_host(&host)),
+            None => Some(own.check_host(&host)),
+        };
+        if let Some(Err(error)) = checked {
+            out.push(Finding::mistake(fact.key.clone(), format!("{words}: {error}")));
+        }
+    }
+    out
+}
+
+/// Which server of `web` a key is of.
+fn index(key: &str) -> Option<usize> {
+    key.strip_prefix("web[")?.split(']').next()?.parse().ok()
+}

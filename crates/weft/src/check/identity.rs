@@ -1,0 +1,201 @@
+//! Keys and certificates: there, readable, of one another, valid now, and led to by those that are
+//! believed.
+
+use std::time::SystemTime;
+
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use weft_config::IdentitySection;
+use weft_identity::{
+    Certificate, Error, Identity, Location, PrivateKey, TrustBundle, Usage, Verify,
+};
+
+use super::Finding;
+use crate::{compose::identity_section, failure::chain};
+
+/// What holds for the certificates of a section.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    /// Whether server certificates must lead to the section's bundle. Those of web servers and
+    /// those for other names may be anybody's.
+    pub(super) servers_lead_to_ca: bool,
+    /// Whether a server certificate that has expired is renewed by itself.
+    pub(super) servers_are_renewed: bool,
+}
+
+/// Looks at everything that a section names.
+pub(super) fn look(section: &IdentitySection, rules: Rules) -> Vec<Finding> {
+    let mut look = Look { section, rules, findings: Vec::new() };
+    look.all();
+    look.findings
+}
+
+struct Look<'a> {
+    section: &'a IdentitySection,
+    rules: Rules,
+    findings: Vec<Finding>,
+}
+
+impl Look<'_> {
+    fn all(&mut self) {
+        let section = self.section;
+        let ca = self.read("ca", &section.ca, TrustBundle::from_pem);
+        let key = self.read("key", &section.key, PrivateKey::from_pem).is_some();
+        let client = self.read("cert", &section.cert, Certificate::from_pem);
+        let server = self.read("server_cert", &section.server_cert, Certificate::from_pem);
+        let own = self.read("server_key", &section.server_key, PrivateKey::from_pem).is_some();
+        if client.is_some() && key {
+            let cert = section.cert.clone();
+            let loaded = self.load(IdentitySection { cert, ..self.keys() });
+            let chain = loaded.as_ref().and_then(|identity| identity.client());
+            if let Some(chain) = chain {
+                self.leaf("cert", chain.chain(), ca.as_ref(), Usage::Client, false);
+            }
+        }
+        if server.is_some() && (own || (key && section.server_key.is_empty())) {
+            let server_cert = section.server_cert.clone();
+            let loaded = self.load(IdentitySection { server_cert, ..self.keys() });
+            let believed = ca.as_ref().filter(|_| self.rules.servers_lead_to_ca);
+            self.servers("server_cert", loaded, believed);
+        }
+        for index in 0..section.alt_server_certs.len() {
+            self.alternative(index, key);
+        }
+    }
+
+    fn keys(&self) -> IdentitySection {
+        IdentitySection {
+            section: self.section.section.clone(),
+            key: self.section.key.clone(),
+            server_key: self.section.server_key.clone(),
+            ca: self.section.ca.clone(),
+            ..IdentitySection::default()
+        }
+    }
+
+    fn alternative(&mut self, index: usize, key: bool) {
+        let Some(alt) = self.section.alt_server_certs.get(index).cloned() else { return };
+        let name = format!("alt_server_certs[{index}]");
+        let cert =
+            self.read(&format!("{name}.server_cert"), &alt.server_cert, Certificate::from_pem);
+        let own = self.read(&format!("{name}.server_key"), &alt.server_key, PrivateKey::from_pem);
+        if cert.is_none() || !(own.is_some() || (key && alt.server_key.is_empty())) {
+            return;
+        }
+        // As the only one, so that what is wrong with others does not hide what is with this one.
+        let alone = IdentitySection {
+            alt_server_certs: vec![alt],
+            server_key: String::new(),
+            ..self.keys()
+        };
+        let loaded = self.load_as(alone, |key| key.replacen("alt_server_certs[0]", &name, 1));
+        self.servers(&format!("{name}.server_cert"), loaded, None);
+    }
+
+    fn key_of(&self, key: &str) -> String {
+        format!("{}.{key}", self.section.section)
+    }
+
+    /// Reads what a value names; nothing if it is absent or cannot be used.
+    fn read<T>(
+        &mut self,
+        key: &str,
+        value: &str,
+        parse: impl FnOnce(&[u8]) -> weft_identity::Result<T>,
+    ) -> Option<T> {
+        if value.trim().is_empty() {
+            return None;
+        }
+        let read = Location::parse(value).and_then(|location| location.read());
+        match read.and_then(|text| parse(&text)) {
+            Ok(found) => Some(found),
+            Err(error) => {
+                let key = self.key_of(key);
+                self.findings.push(Finding::mistake(key, chain(&error)));
+                None
+            }
+        }
+    }
+
+    fn load(&mut self, section: IdentitySection) -> Option<Identity> {
+        self.load_as(section, str::to_owned)
+    }
+
+    /// Puts certificates and keys together.
+    fn load_as(
+        &mut self,
+        section: IdentitySection,
+        name: impl FnOnce(&str) -> String,
+    ) -> Option<Identity> {
+        match Identity::load(&identity_section(&section)) {
+            Ok(identity) => Some(identity),
+            Err(error) => {
+                let (key, message) = match &error {
+                    Error::Value { key, source, .. } => (name(key), chain(&**source)),
+                    other => (String::new(), chain(other)),
+                };
+                let finding = Finding::mistake(self.key_of(&key), message);
+                // What could not be read was told of already.
+                if !self.findings.contains(&finding) {
+                    self.findings.push(finding);
+                }
+                None
+            }
+        }
+    }
+
+    fn servers(&mut self, key: &str, loaded: Option<Identity>, ca: Option<&TrustBundle>) {
+        let Some(identity) = loaded else { return };
+        if identity.servers().is_empty() {
+            let text = "no server certificate in it: one names a host (DNS name or IP address) or is \
+                        for server authentication";
+            self.findings.push(Finding::mistake(self.key_of(key), text));
+        }
+        let renewed = self.rules.servers_are_renewed;
+        for server in identity.servers() {
+            self.leaf(key, server.chain(), ca, Usage::Server, renewed);
+        }
+    }
+
+    /// The time of a leaf, and where it leads.
+    fn leaf(
+        &mut self,
+        key: &str,
+        chain_of: &[Certificate],
+        ca: Option<&TrustBundle>,
+        usage: Usage,
+        is_renewed: bool,
+    ) {
+        let Some(leaf) = chain_of.first() else { return };
+        let (now, key) = (SystemTime::now(), self.key_of(key));
+        let subject = leaf.subject();
+        if leaf.not_after() < now {
+            let text =
+                format!("the certificate of `{subject}` expired at {}", shown(leaf.not_after()));
+            self.findings.push(if is_renewed {
+                let text = format!("{text}; a controller is asked for another one");
+                Finding::warning(key.clone(), text)
+            } else {
+                Finding::mistake(key.clone(), text)
+            });
+        } else if leaf.not_before() > now {
+            let since = shown(leaf.not_before());
+            let text = format!("the certificate of `{subject}` is valid from {since} on, not yet");
+            self.findings.push(Finding::mistake(key.clone(), text));
+        }
+        let Some(ca) = ca else { return };
+        let chain_der: Vec<_> = chain_of.iter().map(|one| one.der().clone()).collect();
+        let how = Verify { usage, ignore_leaf_validity: true, ..Verify::default() };
+        if let Err(error) = ca.verify(&chain_der, how, now) {
+            let (section, why) = (&self.section.section, chain(&error));
+            let text = format!(
+                "the certificate of `{subject}` does not lead to an authority of {section}.ca: {why}"
+            );
+            self.findings.push(Finding::mistake(key, text));
+        }
+    }
+}
+
+fn shown(time: SystemTime) -> String {
+    let time = OffsetDateTime::from(time);
+    time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
+}

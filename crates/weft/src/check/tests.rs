@@ -1,0 +1,258 @@
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use weft_config::{Examined, RouterConfig};
+use weft_identity::{
+    Authority, AuthoritySpec, Leaf, PrivateKey, Purpose as Use, San, Subject, encode_pem,
+};
+
+use super::{Purpose, router};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A folder with the keys and certificates of a router.
+struct Place {
+    folder: tempfile::TempDir,
+    authority: Authority,
+}
+
+impl Place {
+    fn new() -> Self {
+        let authority = authority("the network");
+        let place = Self { folder: tempfile::tempdir().unwrap(), authority };
+        fs::write(place.path("ca"), place.authority.certificate().to_pem()).unwrap();
+        let key = PrivateKey::generate(weft_identity::KeyAlgorithm::EcP256).unwrap();
+        fs::write(place.path("key"), key.to_pem()).unwrap();
+        place.issue("cert", &place.authority, &key, Use::Client, DAY);
+        place.issue("server", &place.authority, &key, Use::Server, DAY);
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.pem"))
+    }
+
+    fn key(&self) -> PrivateKey {
+        PrivateKey::from_pem(&fs::read(self.path("key")).unwrap()).unwrap()
+    }
+
+    /// Writes a certificate of two days that ends so long from now on.
+    fn issue(&self, name: &str, by: &Authority, key: &PrivateKey, purpose: Use, ends_in: Duration) {
+        let until = SystemTime::now() + ends_in;
+        self.issue_until(name, by, key, purpose, until);
+    }
+
+    fn issue_until(
+        &self,
+        name: &str,
+        by: &Authority,
+        key: &PrivateKey,
+        purpose: Use,
+        until: SystemTime,
+    ) {
+        let names = vec![San::Dns("localhost".into())];
+        let subject = Subject::common_name("r1");
+        let leaf =
+            Leaf::for_key(key.public(), &subject, names, purpose, SystemTime::now()).unwrap();
+        let leaf = Leaf { not_before: until - DAY * 2, not_after: until, ..leaf };
+        fs::write(self.path(name), by.issue(&leaf).unwrap().to_pem()).unwrap();
+    }
+
+    /// A file that begins with who the router is, on lines 1 to 7.
+    fn text(&self, more: &str) -> String {
+        let [cert, server, key, ca] = ["cert", "server", "key", "ca"].map(|name| {
+            let path = self.path(name);
+            path.display().to_string()
+        });
+        format!(
+            "v: 3\nidentity:\n  cert: {cert}\n  server_cert: {server}\n  key: {key}\n  ca: {ca}\n\
+             ctrl: {{endpoint: 'tls:localhost:6262'}}\n{more}"
+        )
+    }
+
+    fn examine(&self, more: &str, purpose: Purpose) -> Examined<RouterConfig> {
+        let file = self.folder.path().join("router.yml");
+        let none = |_: &str| None;
+        let mut examined = RouterConfig::examine(&self.text(more), &file, &none).unwrap();
+        router(&mut examined, purpose);
+        examined
+    }
+
+    fn problems(&self, more: &str) -> String {
+        said(&self.examine(more, Purpose::Advice))
+    }
+}
+
+fn authority(name: &str) -> Authority {
+    Authority::make_root(&AuthoritySpec::new(name), SystemTime::now() - DAY * 10).unwrap()
+}
+
+fn said(examined: &Examined<RouterConfig>) -> String {
+    let file = Path::new("f");
+    let one =
+        |problem: &weft_config::KeyAt| format!("{}: {}\n", problem.place(file), problem.text());
+    examined.problems.iter().map(one).collect()
+}
+
+#[test]
+fn what_fits_together_passes() {
+    let place = Place::new();
+    let more = "edge: {}\nlisteners:\n  - {binding: edge, address: 'tls:127.0.0.1:3022', \
+                options: {advertise: 'localhost:3022'}}\n";
+    assert_eq!(place.problems(more), "");
+}
+
+#[test]
+fn certificates_are_valid_of_their_key_and_lead_to_the_bundle() {
+    let place = Place::new();
+    let key = place.key();
+    place.issue_until("cert", &place.authority, &key, Use::Client, SystemTime::now() - DAY);
+    let problems = place.problems("");
+    assert!(problems.starts_with("f:3:9: identity.cert: the certificate of"), "{problems}");
+    assert!(problems.contains("expired at 20"), "{problems}");
+
+    place.issue("cert", &place.authority, &key, Use::Client, DAY * 9);
+    let problems = place.problems("");
+    assert!(
+        problems.contains("identity.cert: the certificate of") && problems.contains("not yet"),
+        "{problems}"
+    );
+
+    let strange = authority("somebody else");
+    place.issue("cert", &strange, &key, Use::Client, DAY);
+    place.issue("server", &strange, &key, Use::Server, DAY);
+    let problems = place.problems("");
+    assert!(problems.contains("f:3:9: identity.cert: the certificate of"), "{problems}");
+    assert!(problems.contains("f:4:16: identity.server_cert: the certificate of"), "{problems}");
+    assert_eq!(problems.matches("does not lead to an authority of identity.ca").count(), 2);
+
+    let other = PrivateKey::generate(weft_identity::KeyAlgorithm::EcP256).unwrap();
+    place.issue("cert", &place.authority, &other, Use::Client, DAY);
+    place.issue("server", &place.authority, &other, Use::Server, DAY);
+    let problems = place.problems("");
+    assert_eq!(
+        problems.matches("the key does not belong to the certificate").count(),
+        2,
+        "{problems}"
+    );
+}
+
+#[test]
+fn every_file_that_is_absent_or_no_pem_is_named() {
+    let place = Place::new();
+    fs::remove_file(place.path("key")).unwrap();
+    fs::write(place.path("ca"), "nothing").unwrap();
+    fs::write(place.path("server"), encode_pem("CERTIFICATE", b"x")).unwrap();
+    let alt = "web:\n  - name: a\n    bindPoints: [{interface: '127.0.0.1:1', address: 'localhost:1'}]\n    \
+               apis: [{binding: health-checks}]\n    identity: {cert: /no/c, server_cert: /no/s, key: /no/k, ca: /no/a}\n";
+    let problems = place.problems(alt);
+    for part in [
+        "f:4:16: identity.server_cert: no certificate found",
+        "f:5:8: identity.key: cannot read",
+        "f:6:7: identity.ca: no certificate found",
+        "web[0].identity.cert: cannot read /no/c",
+        "web[0].identity.server_cert: cannot read /no/s",
+        "web[0].identity.key: cannot read /no/k",
+        "web[0].identity.ca: cannot read /no/a",
+    ] {
+        assert!(problems.contains(part), "{part}\n{problems}");
+    }
+}
+
+#[test]
+fn a_router_that_never_enrolled_is_told_so_and_does_not_start() {
+    let place = Place::new();
+    for name in ["cert", "server", "ca", "key"] {
+        fs::remove_file(place.path(name)).unwrap();
+    }
+    let csr = "csr: {sans: {dns: [localhost]}}\n";
+    let advice = place.examine(csr, Purpose::Advice);
+    assert_eq!(said(&advice), "");
+    assert!(advice.warnings.iter().any(|one| one.message.contains("weft router enroll")));
+    let start = said(&place.examine(csr, Purpose::Start));
+    for key in ["cert", "server_cert", "key", "ca"] {
+        assert!(start.contains(&format!("identity.{key}: cannot read")), "{key}\n{start}");
+    }
+    // Nobody could make them without names to ask for.
+    assert!(said(&place.examine("", Purpose::Advice)).contains("identity.cert: cannot read"));
+}
+
+#[test]
+fn what_certificates_will_lack_is_said() {
+    let place = Place::new();
+    let warned = |more: &str| {
+        let examined = place.examine(more, Purpose::Advice);
+        let about = |one: &weft_config::KeyAt| one.message.clone();
+        examined.warnings.iter().map(about).collect::<String>()
+    };
+    assert!(warned("").contains("neither enroll nor renew"));
+    let edge =
+        "listeners: [{binding: edge, address: 'tls:127.0.0.1:1', advertise: 'localhost:1'}]\n";
+    assert!(warned(&format!("{edge}edge: {{csr: {{country: DE}}}}\n")).contains("no name"));
+    assert_eq!(warned(&format!("{edge}edge: {{csr: {{sans: {{dns: [a]}}}}}}\n")), "");
+}
+
+#[test]
+fn addresses_and_interfaces_are_of_this_machine() {
+    let place = Place::new();
+    let more = "listeners:\n\
+        \x20 - {binding: transport, address: 'tcp:203.0.113.1:1'}\n\
+        \x20 - {binding: transport, bind: 'tcp:no-such-host.invalid:1'}\n\
+        \x20 - {binding: edge, address: 'tls:127.0.0.1:3022', advertise: 'elsewhere.example:1'}\n\
+        edge: {}\n\
+        link:\n\
+        \x20 listeners: [{binding: transport, bind: 'tls:203.0.113.2:2', advertise: 'tls:elsewhere.example:2'}]\n\
+        \x20 dialers: [{binding: transport, bind: nic-of-nobody}, {binding: transport, bind: lo}]\n\
+        trace: {path: /no/such/folder/trace}\n";
+    let problems = place.problems(more);
+    for part in [
+        "listeners[0].address: no interface of this machine has the address 203.0.113.1",
+        "listeners[1].bind: the host `no-such-host.invalid` does not resolve",
+        "listeners[2].advertise: invalid listeners.binding.advertise: identity is not valid for provided host: [elsewhere.example]. is valid for: [localhost]",
+        "link.listeners[0].bind: no interface of this machine has the address 203.0.113.2",
+        "link.listeners[0].advertise: invalid link.listeners.advertise",
+        "link.dialers[0].bind: no network interface found for nic-of-nobody; there are",
+        "trace.path: the directory /no/such/folder cannot be used",
+    ] {
+        assert!(problems.contains(part), "{part}\n{problems}");
+    }
+    assert_eq!(problems.lines().count(), 7, "{problems}");
+}
+
+#[test]
+fn only_who_starts_needs_the_port() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let more = format!(
+        "link: {{listeners: [{{binding: transport, bind: 'tls:127.0.0.1:{port}', advertise: 'tls:localhost:{port}'}}]}}\n"
+    );
+    assert_eq!(place.problems(&more), "");
+    let start = said(&place.examine(&more, Purpose::Start));
+    assert!(
+        start.contains("link.listeners[0].bind: cannot listen at") && start.contains("in use"),
+        "{start}"
+    );
+    drop(taken);
+    assert_eq!(said(&place.examine(&more, Purpose::Start)), "");
+}
+
+#[test]
+fn somebody_must_say_where_controllers_are() {
+    let place = Place::new();
+    let none = |_: &str| None;
+    let file = place.folder.path().join("router.yml");
+    let text = place.text("").replace("{endpoint: 'tls:localhost:6262'}", "{}");
+    let look = || {
+        let mut examined = RouterConfig::examine(&text, &file, &none).unwrap();
+        router(&mut examined, Purpose::Start);
+        said(&examined)
+    };
+    assert!(look().contains("ctrl: no controller is known"), "{}", look());
+    fs::write(place.folder.path().join("endpoints.yml"), "endpoints: ['tls:c:1']\n").unwrap();
+    assert_eq!(look(), "");
+}

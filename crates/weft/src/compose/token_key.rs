@@ -1,0 +1,98 @@
+//! The key that signs tokens of service sessions, where the root identity's is RSA: a P-256 key with
+//! a certificate of the edge signer, in one file beside the signer's key. Each session that an SDK asks
+//! for is signed; an RSA signature takes ten times as long.
+
+use std::{
+    io::ErrorKind,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use weft_config::controller::EdgeConfig;
+use weft_identity::{
+    Authority, Certificate, Error, KeyAlgorithm, KeyedChain, Leaf, Location, PrivateKey, Purpose,
+    Subject, to_pem, write_private,
+};
+
+use crate::failure::Failure;
+
+/// Its name, in the folder of `edge.enrollment.signingCert.key`.
+const NAME: &str = "service-tokens.pem";
+/// Another key is made when the certificate has less than this to live.
+const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The key of a controller's file, made when there is none. None where the root identity's key is fast,
+/// and where a key cannot be kept: tokens would not outlive the controller.
+pub(super) fn of(
+    edge: &EdgeConfig,
+    session: &KeyedChain,
+    authority: &Authority,
+) -> Result<Option<KeyedChain>, Failure> {
+    if !matches!(session.key().algorithm(), KeyAlgorithm::Rsa { .. }) {
+        return Ok(None);
+    }
+    let signing = Location::parse(&edge.enrollment.signing_cert.key)?;
+    let Some(path) = signing.path().map(|path| path.with_file_name(NAME)) else {
+        return Ok(None);
+    };
+    kept_at(&path, authority)
+}
+
+fn kept_at(path: &Path, authority: &Authority) -> Result<Option<KeyedChain>, Failure> {
+    let failed = |error: Error| Failure::from(error).during(path.display().to_string());
+    match std::fs::read(path) {
+        Ok(text) => {
+            let kept = read(&text).map_err(failed)?;
+            if kept.leaf().not_after() > SystemTime::now() + RENEW_BEFORE {
+                return Ok(Some(kept));
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(Failure::new(format!("{}: {error}", path.display()))),
+    }
+    let made = make(authority).map_err(failed)?;
+    let text = format!("{}{}", made.key().to_pem(), to_pem(made.chain()));
+    if let Err(error) = write_private(path, text.as_bytes()) {
+        tracing::warn!(
+            "a fast key for tokens of service sessions is not kept, so the slower key of the section \
+             `identity` signs them: {error}"
+        );
+        return Ok(None);
+    }
+    Ok(Some(made))
+}
+
+fn read(text: &[u8]) -> Result<KeyedChain, Error> {
+    KeyedChain::new(Certificate::from_pem(text)?, PrivateKey::from_pem(text)?)
+}
+
+fn make(authority: &Authority) -> Result<KeyedChain, Error> {
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+    let subject = Subject::common_name("tokens of service sessions");
+    let now = SystemTime::now();
+    let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Server, now)?;
+    KeyedChain::new(vec![authority.issue(&leaf)?], key)
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_identity::AuthoritySpec;
+
+    use super::*;
+
+    #[test]
+    fn it_is_made_once_and_kept() {
+        let authority = Authority::make_root(&AuthoritySpec::new("signer"), SystemTime::now());
+        let authority = authority.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(NAME);
+        let made = kept_at(&path, &authority).unwrap().unwrap();
+        assert_eq!(made.key().algorithm(), KeyAlgorithm::EcP256);
+        let again = kept_at(&path, &authority).unwrap().unwrap();
+        assert_eq!(again.leaf().fingerprint(), made.leaf().fingerprint());
+        std::fs::write(&path, "no key").unwrap();
+        assert!(kept_at(&path, &authority).unwrap_err().to_string().contains(NAME));
+        let nowhere = folder.path().join("missing").join(NAME);
+        assert!(kept_at(&nowhere, &authority).unwrap().is_none(), "the other key signs");
+    }
+}

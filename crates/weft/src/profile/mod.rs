@@ -1,0 +1,203 @@
+//! The section `profile`: where processor time goes, and what memory consists of, in files that a
+//! viewer of pprof opens.
+//!
+//! * `cpu.path`: call stacks, looked at 99 times in a second of processor time, from the start on;
+//!   written every minute and at the end.
+//! * `memory.path`: no call stacks, for the allocator keeps none. It is what the system says of the
+//!   process' memory (`/proc/self/smaps`): how much of each part is resident, and how much of that is
+//!   the process' own; written every `memory.intervalMs` and at the end.
+
+mod format;
+mod memory;
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use weft_config::Debugging;
+
+use crate::failure::Failure;
+use format::Writer;
+
+/// How often stacks are looked at, in a second. No multiple of anything that happens in rounds.
+const FREQUENCY: i32 = 99;
+/// How often the profile of the processor is written.
+const CPU_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Profiles that are being made.
+pub(crate) struct Profiles {
+    stop: CancellationToken,
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Profiles {
+    /// Begins what the file asks for.
+    pub(crate) fn start(asked: &Debugging) -> Result<Self, Failure> {
+        let mut profiles = Self { stop: CancellationToken::new(), tasks: Vec::new() };
+        if let Some(path) = &asked.cpu_profile {
+            let cpu = Cpu::start().map_err(|problem| problem.during("profile.cpu"))?;
+            check(path).map_err(|problem| problem.during("profile.cpu.path"))?;
+            profiles.every(CPU_INTERVAL, path, move || cpu.profile());
+        }
+        if let Some(path) = &asked.memory_profile {
+            check(path).map_err(|problem| problem.during("profile.memory.path"))?;
+            profiles.every(asked.memory_interval, path, memory::profile);
+        }
+        Ok(profiles)
+    }
+
+    /// Writes a profile now and then, and when all ends.
+    fn every(
+        &mut self,
+        interval: Duration,
+        path: &Path,
+        make: impl Fn() -> Result<Vec<u8>, String> + Send + 'static,
+    ) {
+        let (stop, path) = (self.stop.clone(), path.to_owned());
+        tracing::info!(path = %path.display(), ?interval, "a profile is being made");
+        self.tasks.push(AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut make = Some(make);
+            loop {
+                let is_last = tokio::time::timeout(interval, stop.cancelled()).await.is_ok();
+                let (own, to) = (make.take(), path.clone());
+                let Some(own) = own else { return };
+                let written = tokio::task::spawn_blocking(move || {
+                    let written = own().and_then(|bytes| write(&to, &bytes));
+                    (own, written)
+                });
+                let Ok((own, written)) = written.await else { return };
+                make = Some(own);
+                if let Err(problem) = written {
+                    tracing::warn!(path = %path.display(), problem, "profile not written");
+                }
+                if is_last {
+                    return;
+                }
+            }
+        })));
+    }
+
+    /// Writes all of them for the last time.
+    pub(crate) async fn finish(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+/// A file that cannot be written is named at the start, not after an hour.
+fn check(path: &Path) -> Result<(), Failure> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    opened.map(drop).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let written = std::fs::File::create(&beside).and_then(|mut file| file.write_all(bytes));
+    written.and_then(|()| std::fs::rename(&beside, path)).map_err(|error| error.to_string())
+}
+
+/// Looks at call stacks.
+struct Cpu {
+    #[cfg(unix)]
+    guard: pprof::ProfilerGuard<'static>,
+}
+
+#[cfg(unix)]
+impl Cpu {
+    fn start() -> Result<Self, Failure> {
+        // Libraries that may hold a lock of the unwinder when a stack is looked at.
+        let guard = pprof::ProfilerGuardBuilder::default()
+            .frequency(FREQUENCY)
+            .blocklist(&["libc", "libgcc", "pthread", "vdso"])
+            .build();
+        guard.map(|guard| Self { guard }).map_err(Failure::new)
+    }
+
+    fn profile(&self) -> Result<Vec<u8>, String> {
+        let report = self.guard.report().build().map_err(|error| error.to_string())?;
+        let period = 1_000_000_000 / i64::from(FREQUENCY);
+        let mut writer = Writer::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+        writer.period("cpu", "nanoseconds", period);
+        for (stack, count) in &report.data {
+            // Each frame may stand for several functions that were made one.
+            let functions = stack.frames.iter().flatten().map(pprof::Symbol::name);
+            let functions: Vec<String> = functions.collect();
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            let label = Some(("thread", stack.thread_name.as_str()));
+            writer.sample(&functions, &[count, count.saturating_mul(period)], label);
+        }
+        Ok(writer.bytes())
+    }
+}
+
+#[cfg(not(unix))]
+impl Cpu {
+    fn start() -> Result<Self, Failure> {
+        Err(Failure::new("this system offers no way to look at call stacks"))
+    }
+
+    fn profile(&self) -> Result<Vec<u8>, String> {
+        let _ = (FREQUENCY, Writer::new(&[]));
+        Err(String::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn both_profiles_are_there_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| Some(folder.path().join(name));
+        let asked = Debugging {
+            cpu_profile: path("cpu.pb"),
+            memory_profile: path("memory.pb"),
+            memory_interval: Duration::from_secs(3600),
+            ..Debugging::default()
+        };
+        let profiles = Profiles::start(&asked).unwrap();
+        // Something that takes time, until a stack was seen.
+        let spent = std::time::Instant::now();
+        let mut sum = 0_u64;
+        while spent.elapsed() < Duration::from_millis(500) {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        }
+        profiles.finish().await;
+        for name in ["cpu.pb", "memory.pb"] {
+            let bytes = std::fs::read(folder.path().join(name)).unwrap();
+            let profile = format::Profile::decode(&bytes[..]).unwrap();
+            assert_eq!(profile.sample_type.len(), 2, "{name}");
+            assert!(!profile.sample.is_empty(), "{name}");
+            assert_eq!(profile.string_table.first().map(String::as_str), Some(""));
+            let all = profile.string_table.len() as i64;
+            assert!(profile.function.iter().all(|one| (1..all).contains(&one.name)), "{name}");
+            for sample in &profile.sample {
+                assert_eq!(sample.value.len(), 2);
+                let known = |id: &u64| profile.location.iter().any(|one| one.id == *id);
+                assert!(sample.location_id.iter().all(known), "{name}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_not_there_is_named_at_the_start() {
+        let path = Some(PathBuf::from("/nowhere/at/all/memory.pb"));
+        let asked = Debugging { memory_profile: path, ..Debugging::default() };
+        let problem = Profiles::start(&asked).err().unwrap().to_string();
+        assert!(
+            problem.contains("profile.memory.path") && problem.contains("/nowhere"),
+            "{problem}"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! `weft router explain`: every value in effect, and where it came from.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use weft_config::{KeyFact, Origin, RouterConfig, section_order};
+
+use crate::{
+    failure::Failure,
+    output::{self, Format},
+};
+
+/// Prints what a file means.
+pub(super) fn explain(file: &Path, format: Format) -> Result<(), Failure> {
+    let examined = RouterConfig::examine_path(file)?;
+    let mut facts: Vec<&KeyFact> = examined.facts.all().iter().collect();
+    facts.sort_by_key(|fact| section_order(&fact.key));
+    let rows: Vec<Value> = facts.into_iter().filter_map(row).collect();
+    // Wrong values are not in effect, and neither is the rest of the file.
+    examined.accept()?;
+    output::list(format, rows, &["key", "value", "from"]);
+    Ok(())
+}
+
+fn row(fact: &KeyFact) -> Option<Value> {
+    let (origin, variables) = match &fact.origin {
+        Origin::Default => ("default", &[][..]),
+        Origin::File { .. } => ("file", &[][..]),
+        Origin::Variables { names, .. } => ("environment", names.as_slice()),
+    };
+    // What changes nothing is worth a line only to who wrote it.
+    if fact.kind == "ignored" && fact.origin == Origin::Default {
+        return None;
+    }
+    let place = fact.origin.line_and_column();
+    Some(json!({
+        "key": fact.key,
+        "value": if fact.value.is_empty() { "-" } else { &fact.value },
+        "from": fact.origin.to_string(),
+        "origin": origin,
+        "line": place.map(|(line, _)| line),
+        "column": place.map(|(_, column)| column),
+        "variables": variables,
+        "type": fact.kind,
+        "default": fact.default,
+        "allowed": fact.allowed,
+    }))
+}

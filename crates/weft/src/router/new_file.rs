@@ -1,0 +1,123 @@
+//! `weft router config`: a commented file for a new router.
+
+use std::{fs::File, io::Write as _, net::IpAddr, path::Path};
+
+use weft_config::{HostPort, RouterTemplate, TunnelerMode};
+
+use crate::{
+    cli::{RouterConfigArgs, RouterSort},
+    failure::Failure,
+    output,
+};
+
+/// Writes a file, or prints it.
+pub(super) fn write(args: &RouterConfigArgs) -> Result<(), Failure> {
+    let text = text(args)?;
+    let Some(path) = &args.out else {
+        output::print(&text);
+        return Ok(());
+    };
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
+    let mut file = File::create_new(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    let path = path.display();
+    output::say(format!("wrote {path}; then: weft router enroll {path} --jwt TOKENFILE"));
+    Ok(())
+}
+
+fn text(args: &RouterConfigArgs) -> Result<String, Failure> {
+    let host = args.address.as_str();
+    let plain = |text: &str| !text.contains(|c: char| c == '$' || c.is_whitespace() || c == '/');
+    for (flag, value) in [("--name", &args.name), ("--address", &args.address)] {
+        if value.is_empty() || !plain(value) {
+            return Err(Failure::usage(format!(
+                "{flag} {value}: a name without `/`, `$` and spaces"
+            )));
+        }
+    }
+    let (mut dns, mut ip) = (vec!["localhost"], vec!["127.0.0.1", "::1"]);
+    let names = if host.parse::<IpAddr>().is_ok() { &mut ip } else { &mut dns };
+    if !names.contains(&host) {
+        names.insert(0, host);
+    }
+    let at = |host: &str, port: u16| HostPort { host: host.to_owned(), port };
+    let (edge, gateway) = (args.sort == RouterSort::Edge, args.sort == RouterSort::Gateway);
+    if args.lan_interface.is_some() && !gateway {
+        return Err(Failure::usage("--lan-interface is for a gateway"));
+    }
+    let named = |end: &str| Path::new(&format!("{}{end}", args.name)).display().to_string();
+    let link = edge.then(|| (at("0.0.0.0", args.link_port), at(host, args.link_port)));
+    let template = RouterTemplate {
+        cert: &named(".cert"),
+        server_cert: &named(".server.cert"),
+        key: &named(".key"),
+        ca: &named(".ca"),
+        ctrl: args.controller.clone(),
+        edge_bind: at("0.0.0.0", args.port),
+        edge_advertise: at(host, args.port),
+        link,
+        dials_links: true,
+        tunneler: if gateway { TunnelerMode::Tproxy } else { TunnelerMode::Host },
+        lan_interface: args.lan_interface.as_deref(),
+        with_defaults: true,
+        dns: &dns,
+        ip: &ip,
+    };
+    Ok(template.to_text())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::PathBuf};
+
+    use weft_config::{
+        RouterConfig,
+        router::{Listener, TunnelMode},
+    };
+
+    use super::*;
+    use crate::check::{self, Purpose};
+
+    fn args(sort: RouterSort) -> RouterConfigArgs {
+        RouterConfigArgs {
+            sort,
+            name: "paris".into(),
+            controller: "ctrl.example:1280".parse().unwrap(),
+            address: "paris.example".into(),
+            port: 3022,
+            link_port: 10_080,
+            lan_interface: (sort == RouterSort::Gateway).then(|| "lo".to_owned()),
+            out: None,
+        }
+    }
+
+    #[test]
+    fn every_sort_passes_the_check() {
+        let folder = tempfile::tempdir().unwrap();
+        for sort in [RouterSort::Edge, RouterSort::Private, RouterSort::Gateway] {
+            let path: PathBuf = folder.path().join(format!("{sort:?}.yaml"));
+            fs::write(&path, text(&args(sort)).unwrap()).unwrap();
+            let mut examined = RouterConfig::examine_path(&path).unwrap();
+            check::router(&mut examined, Purpose::Advice);
+            assert_eq!(examined.problems, [], "{sort:?}");
+            let config = examined.config;
+            assert_eq!(config.link.listeners.len(), usize::from(sort == RouterSort::Edge));
+            assert_eq!(config.link.dialers.len(), 1);
+            let mode = config.listeners.iter().find_map(|listener| match listener {
+                Listener::Tunnel(tunnel) => Some(tunnel.mode.clone()),
+                _ => None,
+            });
+            let gateway = sort == RouterSort::Gateway;
+            let expected = if gateway { TunnelMode::Tproxy(None) } else { TunnelMode::Host };
+            assert_eq!(mode, Some(expected));
+        }
+    }
+
+    #[test]
+    fn words_that_would_break_the_file_are_refused() {
+        let odd = RouterConfigArgs { name: "$HOME".into(), ..args(RouterSort::Edge) };
+        assert!(text(&odd).is_err());
+        let odd = RouterConfigArgs { lan_interface: Some("lo".into()), ..args(RouterSort::Edge) };
+        assert!(text(&odd).is_err());
+    }
+}

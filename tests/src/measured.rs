@@ -1,0 +1,215 @@
+//! What routers measure: reported, kept, and served; health checks; a router that drains.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use weft_config::web::WebOptions;
+use weft_config::{BindPoint, HostPort, RouterConfig, WebApi, WebServer};
+use weft_contract::resource;
+use weft_metrics::names;
+
+use crate::{
+    mesh::{Talk, at, links, network, talk},
+    network::{Network, Peer, free_port, until_some},
+    sdk::{dial, echo, round_trip},
+};
+
+/// A router that reports often and answers over HTTP: with the port of that.
+async fn measured_router(network: &Network, name: &str) -> (Peer, u16) {
+    let (link, web) = (free_port(), free_port());
+    let mut router = network.enrolled_router(name, link, link).await;
+    router.change(|config| {
+        config.metrics.report_interval = Duration::from_millis(300);
+        config.metrics.interval_age_threshold = Duration::from_secs(1);
+        answers_over_http(config, web);
+    });
+    router.start().await;
+    (router, web)
+}
+
+fn answers_over_http(config: &mut RouterConfig, port: u16) {
+    let checks = &mut config.health_checks;
+    checks.ctrl_ping_initial_delay = Duration::from_millis(10);
+    checks.ctrl_ping_interval = Duration::from_millis(200);
+    checks.link_initial_delay = Duration::from_millis(10);
+    checks.link_interval = Duration::from_millis(200);
+    checks.min_links = 1;
+    config.web.push(WebServer {
+        name: "probes".into(),
+        bind_points: vec![BindPoint::Underlay {
+            interface: HostPort { host: "127.0.0.1".into(), port },
+            address: HostPort { host: "localhost".into(), port },
+            new_address: None,
+        }],
+        apis: vec![
+            WebApi::HealthChecks,
+            WebApi::Metrics { scrape_cert: None, include_timestamps: false },
+        ],
+        identity: None,
+        options: WebOptions::default(),
+    });
+}
+
+/// The value of a sample of this name with all of these labels.
+fn sample(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    let has = |line: &str| {
+        labels.iter().all(|(label, value)| line.contains(&format!("{label}=\"{value}\"")))
+    };
+    let head = format!("{name}{{");
+    let line = text.lines().find(|line| line.starts_with(&head) && has(line))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_routers_measure_is_kept_and_served() {
+    let network = network().await;
+    let (one, web) = measured_router(&network, "r1").await;
+    let (two, _) = measured_router(&network, "r2").await;
+    let talk = talk(&network, &one, &two, true).await;
+    round_trip(talk.connection, 3_000_000).await;
+    let id = one.id.as_str();
+    let of = |router: &Peer| router.id.clone();
+    let (host, dialer) = (of(&one), of(&two));
+    // The router itself has it at once.
+    let (status, text) = network.get(Some(web), "/metrics").await;
+    assert_eq!(status, 200);
+    assert!(sample(&text, "ziti_weft_links", &[("source_id", id)]) == Some(1.0), "{text}");
+    let ends = [("source_id", id), ("le", "0.50")];
+    assert!(sample(&text, "ziti_egress_rx_msgsize_bucket", &ends).unwrap() > 0.0, "{text}");
+    // The controller has it after the next reports.
+    let text = until_some(async || {
+        let (status, text) = network.get(None, "/metrics").await;
+        assert_eq!(status, 200);
+        let sum = |name: &str, router: &str| {
+            sample(&text, name, &[("source_id", router)]).unwrap_or_default()
+        };
+        let bytes = sample(&text, "ziti_service_bytes", &[("direction", "ingress.rx")]);
+        let is_there = sum("ziti_egress_rx_msgsize_count", &host) > 0.0
+            && sum("ziti_ingress_tx_msgsize_count", &dialer) > 0.0
+            && sum("ziti_fabric_rx_msgsize_count", &host) > 0.0
+            && bytes.unwrap_or_default() >= 3_000_000.0;
+        is_there.then_some(text)
+    })
+    .await;
+    let link = network.circuits().links().all()[0].clone();
+    let labels = [
+        ("sourceRouterId", link.source.as_str()),
+        ("targetRouterId", link.destination.as_str()),
+        ("source_id", id),
+        ("source_entity_id", link.id.as_str()),
+    ];
+    assert!(sample(&text, "ziti_link_latency_count", &labels).unwrap() > 0.0, "{text}");
+    assert!(sample(&text, "ziti_link_tx_msgsize_count", &labels).unwrap() > 0.0, "{text}");
+    assert_eq!(sample(&text, "ziti_service_dial_success", &[]), Some(1.0), "{text}");
+    let own = [("source_id", "ctrl1")];
+    assert!(sample(&text, "ziti_weft_routers_connected", &own).unwrap() >= 2.0, "{text}");
+    let channel = [("source_id", "ctrl1"), ("source_entity_id", id)];
+    assert!(sample(&text, "ziti_ctrl_rx_msgsize_count", &channel).unwrap() > 0.0, "{text}");
+    // Each name is described once.
+    let described = text.lines().filter(|line| line.starts_with("# TYPE ziti_fabric_rx_msgsize "));
+    assert_eq!(described.count(), 1);
+    drop(two);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn routers_have_every_metric_of_the_table_and_no_other() {
+    let network = network().await;
+    let (one, _) = measured_router(&network, "r1").await;
+    let _two = measured_router(&network, "r2").await;
+    links(&one, 1).await;
+    let pattern = format!("^{}$", one.id);
+    let inspected = network.circuits().inspect(&pattern, &["metrics".to_owned()]).await;
+    let events = inspected.values[0].value.as_array().unwrap();
+    let mut found = Vec::new();
+    for event in events {
+        let metric = event["metric"].as_str().unwrap();
+        // As it was registered: the id stands within the name, or behind it.
+        let full = match (metric.strip_prefix("link."), event["source_entity_id"].as_str()) {
+            (Some(rest), Some(id)) if rest.starts_with("dropped") => format!("link.{rest}:{id}"),
+            (Some(rest), Some(id)) => format!("link.{id}.{rest}"),
+            _ => metric.to_owned(),
+        };
+        let known = names::find(names::ROUTER, &full);
+        found.push(known.unwrap_or_else(|| panic!("{full} is not in the table")).name);
+        let kind = event["metric_type"].as_str().unwrap();
+        let kind = if kind == "intValue" { "gauge" } else { kind };
+        assert_eq!(kind, known.unwrap().kind.word(), "{full}");
+    }
+    for named in names::ROUTER {
+        assert!(found.contains(&named.name), "no router has {}", named.name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_checks_say_whether_controllers_and_links_are_there() {
+    let mut network = network().await;
+    let (one, web) = measured_router(&network, "r1").await;
+    let check = async |network: &Network, id: &str| {
+        let (status, text) = network.get(Some(web), "/health-checks").await;
+        assert_eq!(status, 200);
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let checks = answer["data"]["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["id"] == id).unwrap()
+    };
+    until_some(async || {
+        let links = check(&network, "link.health").await;
+        let is_failing = links["consecutiveFailures"].as_u64()? > 1;
+        is_failing.then(|| {
+            assert_eq!(links["err"]["message"], "link count 0 less than configured minimum of 1")
+        })
+    })
+    .await;
+    let (_two, _) = measured_router(&network, "r2").await;
+    let links = until_some(async || {
+        let links = check(&network, "link.health").await;
+        (links["healthy"] == true).then_some(links)
+    })
+    .await;
+    assert_eq!(links["details"].as_array().unwrap().len(), 1, "{links}");
+    assert!(!links["details"][0]["addresses"].as_object().unwrap().is_empty(), "{links}");
+    until_some(async || (check(&network, "controllerPing").await["healthy"] == true).then_some(()))
+        .await;
+    network.stop_controller().await;
+    until_some(async || {
+        (check(&network, "controllerPing").await["healthy"] == false).then_some(())
+    })
+    .await;
+    let (_, short) = network.get(Some(web), "/health-checks?type=short").await;
+    let short: Value = serde_json::from_str(&short).unwrap();
+    assert_eq!(short["data"]["healthy"], false);
+    assert_eq!(short["data"]["checks"][0].as_object().unwrap().len(), 2);
+    assert_eq!(network.get(Some(web), "/elsewhere").await.0, 404);
+    drop(one);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_that_drains_keeps_its_circuits_and_takes_no_others() {
+    let network = network().await;
+    let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
+    let talk = talk(&network, &one, &two, true).await;
+    let Talk { dialer, connection, .. } = talk;
+    let draining = one.router().drain(Duration::from_secs(60));
+    tokio::pin!(draining);
+    let terminators = async || network.list(&resource::terminator::KIND).await;
+    let gone = until_some(async || terminators().await.is_empty().then_some(()));
+    tokio::select! {
+        () = &mut draining => panic!("the circuit is still there"),
+        () = gone => {}
+    }
+    // Nobody hosts the service any more, and the host may not host there again.
+    let refused = tokio::select! {
+        () = &mut draining => panic!("the circuit is still there"),
+        refused = dialer.dial("echo") => refused,
+    };
+    assert!(refused.is_err());
+    tokio::select! {
+        () = &mut draining => panic!("the circuit is still there"),
+        () = round_trip(connection, 1_000_000) => {}
+    }
+    // With its last circuit the router has nothing left to do.
+    tokio::time::timeout(Duration::from_secs(30), draining).await.unwrap();
+    // Another router takes both.
+    let host = at(&network, &two, "elsewhere").await;
+    echo(host.bind("echo").await.unwrap());
+    round_trip(dial(&dialer, "echo").await, 100_000).await;
+}
