@@ -79,7 +79,7 @@ async fn nothing_left(network: &Network, routers: [&Peer; 2]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tcp_goes_from_a_listener_to_an_address_over_a_link() {
-    let (network, hosts, router) = linked(UNRESTRICTED).await;
+    let (network, hosts, router) = Box::pin(linked(UNRESTRICTED)).await;
     let application = application().await;
     network.at_address("web", &hosts, "transport", &format!("tcp:{application}")).await;
     network.at_address("sealed", &hosts, "edge_transport", &format!("tcp:{application}")).await;
@@ -101,7 +101,7 @@ async fn tcp_goes_from_a_listener_to_an_address_over_a_link() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn datagrams_go_from_a_listener_to_an_address_over_a_link() {
-    let (network, hosts, router) = linked(UNRESTRICTED).await;
+    let (network, hosts, router) = Box::pin(linked(UNRESTRICTED)).await;
     let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = server.local_addr().unwrap();
     tokio::spawn(async move {
@@ -131,7 +131,7 @@ async fn datagrams_go_from_a_listener_to_an_address_over_a_link() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_router_that_may_not_use_a_service_says_why() {
-    let (network, hosts, router) = linked("stranger").await;
+    let (network, hosts, router) = Box::pin(linked("stranger")).await;
     let application = application().await;
     network.at_address("web", &hosts, "transport", &format!("tcp:{application}")).await;
     let bound = router.router().ingress_addresses();

@@ -1,6 +1,9 @@
 //! Routers that only talk to their controller: as many as a large network has.
 
-use std::io;
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use weft_channel::{ChannelHandle, GroupPolicy, Inbox, InboxLimits, RedialPolicy, inbox};
 use weft_identity::{Authority, Certificate, PrivateKey, TrustBundle};
@@ -15,6 +18,10 @@ use crate::router::{Credentials, PATIENCE, connect};
 
 /// Messages of a controller that may wait: a full state of all sessions is in parts.
 const WAITING: InboxLimits = InboxLimits { messages: 16_384, bytes: 256 * 1024 * 1024 };
+
+/// How long a router waits that was turned away, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Who signs for the network of a home, and who is believed there.
 pub(crate) struct Pki {
@@ -42,8 +49,23 @@ impl Pki {
         Credentials::make(id, &self.signer)
     }
 
-    /// Connects a router and greets the controller.
+    /// Connects a router and greets the controller. Where the controller has no room for one more that
+    /// is not known yet, the router comes again after a while, as routers do.
     pub(crate) async fn connect(&self, router: &Credentials, port: u16) -> io::Result<Peer> {
+        let until = Instant::now() + PATIENCE;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.connect_once(router, port).await {
+                Err(_) if Instant::now() < until => {
+                    tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.5))).await;
+                    pause = (2 * pause).min(LONGEST_PAUSE);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn connect_once(&self, router: &Credentials, port: u16) -> io::Result<Peer> {
         let group = GroupPolicy {
             min_total: 1,
             redial: Some(RedialPolicy { survive: false, ..RedialPolicy::CONTROL }),
