@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::AsyncWriteExt as _,
     net::{TcpStream, UdpSocket},
     process::Command,
 };
