@@ -2,7 +2,8 @@
 //!
 //! A tunneler joins the network with programs that know nothing of it: it *hosts* services by
 //! connecting to applications, and takes clients of services in at ports of its machine. Both are
-//! told by the configs of the services. This crate reads them ([`config`]), judges where a dialer may
+//! told by the configs of the services. On Linux it takes them in wherever programs use a service's addresses, too
+//! ([`Interception`]). This crate reads the configs ([`config`]), judges where a dialer may
 //! be connected to ([`HostConfig::target`], [`Host::judge`]), says with each dial where it comes from
 //! ([`AppData`], [`Template`]), and hands accepted clients to a [`Carrier`]: the part that a router
 //! and an SDK do each in their own way.
@@ -22,7 +23,6 @@ mod connect;
 mod datagrams;
 mod flow;
 mod health;
-#[cfg(target_os = "linux")]
 mod interception;
 mod listen;
 mod network;
@@ -40,8 +40,10 @@ pub use connect::Connected;
 pub use datagrams::{Datagrams, Reply, Sessions, UdpTimes};
 pub use flow::{Flow, Protocol};
 pub use health::{Health, Outcome, Terms};
-#[cfg(target_os = "linux")]
-pub use interception::{Interceptable, Interception};
+pub use interception::{
+    InterceptError, InterceptOptions, Interceptable, Interception, Party, Unanswerable,
+    UpstreamMode,
+};
 pub use listen::{Aim, Listening, Way};
 pub use network::Network;
 pub use ports::{NamedPort, PortState, PortWanted, Ports};

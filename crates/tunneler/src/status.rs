@@ -30,6 +30,12 @@ pub struct ServiceStatus {
     pub encrypted: bool,
     /// Ports that lead to it.
     pub ports: Vec<PortStatus>,
+    /// Where its clients are taken in on their way, `<protocol>:<address>:<ports>`.
+    #[serde(default)]
+    pub intercepted: Vec<String>,
+    /// What of that does not work.
+    #[serde(default)]
+    pub problems: Vec<String>,
     /// Terminators that are hosted.
     pub hosting: Vec<HostingStatus>,
     /// What was carried to it.

@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use weft_sdk::{Context, Identity, Service};
 use weft_tunnel::{
-    Configs, HostConfig, NamedPort, PortWanted, Ports, Terms, UdpTimes,
+    Carrier, Configs, HostConfig, Intercept, Interceptable, Interception, NamedPort, Party,
+    PortWanted, Ports, Terms, UdpTimes,
     config::{ListenAt, Precedence},
 };
 
@@ -27,6 +28,8 @@ pub struct Options {
     pub host: bool,
     /// Whether services that the identity may dial are offered where their `proxy.v1` says.
     pub offer: bool,
+    /// Who takes clients in where `intercept.v1` says, of services that the identity may dial.
+    pub intercept: Option<Arc<Interception>>,
     /// Ports that are wanted whatever configs say.
     pub named: Vec<NamedPort>,
     /// Where ports are that do not say it.
@@ -40,6 +43,7 @@ impl Default for Options {
         Self {
             host: true,
             offer: true,
+            intercept: None,
             named: Vec::new(),
             at: ListenAt::HERE,
             udp: UdpTimes::default(),
@@ -55,6 +59,7 @@ pub struct Tunneler {
     dialed: Arc<Registry>,
     hosted: Arc<Registry>,
     ports: Ports,
+    party: Option<Party>,
     known: Mutex<Known>,
 }
 
@@ -63,6 +68,8 @@ struct Known {
     services: Arc<Vec<Service>>,
     /// By service id and which of its terminators.
     hosts: BTreeMap<(String, usize), Host>,
+    /// What of services is not taken in: the name, and why.
+    problems: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -86,10 +93,11 @@ impl Tunneler {
     #[must_use]
     pub fn new(context: Context, options: Options) -> Arc<Self> {
         let dialed = Arc::<Registry>::default();
-        let carrier = SdkCarrier::new(context.clone(), Arc::clone(&dialed));
+        let carrier: Arc<dyn Carrier> = SdkCarrier::new(context.clone(), Arc::clone(&dialed));
+        let party = options.intercept.as_ref().map(|one| one.join(Arc::clone(&carrier)));
         let ports = Ports::new(carrier, options.udp);
         let (hosted, known) = (Arc::default(), Mutex::default());
-        Arc::new(Self { context, options, dialed, hosted, ports, known })
+        Arc::new(Self { context, options, dialed, hosted, ports, party, known })
     }
 
     /// Reads the identity and its services, and does what they say.
@@ -134,6 +142,9 @@ impl Tunneler {
             }
         }
         self.ports.set(Vec::new()).await;
+        if let Some(party) = &self.party {
+            party.set(&[]).await;
+        }
         self.known.lock().hosts.clear();
     }
 
@@ -175,26 +186,45 @@ impl Tunneler {
                 .flat_map(|(service, configs)| plans(service, configs, identity, &own));
             self.host(wanted.collect());
         }
+        let known = |service: &Service| {
+            Arc::new(weft_tunnel::Service {
+                id: service.id.clone(),
+                name: service.name.clone(),
+                encryption_required: service.encrypted,
+            })
+        };
         let offered =
             both().filter(|(service, _)| service.can_dial).flat_map(|(service, configs)| {
-                let known = Arc::new(weft_tunnel::Service {
-                    id: service.id.clone(),
-                    name: service.name.clone(),
-                    encryption_required: service.encrypted,
-                });
                 let mut configs = configs.clone();
                 let is_named = self.options.named.iter().any(|named| named.service == service.name);
                 if !self.options.offer || is_named {
                     // What somebody asks for at the command line is what he gets.
                     configs.remove("proxy.v1");
                 }
-                PortWanted::of(&known, &configs, &own, &self.options.named, &self.options.at)
+                PortWanted::of(
+                    &known(service),
+                    &configs,
+                    &own,
+                    &self.options.named,
+                    &self.options.at,
+                )
             });
         self.ports.set(offered.collect()).await;
+        let mut problems = Vec::new();
+        if let Some(party) = &self.party {
+            let dialed = both().filter(|(service, _)| service.can_dial);
+            let wanted = dialed.map(|(service, configs)| Interceptable {
+                service: known(service),
+                configs,
+                identity: &own,
+            });
+            problems = party.set(&wanted.collect::<Vec<_>>()).await;
+        }
         for registry in [&self.dialed, &self.hosted] {
             registry.retain(|name| services.iter().any(|service| service.name == name));
         }
-        self.known.lock().services = services;
+        let mut known = self.known.lock();
+        (known.services, known.problems) = (services, problems);
     }
 
     fn host(&self, wanted: BTreeMap<(String, usize), Plan>) {
@@ -235,6 +265,14 @@ impl Tunneler {
                     problem: port.listening.as_ref().err().cloned(),
                 })
                 .collect(),
+            intercepted: match &self.party {
+                Some(_) if service.can_dial => intercepted(service),
+                _ => Vec::new(),
+            },
+            problems: {
+                let own = known.problems.iter().filter(|(name, _)| *name == service.name);
+                own.map(|(_, why)| why.clone()).collect()
+            },
             hosting: known
                 .hosts
                 .iter()
@@ -266,6 +304,26 @@ fn hosting(state: HostState) -> HostingStatus {
         precedence: precedence.to_owned(),
         problem: state.problem,
     }
+}
+
+/// Where clients of a service are taken in, `<protocol>:<address>:<ports>`.
+fn intercepted(service: &Service) -> Vec<String> {
+    const SHOWN: usize = 16;
+    let Ok(Some(intercept)) = Intercept::read(&configs_of(service)) else { return Vec::new() };
+    let mut all = Vec::new();
+    for address in &intercept.addresses {
+        for range in &intercept.port_ranges {
+            for protocol in &intercept.protocols {
+                all.push(format!("{protocol}:{address}:{range}"));
+            }
+        }
+    }
+    let more = all.len().saturating_sub(SHOWN);
+    all.truncate(SHOWN);
+    if more > 0 {
+        all.push(format!("{more} more"));
+    }
+    all
 }
 
 fn configs_of(service: &Service) -> Configs {

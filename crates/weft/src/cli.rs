@@ -28,8 +28,8 @@ pub(crate) use programs::{
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use tunnels::{
-    DialArgs, HostArgs, HostPrecedence, Running, TunnelCommand, TunnelProxyArgs, TunnelRunArgs,
-    TunnelStatusArgs,
+    DialArgs, DnsUnanswered, DnsUpstreams, HostArgs, HostPrecedence, Intercepting, Running,
+    TunnelCommand, TunnelProxyArgs, TunnelRunArgs, TunnelStatusArgs,
 };
 
 use crate::{

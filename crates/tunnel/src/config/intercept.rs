@@ -1,7 +1,7 @@
 //! Where clients of a service are taken in: `intercept.v1` and `ziti-tunneler-client.v1`
 //! (protocol: tunnel 3.2, 3.3).
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::Deserialize;
 
@@ -41,6 +41,18 @@ pub enum InterceptAddress {
     Domain(String),
     /// Every name.
     AnyName,
+}
+
+impl fmt::Display for InterceptAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(network) if network.is_single() => write!(f, "{}", network.address()),
+            Self::Network(network) => write!(f, "{network}"),
+            Self::Name(name) => f.write_str(name),
+            Self::Domain(domain) => write!(f, "*.{domain}"),
+            Self::AnyName => f.write_str("*"),
+        }
+    }
 }
 
 #[derive(Deserialize)]

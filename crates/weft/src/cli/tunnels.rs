@@ -11,12 +11,31 @@ use super::Output;
 pub(crate) enum TunnelCommand {
     /// Host services and take clients in, as the configs of the services say
     ///
-    /// Services that the identity may bind are hosted as their host.v1 or host.v2 says; those that it
-    /// may dial and that have a proxy.v1 are offered at that port of this machine. Changes of
-    /// services, configs and policies are followed. Ctrl-C stops taking new connections, waits a
-    /// moment for those that are there, and ends; a second one ends at once.
-    Run(TunnelRunArgs),
+    /// Services that the identity may bind are hosted as their host.v1 or host.v2 says. Of those that
+    /// it may dial, programs of this machine use the names and addresses that intercept.v1 says, and
+    /// those with a proxy.v1 are offered at that port. Interception changes the firewall, routes and
+    /// DNS (docs/interception.md) and needs root; --no-intercept does without. Changes of services,
+    /// configs and policies are followed. Ctrl-C stops taking new connections, waits a moment for
+    /// those that are there, takes everything out of the system, and ends; a second one ends at once.
+    #[command(
+        after_help = "A folder stands for all identity files (.json) and tokens (.jwt) in it. A \
+                  token is enrolled and the\nidentity written beside it: laptop.jwt becomes \
+                  laptop.json, which is used from then on.\n\nExamples:\n  \
+                  weft tunnel run --identity laptop.json\n  \
+                  weft tunnel run --identity laptop.json --dns-upstream udp://192.168.1.1:53\n  \
+                  weft tunnel run --identity gateway.json --interface eth1 \
+                  --resolver udp://192.168.7.1:53\n  \
+                  weft tunnel run --identity laptop.jwt server.json --no-intercept"
+    )]
+    Run(TunnelInterceptArgs),
     /// Host services as their configs say, and take no clients in
+    #[command(
+        after_help = "A folder stands for all identity files (.json) and tokens (.jwt) in it. A \
+                  token is enrolled and the\nidentity written beside it: laptop.jwt becomes \
+                  laptop.json, which is used from then on.\n\nExamples:\n  \
+                  weft tunnel run-host --identity server.json\n  \
+                  weft tunnel run-host --identity /etc/weft/identities"
+    )]
     RunHost(TunnelRunArgs),
     /// Offer services at ports of this machine; needs no privileges and no configs
     ///
@@ -26,16 +45,88 @@ pub(crate) enum TunnelCommand {
     Status(TunnelStatusArgs),
 }
 
+/// How a tunneler runs that takes clients in.
+#[derive(Debug, Args)]
+pub(crate) struct TunnelInterceptArgs {
+    #[command(flatten)]
+    pub(crate) run: TunnelRunArgs,
+    #[command(flatten)]
+    pub(crate) intercept: Intercepting,
+}
+
+/// How clients are taken in on their way.
+#[derive(Debug, Args)]
+pub(crate) struct Intercepting {
+    /// Change nothing on this machine: hosts, and offers services with a proxy.v1; needs no root
+    #[arg(long)]
+    pub(crate) no_intercept: bool,
+    /// Tells tunnelers of one machine apart, as `weft_NAME` in the firewall
+    #[arg(long, value_name = "NAME", default_value = "tunnel")]
+    pub(crate) name: String,
+    /// Where the DNS server listens, udp://<address>:<port>; empty for none
+    #[arg(
+        long,
+        short = 'r',
+        value_name = "URL",
+        num_args = 1..,
+        default_value = "udp://127.0.0.1:53"
+    )]
+    pub(crate) resolver: Vec<String>,
+    /// Host names get addresses of this range; the address itself becomes this machine's
+    #[arg(
+        long,
+        visible_alias = "dnsSvcIpRange",
+        value_name = "CIDR",
+        default_value = "100.64.0.1/10"
+    )]
+    pub(crate) dns_range: String,
+    /// Servers that are asked for other names, udp://<host>:<port> or tcp://<host>:<port>
+    #[arg(long, visible_alias = "dnsUpstream", value_name = "URL", num_args = 1..)]
+    pub(crate) dns_upstream: Vec<String>,
+    /// How several of them are used
+    #[arg(
+        long,
+        visible_alias = "dnsUpstreamMode",
+        value_name = "WHICH",
+        value_enum,
+        default_value_t
+    )]
+    pub(crate) dns_upstream_mode: DnsUpstreams,
+    /// What is said where there is no answer [default: refused]
+    #[arg(long, visible_alias = "dnsUnanswerable", value_name = "WHICH", value_enum)]
+    pub(crate) dns_unanswerable: Option<DnsUnanswered>,
+    /// Interfaces whose traffic is intercepted too, `*` for all
+    #[arg(long, visible_alias = "lanIf", value_name = "NAME", num_args = 1..)]
+    pub(crate) interface: Vec<String>,
+}
+
+/// How several DNS servers are used.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum DnsUpstreams {
+    /// All at once, the first good answer counts
+    #[default]
+    Parallel,
+    /// One after the other, from the first
+    Serial,
+    /// One after the other, from the one that answered well last
+    Failover,
+    /// One after the other, from any
+    Random,
+}
+
+/// What a DNS server says that has no answer.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DnsUnanswered {
+    /// REFUSED
+    Refused,
+    /// SERVFAIL
+    Servfail,
+    /// Nothing
+    Timeout,
+}
+
 /// How a tunneler runs.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A folder stands for all identity files (.json) and tokens (.jwt) in it. A \
-                  token is enrolled and the\nidentity written beside it: laptop.jwt becomes \
-                  laptop.json, which is used from then on.\n\nExamples:\n  \
-                  weft tunnel run --identity laptop.json\n  \
-                  weft tunnel run --identity laptop.jwt server.json\n  \
-                  weft tunnel run-host --identity /etc/weft/identities"
-)]
 pub(crate) struct TunnelRunArgs {
     /// Identity files, enrollment tokens (.jwt) or folders of them
     #[arg(

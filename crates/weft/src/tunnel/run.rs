@@ -1,6 +1,10 @@
 //! `weft tunnel run`, `run-host` and `proxy`: tunnelers that stay.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -10,11 +14,11 @@ use weft_tunneler::{Options, Tunneler};
 
 use super::{
     explain::{self, Use},
-    identities,
+    identities, intercepting,
     status::Served,
 };
 use crate::{
-    cli::{Running, TunnelProxyArgs, TunnelRunArgs},
+    cli::{Intercepting, Running, TunnelProxyArgs, TunnelRunArgs},
     failure::Failure,
     output, signals,
 };
@@ -22,21 +26,49 @@ use crate::{
 /// The first wait after a login that failed, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Tunnels for all identities, until told to stop.
-pub(super) async fn run(args: TunnelRunArgs, offer: bool) -> Result<(), Failure> {
+/// Tunnels for all identities, until told to stop; takes clients in if it is said how.
+pub(super) async fn run(
+    args: TunnelRunArgs,
+    intercepting: Option<Intercepting>,
+) -> Result<(), Failure> {
     let stop = signals::first()?;
     let files = tokio::select! {
         biased;
         () = stop.cancelled() => return Err(Failure::interrupted()),
         files = identities::files(&args.identity) => files?,
     };
-    let options = Options { offer, ..options(&args.running) };
+    let offer = intercepting.is_some();
+    let wanted = intercepting.filter(|how| !how.no_intercept);
+    let intercept = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Err(Failure::interrupted()),
+        started = intercepting::start(wanted.as_ref(), &files, args.running.udp_idle) => started?,
+    };
+    let options = Options { offer, intercept: intercept.clone(), ..options(&args.running) };
     let tunnelers = Arc::<Mutex<Vec<Arc<Tunneler>>>>::default();
-    let _served = Served::start(args.running.socket.as_deref(), Arc::clone(&tunnelers))?;
+    let served = Served::start(args.running.socket.as_deref(), Arc::clone(&tunnelers));
+    let ended = match &served {
+        Ok(_) => all(files, &args.running, &options, &tunnelers, &stop).await,
+        Err(_) => Ok(()),
+    };
+    if let Some(intercept) = intercept {
+        intercept.stop().await;
+    }
+    served.and(ended)
+}
+
+/// Tunnels for each identity; answers why the last one was given up that was.
+async fn all(
+    files: Vec<PathBuf>,
+    how: &Running,
+    options: &Options,
+    tunnelers: &Arc<Mutex<Vec<Arc<Tunneler>>>>,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
     let mut running = JoinSet::new();
     for file in files {
-        let (stop, tunnelers, options) = (stop.clone(), Arc::clone(&tunnelers), options.clone());
-        let (refresh, drain) = (seconds(args.running.refresh), seconds(args.running.drain));
+        let (stop, tunnelers, options) = (stop.clone(), Arc::clone(tunnelers), options.clone());
+        let (refresh, drain) = (seconds(how.refresh), seconds(how.drain));
         running.spawn(async move { one(&file, refresh, drain, options, &tunnelers, &stop).await });
     }
     let mut failure = Ok(());

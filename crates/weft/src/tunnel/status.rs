@@ -120,15 +120,19 @@ fn rows(now: &[Answer], before: Option<(&Vec<Answer>, Duration)>) -> Vec<Value> 
                     }));
                 };
                 if service.can_dial {
-                    let at = service.ports.iter().map(|port| match &port.address {
+                    let ports = service.ports.iter().map(|port| match &port.address {
                         Some(address) => format!("{}:{address}", port.protocol),
                         None => port.problem.clone().unwrap_or_default(),
                     });
-                    let failed = service.ports.iter().any(|port| port.problem.is_some());
-                    let state = match (service.ports.is_empty(), failed) {
-                        (true, _) => "no port",
-                        (false, true) => "failed",
-                        (false, false) => "listening",
+                    let at = ports.chain(service.intercepted.iter().cloned());
+                    let at = at.chain(service.problems.iter().cloned());
+                    let failed = service.ports.iter().any(|port| port.problem.is_some())
+                        || !service.problems.is_empty();
+                    let state = match (service.ports.is_empty(), service.intercepted.is_empty()) {
+                        _ if failed => "failed",
+                        (_, false) => "intercepted",
+                        (false, true) => "listening",
+                        (true, true) => "no port",
                     };
                     let earlier = before.map(|(before, _)| &before.dialed);
                     row("dial", at.collect(), state.to_owned(), &service.dialed, earlier);

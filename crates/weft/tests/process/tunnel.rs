@@ -168,7 +168,8 @@ async fn a_folder_of_identities_tunnels_and_tells() {
     let server = Server::tcp(Manner::Echo).await;
     // Hosted by the router, and by both identities.
     bed.operator.tunneled("echo", server.port(), true).await;
-    let args = ["tunnel", "run", "--refresh", "1", "--identity", folder.to_str().unwrap()];
+    let identities = folder.to_str().unwrap();
+    let args = ["tunnel", "run", "--no-intercept", "--refresh", "1", "--identity", identities];
     let tunneler = bed.start_weft("run", &args);
     let hosted = async || {
         if !bed.folder().join("run.sock").exists() {
