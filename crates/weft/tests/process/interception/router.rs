@@ -91,8 +91,8 @@ async fn intercepts(lab: Lab) {
     assert!(lab.says(Client, &get("http://10.99.0.1:82/")).await.is_err());
 
     // A service that goes takes its rules and names with it.
-    let rules = "nft list ruleset | grep -c 10.99.0.1";
-    prints(&lab, Gateway, rules, "1").await;
+    let rules = "nft list ruleset | grep -F 10.99.0.1";
+    prints(&lab, Gateway, rules, "10.99.0.1").await;
     remove(operator, &id).await;
     fails(&lab, Gateway, rules).await;
     fails(&lab, Client, &get("http://10.99.0.1/")).await;

@@ -64,7 +64,7 @@ async fn intercepts(lab: Lab) {
         let ask = "printf 'who is there' | nc -u -w 1 -W 1 10.99.0.7 7";
         prints(&lab, place, ask, "who is there").await;
     }
-    let status = format!("{WEFT} tunnel status --socket {}", socket.display());
+    let status = format!("{WEFT} tunnel status --output json --socket {}", socket.display());
     prints(&lab, Gateway, &status, "tcp:web.lab.example:80").await;
     prints(&lab, Gateway, &status, "intercepted").await;
     remove(&operator, &id).await;
