@@ -29,6 +29,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft-controller", 4),
     ("weft-router", 4),
     ("weft-sdk", 4),
+    ("weft-tunneler", 5),
     ("weft-api", 5),
     ("weft", 6),
 ];

@@ -434,9 +434,9 @@ pub enum AccessEvent {
     },
 }
 
-/// A service that the router's own tunneler may host, with what its configs say.
+/// A service that the router's own tunneler may use, with what its configs say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct HostedService {
+pub struct TunnelService {
     /// Id of the service.
     pub id: String,
     /// Name of the service.
@@ -445,8 +445,12 @@ pub struct HostedService {
     pub encryption_required: bool,
     /// Config type name to the config's data (JSON text).
     pub configs: BTreeMap<String, String>,
-    /// Name of the identity that hosts: the router's own.
-    pub host_name: String,
+    /// Whether it may be dialed.
+    pub can_dial: bool,
+    /// Whether it may be hosted.
+    pub can_bind: bool,
+    /// The identity that tunnels: the router's own.
+    pub identity: Arc<weft_tunnel::Identity>,
     /// What the identity says about cost and preference.
     pub hosting: Hosting,
 }
@@ -487,8 +491,8 @@ pub trait Access: Send + Sync + 'static {
     /// What changes from now on. A reader that falls behind is ended and must begin anew.
     fn events(&self) -> BoxStream<'static, AccessEvent>;
 
-    /// Services the router's own identity may host: now, and again whenever that changes.
-    fn hosted_services(&self) -> BoxStream<'static, Arc<Vec<HostedService>>>;
+    /// Services that the router's own identity may use: now, and again whenever that changes.
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<TunnelService>>>;
 
     /// Whether the chain (DER, leaf first) of an SDK may complete a TLS handshake.
     fn admits(&self, chain: &[Bytes]) -> bool;

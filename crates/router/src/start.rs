@@ -20,6 +20,7 @@ use weft_wire::{Address, Scheme, VersionInfo};
 use crate::{
     access::{AccessHalf, AccessOptions},
     api_proxy,
+    bindings::tunnel::FILE,
     control::{self, ControlHalf, ControlOptions, EdgeAddresses, Parts},
     controllers::Controllers,
     data::{DataHalf, DataOptions, EdgeLimits},
@@ -156,6 +157,12 @@ pub enum StartError {
     /// A link listener.
     #[error("error listening [link.listeners]: {0}")]
     Link(RegisterError),
+    /// The tunneler cannot take clients in.
+    #[error(
+        "error listening [tunnel], mode tproxy: {0}; mode host only hosts and mode proxy offers \
+         services at ports: neither needs a privilege"
+    )]
+    Tunnel(#[from] weft_tunnel::InterceptError),
     /// The proxy to the API.
     #[error("error listening [edge.apiProxy.listener]: {0}")]
     ApiProxy(std::io::Error),
@@ -288,6 +295,10 @@ impl Router {
             let started = api_proxy::start(proxy, identity, self.stop.clone()).await;
             self.api_proxy = Some(started.map_err(StartError::ApiProxy)?);
         }
+        // Last, as it changes the machine.
+        let endpoints = config.ctrl.endpoints.iter();
+        let controllers = endpoints.map(|one| (one.host.clone(), one.port)).collect();
+        self.data.tunnel(controllers).await?;
         Ok((edge, links))
     }
 
@@ -551,6 +562,7 @@ impl Router {
         }
         self.data.shutdown();
         self.control.shutdown().await;
+        self.data.gone().await;
     }
 }
 
@@ -623,7 +635,10 @@ fn data_options(
         dialers: config.dialers.clone(),
         client_tls: Some(client_tls),
         fin_hold: FIN_HOLD,
-        tunnel: config.listeners.iter().any(|one| matches!(one, Listener::Tunnel(_))),
+        tunnel: config.listeners.iter().find_map(|one| match one {
+            Listener::Tunnel(options) => Some((**options).clone()),
+            _ => None,
+        }),
         usage_interval: config.metrics.report_interval,
         trace: None,
         data_runtime: runtimes.data.clone(),
@@ -701,12 +716,12 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
     );
     for listener in &config.listeners {
         let (key, why) = match listener {
-            Listener::Tunnel(tunnel) if tunnel.mode == TunnelMode::Proxy => (
+            Listener::Tunnel(tunnel) if matches!(tunnel.mode, TunnelMode::Tproxy(Some(_))) => (
                 "listeners[tunnel].options.mode",
-                "services are hosted, none are offered at ports yet",
+                "weft changes the rules of the machine itself and calls no diverter",
             ),
-            Listener::Tunnel(tunnel) if tunnel.mode != TunnelMode::Host => {
-                ("listeners[tunnel].options.mode", "services are hosted, none are intercepted yet")
+            Listener::Tunnel(tunnel) if tunnel.resolver.iter().any(|one| one.starts_with(FILE)) => {
+                ("listeners[tunnel].options.resolver", "names are not written into files; use udp:")
             }
             _ => continue,
         };
@@ -755,13 +770,15 @@ mod tests {
         let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: 'tls:localhost:1'}\n\
             listeners:\n\
             - {binding: proxy, address: 'tcp:0.0.0.0:1', service: a}\n\
-            - {binding: tunnel, options: {mode: proxy, services: ['a:7', 'b:8:udp']}}\n\
-            - {binding: tunnel, options: {mode: proxy, services: ['a:9']}}\n";
+            - {binding: tunnel, options: {mode: 'tproxy:/bin/divert'}}\n\
+            - {binding: tunnel, options: {mode: tproxy, resolver: 'file:///etc/hosts'}}\n\
+            - {binding: tunnel, options: {mode: tproxy}}\n";
         let none = |_: &str| None;
         let path = std::path::Path::new("router.yaml");
         let config = RouterConfig::from_str(text, path, &none).unwrap().config;
         let keys: Vec<&str> = not_acted_upon(&config).into_iter().map(|(key, _)| key).collect();
-        assert_eq!(keys, ["listeners[tunnel].options.mode"]);
+        let expected = ["listeners[tunnel].options.mode", "listeners[tunnel].options.resolver"];
+        assert_eq!(keys, expected);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who SDKs are and what they may do: the data model, opaque sessions, tokens, decisions.
 //!
 //! ```text
-//!  controller ──> dispatch ──> queue ──> worker ──┬──> model ──> keys, decisions, hosted services
+//!  controller ──> dispatch ──> queue ──> worker ──┬──> model ──> keys, decisions, services of the tunneler
 //!                                                 └──> opaque sessions
 //!  bindings ──> authenticate, judge, renew  (read what the worker keeps)
 //!  bindings <── events                      (what ended, who lost what)
@@ -64,7 +64,7 @@ use subscription::Subscription;
 
 use crate::{
     controllers::{Controller, Controllers},
-    seam::{self, Access, AccessEvent, Grant, HostedService, Refusal, Session, Use},
+    seam::{self, Access, AccessEvent, Grant, Refusal, Session, TunnelService, Use},
 };
 
 /// Most events that a reader may be behind.
@@ -131,7 +131,7 @@ struct Inner {
     ended: Mutex<HashMap<String, Instant>>,
     subscription: Mutex<Subscription>,
     events: broadcast::Sender<AccessEvent>,
-    hosted: watch::Sender<Arc<Vec<HostedService>>>,
+    tunneled: watch::Sender<Arc<Vec<TunnelService>>>,
     /// Counts what an SDK may be waiting for: keys and sessions.
     arrivals: watch::Sender<u64>,
     timeline: watch::Sender<String>,
@@ -171,7 +171,7 @@ impl AccessHalf {
             ended: Mutex::default(),
             subscription: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
-            hosted: watch::Sender::new(Arc::new(judge::hosted(&model, &options.router_id))),
+            tunneled: watch::Sender::new(Arc::new(judge::tunneled(&model, &options.router_id))),
             arrivals: watch::Sender::new(0),
             timeline: watch::Sender::new(model.timeline.clone()),
             online: watch::Sender::new(false),
@@ -434,8 +434,8 @@ impl Access for AccessHalf {
         }))
     }
 
-    fn hosted_services(&self) -> BoxStream<'static, Arc<Vec<HostedService>>> {
-        let mut reader = self.0.hosted.subscribe();
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<TunnelService>>> {
+        let mut reader = self.0.tunneled.subscribe();
         reader.mark_changed();
         Box::pin(stream::unfold(reader, |mut reader| async move {
             reader.changed().await.ok()?;

@@ -421,6 +421,50 @@ async fn deliver_datagrams(
     }
 }
 
+/// Carries datagrams between an end and a client that was accepted, until either is done.
+pub(crate) async fn carry_client(
+    end: Arc<LocalEnd>,
+    client: weft_tunnel::Datagrams,
+    crypto: Option<Crypto>,
+) {
+    let (sealing, opening) = directions(crypto);
+    let reading = read_client(&end, &client, sealing);
+    let delivering = deliver_client(&end, &client, opening);
+    tokio::select! {
+        () = reading => {}
+        () = delivering => return,
+    }
+    end.close();
+    while !matches!(end.read().await, Delivery::Closed(_)) {}
+}
+
+async fn read_client(end: &LocalEnd, client: &weft_tunnel::Datagrams, mut sealing: Sealing) {
+    if !sealing.begin(end).await {
+        return;
+    }
+    while end.writable().await {
+        let Some(data) = client.receive().await else { return };
+        let Ok(data) = sealing.apply(&data) else { return };
+        if end.write(data).is_err() {
+            return;
+        }
+    }
+}
+
+async fn deliver_client(end: &LocalEnd, client: &weft_tunnel::Datagrams, mut opening: Opening) {
+    loop {
+        match end.read().await {
+            Delivery::Data { data, .. } => match opening.apply(data) {
+                Ok(Some(data)) => drop(client.answer(&data).await),
+                Ok(None) => {}
+                Err(_) => end.delivery_failed(),
+            },
+            Delivery::Fin { .. } => end.close(),
+            Delivery::Closed(_) => return,
+        }
+    }
+}
+
 /// When something happened last.
 #[derive(Default)]
 struct Activity {

@@ -7,6 +7,7 @@
 mod addresses;
 mod controller;
 mod identity;
+mod interception;
 mod report;
 mod router;
 

@@ -7,6 +7,7 @@ use super::{
     Finding, Purpose, add,
     addresses::{self, given},
     identity::{self, Rules},
+    interception,
 };
 use crate::compose::identity_section;
 
@@ -18,6 +19,7 @@ pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {
     findings.extend(controllers(config, purpose));
     findings.extend(addresses::listen(&examined.facts, &BINDS, purpose));
     findings.extend(interfaces(&examined.facts));
+    findings.extend(interception::look(&examined.facts, purpose));
     findings.extend(advertised(config, &examined.facts));
     findings.extend(files(config));
     add(examined, findings);

@@ -25,6 +25,8 @@ mod controller_restart;
 mod durable;
 mod full_disk;
 mod half_close;
+#[cfg(target_os = "linux")]
+mod interception;
 mod keys;
 mod mesh;
 mod network_files;
@@ -39,3 +41,4 @@ mod slow_readers;
 mod strangers;
 mod tour;
 mod traffic;
+mod tunnel;

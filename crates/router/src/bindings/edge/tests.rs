@@ -44,8 +44,8 @@ use crate::{
     forwarder::FIN_HOLD,
     seam::{
         Access, AccessEvent, BindingCircuitRequest, Circuit, CircuitRequest, Control, ControllerId,
-        Data as _, Egress, End, Forward, ForwardKind, Grant, HostedService, Refusal, RouteCommand,
-        Session, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, Use,
+        Data as _, Egress, End, Forward, ForwardKind, Grant, Refusal, RouteCommand, Session,
+        TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, TunnelService, Use,
     },
 };
 
@@ -274,7 +274,7 @@ impl Access for Believer {
         .boxed()
     }
 
-    fn hosted_services(&self) -> BoxStream<'static, Arc<Vec<HostedService>>> {
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<TunnelService>>> {
         futures::stream::pending().boxed()
     }
 
@@ -348,7 +348,7 @@ async fn router_with(fin_hold: Duration) -> Router {
         }],
         client_tls: None,
         fin_hold,
-        tunnel: false,
+        tunnel: None,
         data_runtime: runtime.clone(),
         control_runtime: runtime,
     };
