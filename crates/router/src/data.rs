@@ -25,6 +25,7 @@ use weft_config::{
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
 use weft_metrics::Report;
+use weft_spans::Spans;
 use weft_tunnel::{InterceptError, Interception};
 use weft_wire::{VersionInfo, ctrl::REROUTE_ATTEMPT, hello::alpn};
 use weft_xgress::{Options, WindowKind};
@@ -103,6 +104,8 @@ pub struct DataOptions {
     pub usage_interval: Duration,
     /// Where messages of links and SDKs are written down.
     pub trace: Option<TraceFile>,
+    /// Where spans of dials go.
+    pub spans: Spans,
     /// SDK connections are read and written here.
     pub data_runtime: tokio::runtime::Handle,
     /// Everything else happens here.
@@ -153,6 +156,7 @@ impl DataHalf {
                 data_runtime: options.data_runtime.clone(),
                 control_runtime: options.control_runtime.clone(),
                 trace: options.trace.clone(),
+                spans: options.spans.clone(),
             },
         );
         let tunnel = TunnelBinding::new(

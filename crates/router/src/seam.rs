@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
 use weft_metrics::{Report, usage::Interval};
+use weft_wire::TraceContext;
 
 /// Peer data of a circuit: header id to raw bytes, as the two ends see them
 /// (protocol: data-plane 6, edge-control-plane 13.1).
@@ -127,6 +128,8 @@ pub struct CircuitRequest {
     pub peer_data: PeerData,
     /// How long to wait for the controller.
     pub timeout: Duration,
+    /// The span that the controller's belong to.
+    pub trace: Option<TraceContext>,
 }
 
 /// A circuit wanted by the router's own tunneler.
@@ -531,6 +534,8 @@ pub struct Egress {
     pub destination: String,
     /// What the initiator told.
     pub peer_data: PeerData,
+    /// The span that the host's belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 /// A route of one circuit through this router.

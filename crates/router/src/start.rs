@@ -15,6 +15,7 @@ use weft_identity::{
     AltServerCert, IdentitySection, LiveIdentity,
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
+use weft_spans::Spans;
 use weft_wire::{Address, Scheme, VersionInfo};
 
 use crate::{
@@ -204,10 +205,10 @@ impl Router {
     /// When the identity cannot be used or an address cannot be listened on. That no controller is
     /// reached is no error; see [`Router::online`].
     pub async fn start(config: &RouterConfig, runtimes: Runtimes) -> Result<Self, StartError> {
-        Self::start_as(&Build::default(), config, runtimes).await
+        Self::start_as(&Build::default(), config, runtimes, Spans::off()).await
     }
 
-    /// As [`Router::start`], of a program that knows its build.
+    /// As [`Router::start`], of a program that knows its build and where spans of dials go.
     ///
     /// # Errors
     /// The same.
@@ -215,6 +216,7 @@ impl Router {
         build: &Build,
         config: &RouterConfig,
         runtimes: Runtimes,
+        spans: Spans,
     ) -> Result<Self, StartError> {
         warn_not_acted_upon(config);
         let version = VersionInfo::from(build);
@@ -226,8 +228,9 @@ impl Router {
         let trace = trace.transpose().map_err(StartError::Trace)?;
         let access =
             AccessHalf::new(AccessOptions::new(config, &id), identity.clone(), controllers.clone());
+        let options = ControlOptions::new(config, &id, version.clone());
         let control = ControlHalf::new(Parts {
-            options: ControlOptions::new(config, &id, version.clone()),
+            options: ControlOptions { spans: spans.clone(), ..options },
             trace: trace.clone(),
             identity: identity.clone(),
             names: config.csr.as_ref().map(enroll::names),
@@ -239,7 +242,7 @@ impl Router {
         let client = ClientTls::of_identity(&identity, &[]);
         let client = Arc::new(client_config(&client).map_err(StartError::Tls)?);
         let options = data_options(config, &id, version, &runtimes, client);
-        let options = DataOptions { trace, ..options };
+        let options = DataOptions { trace, spans, ..options };
         let data = DataHalf::start(options, Arc::new(control.clone()), Arc::new(access.clone()));
         control.register(data.measures());
         let stop = CancellationToken::new();
@@ -641,6 +644,7 @@ fn data_options(
         }),
         usage_interval: config.metrics.report_interval,
         trace: None,
+        spans: Spans::off(),
         data_runtime: runtimes.data.clone(),
         control_runtime: runtimes.control.clone(),
     }

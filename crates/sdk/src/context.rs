@@ -92,6 +92,7 @@ impl Context {
             options: settings.options.clone(),
             budget: Budget::new(settings.memory_limit),
             timers: Timers::start(&tokio::runtime::Handle::current()),
+            spans: settings.spans.clone(),
         };
         let inner = Arc::new(Inner {
             settings,

@@ -27,6 +27,7 @@ mod router;
 mod service;
 mod session;
 mod signals;
+mod spans;
 mod tools;
 mod topology;
 mod tunnel;

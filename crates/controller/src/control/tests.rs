@@ -13,5 +13,6 @@ mod paths;
 mod renewal;
 mod sdk;
 mod sessions;
+mod spans;
 mod support;
 mod why_path;

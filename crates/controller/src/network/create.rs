@@ -9,6 +9,7 @@ use futures::future::join_all;
 use weft_channel::Lane;
 use weft_model::entity::{Precedence, Service, Terminator, TerminatorStrategy};
 use weft_model::{Id, Snapshot};
+use weft_spans::{Kind, Span, attribute};
 use weft_wire::ctrl::{RouteError, RouteErrorCode, Unroute, peer_data_key};
 use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
@@ -18,6 +19,7 @@ use super::moves::Why;
 use super::path::Path;
 use super::routes::RouteSpec;
 use super::select::{Candidate, choose};
+use super::traced::{self, Asked};
 use crate::domain::terminators::Update;
 use crate::events::{CircuitChange, CircuitEvent, Event};
 
@@ -116,6 +118,7 @@ pub struct CircuitFailure {
 struct Making<'a> {
     network: &'a Network,
     spec: &'a CircuitSpec,
+    span: &'a mut Span,
     id: String,
     started: Instant,
     /// Routers that have set up a route in any attempt.
@@ -140,8 +143,29 @@ struct Attempt {
 }
 
 impl Network {
-    /// Makes a circuit.
-    pub async fn create_circuit(&self, spec: &CircuitSpec) -> Result<MadeCircuit, CircuitFailure> {
+    /// Makes a circuit, and says in `span` what it came to.
+    pub async fn create_circuit(
+        &self,
+        spec: &CircuitSpec,
+        span: &mut Span,
+    ) -> Result<MadeCircuit, CircuitFailure> {
+        span.set(attribute::SERVICE_ID, spec.service.as_str());
+        let made = self.make_circuit(spec, span).await;
+        match &made {
+            Ok(made) => span.set(attribute::CIRCUIT_ID, &made.id),
+            Err(failure) => {
+                span.set(attribute::CIRCUIT_ID, &failure.circuit);
+                traced::say_failure(span, failure);
+            }
+        }
+        made
+    }
+
+    async fn make_circuit(
+        &self,
+        spec: &CircuitSpec,
+        span: &mut Span,
+    ) -> Result<MadeCircuit, CircuitFailure> {
         let id = spec.id.clone().unwrap_or_else(|| self.new_circuit_id());
         let fail = |cause, text| CircuitFailure { cause, text, circuit: id.clone() };
         let reserved = self.0.circuits.reserve(&id, &spec.client, &spec.router);
@@ -152,7 +176,7 @@ impl Network {
             NotReserved::Full => fail(FailureCause::TooMany, "too many circuits".to_owned()),
         })?;
         let (started, routed, tried) = (Instant::now(), Vec::new(), Tried::default());
-        let mut making = Making { network: self, spec, id, started, routed, tried };
+        let mut making = Making { network: self, spec, span, id, started, routed, tried };
         let attempts = self.0.options.create_circuit_retries.max(1);
         let mut number = 0;
         loop {
@@ -289,6 +313,20 @@ impl Making<'_> {
     }
 
     async fn attempt(&mut self, number: u32) -> Result<Attempt, Failed> {
+        let mut span = self.span.child("controller.attempt", Kind::Internal);
+        span.set(attribute::ATTEMPT, number + 1);
+        span.set(attribute::CIRCUIT_ID, &self.id);
+        self.span.set(attribute::ATTEMPTS, number + 1);
+        let attempt = self.try_once(number, &span).await;
+        if let Err(failed) = &attempt {
+            traced::say_failure(&mut span, &failed.failure);
+        }
+        attempt
+    }
+
+    /// Chooses where the dial goes.
+    fn select(&self, span: &Span) -> Result<Chosen, Failed> {
+        let mut span = span.child("controller.select", Kind::Internal);
         let snapshot = self.network.0.controller.snapshot();
         let chosen = self.network.choose(&snapshot, self.spec, &self.tried).map_err(|cause| {
             let service = &self.spec.service;
@@ -306,9 +344,17 @@ impl Making<'_> {
                 _ => format!("service {service} has no terminators for instanceId [{instance}]"),
             };
             let failure = self.failure(cause, text);
+            traced::say_failure(&mut span, &failure);
             self.report_failure(None, &failure);
             Failed { failure, again: false }
         })?;
+        span.set(attribute::TERMINATOR_ID, chosen.terminator.base.id.as_str());
+        traced::say_path(&mut span, &chosen.path);
+        Ok(chosen)
+    }
+
+    async fn try_once(&mut self, number: u32, span: &Span) -> Result<Attempt, Failed> {
+        let chosen = self.select(span)?;
         if !self.network.0.circuits.attempt(&self.id, &chosen.path.nodes) {
             return Err(Failed { failure: self.ended(&chosen), again: false });
         }
@@ -326,7 +372,7 @@ impl Making<'_> {
             tags: &tags,
         };
         let mut routed = std::mem::take(&mut self.routed);
-        let outcome = self.establish(&spec, &chosen, &mut routed).await;
+        let outcome = self.establish(&spec, &chosen, &mut routed, span).await;
         self.routed = routed;
         match outcome {
             Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
@@ -346,18 +392,27 @@ impl Making<'_> {
         spec: &RouteSpec<'_>,
         chosen: &Chosen,
         routed: &mut Vec<Id>,
+        span: &Span,
     ) -> Result<PeerData, Broken> {
         let network = self.network;
         let deadline = tokio::time::Instant::now() + spec.timeout;
         let mut answers = network.0.waiting.begin(spec.circuit, spec.attempt, &spec.path.nodes);
-        let sends = spec.routes().into_iter().map(|(router, route)| async move {
-            let cause = FailureCause::RouterResponseTimeout;
-            let live = network.0.routers.get(router.as_str());
-            let Some(live) = live else { return Err(Broken::at(&router, cause, "not connected")) };
-            let sent = live.channel.send_written(Lane::High, route.to_message(), SEND_TIMEOUT);
-            sent.await.map_err(|problem| Broken::at(&router, cause, problem))
+        let mut asked = Asked::default();
+        let sends = spec.routes().into_iter().map(|(router, route)| {
+            let mut message = route.to_message();
+            asked.tell(span, &router, &mut message);
+            async move {
+                let cause = FailureCause::RouterResponseTimeout;
+                let live = network.0.routers.get(router.as_str());
+                let Some(live) = live else {
+                    return Err(Broken::at(&router, cause, "not connected"));
+                };
+                let sent = live.channel.send_written(Lane::High, message, SEND_TIMEOUT);
+                sent.await.map_err(|problem| Broken::at(&router, cause, problem))
+            }
         });
-        join_all(sends).await.into_iter().collect::<Result<(), _>>()?;
+        let sent = join_all(sends).await.into_iter().collect::<Result<(), _>>();
+        sent.inspect_err(|broken| asked.failed(&broken.router, broken.cause, &broken.text))?;
         let mut missing = spec.path.nodes.clone();
         let mut peer_data = PeerData::new();
         let host = &chosen.terminator.router_id;
@@ -366,10 +421,13 @@ impl Making<'_> {
             let Ok(Some((router, answer))) = answer else {
                 self.count_failure(chosen);
                 let cause = FailureCause::RouterResponseTimeout;
-                return Err(Broken::at(&missing[0], cause, "no answer in time"));
+                let late = "no answer in time";
+                missing.iter().for_each(|router| asked.failed(router, cause, late));
+                return Err(Broken::at(&missing[0], cause, late));
             };
             match answer.result {
                 Ok(told) => {
+                    asked.done(&router);
                     missing.retain(|node| *node != router);
                     if !routed.contains(&router) {
                         routed.push(router.clone());
@@ -380,6 +438,7 @@ impl Making<'_> {
                 }
                 Err(error) => {
                     self.learn(chosen, &router, &error);
+                    asked.failed(&router, FailureCause::Router(error.code), &error.text);
                     return Err(Broken::at(&router, FailureCause::Router(error.code), error.text));
                 }
             }

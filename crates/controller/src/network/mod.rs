@@ -35,6 +35,7 @@ pub mod routers;
 pub mod routes;
 pub mod select;
 mod topology;
+mod traced;
 mod tree;
 mod trees;
 pub mod upkeep;
@@ -51,6 +52,7 @@ use weft_channel::{Lane, SendError};
 use weft_config::controller::NetworkConfig;
 use weft_model::Id;
 use weft_model::entity::Router;
+use weft_spans::Spans;
 use weft_wire::Message;
 
 use crate::Controller;
@@ -77,7 +79,7 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 const RUN_TAG: usize = 4;
 
 /// Settings of the network (protocol: control-plane 28).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct NetworkOptions {
     /// How often the network is looked over.
     pub cycle: Duration,
@@ -108,6 +110,8 @@ pub struct NetworkOptions {
     /// How long a router that is back may take to tell which circuits it carries before it is
     /// asked.
     pub carried_grace: Duration,
+    /// Where spans of circuits that are made go.
+    pub spans: Spans,
 }
 
 impl Default for NetworkOptions {
@@ -127,6 +131,7 @@ impl Default for NetworkOptions {
             validation_interval: Duration::from_secs(30),
             lost_circuit_life: Duration::from_secs(600),
             carried_grace: Duration::from_secs(10),
+            spans: Spans::off(),
         }
     }
 }

@@ -24,8 +24,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
 use weft_metrics::Histogram;
+use weft_spans::{Kind, Span, attribute};
 use weft_wire::{
-    Message, ProtoBody, controller_capability,
+    Message, ProtoBody, TraceContext, controller_capability,
     ctrl::{
         self, CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult,
         Unroute,
@@ -238,11 +239,13 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
         Ok(route) => route,
         Err(problem) => return from.not_understood(&message, &problem),
     };
+    let mut span = begin(core, &route, &message);
     let Ok(queued) = core.routes.queue.clone().try_acquire_owned() else {
         let failure = RouteFailure {
             code: seam::RouteErrorCode::ResourcesUnavailable,
             message: "too many routes wait to be set up on this router".to_owned(),
         };
+        span.fail(&failure);
         let reply = result(&route, Err(failure)).in_reply_to(&message);
         let _ = from.channel.try_send_on(Lane::High, reply);
         return;
@@ -253,7 +256,8 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
         let wait = Wait { routes: &core.routes, circuit: &route.circuit_id, taken_down };
         let Ok(worker) = core.routes.workers.clone().acquire_owned().await else { return };
         drop(queued);
-        set_up(&core, &from, message, &route, wait, worker).await;
+        span.event("a worker is free");
+        set_up(&core, &from, message, &route, wait, worker, span).await;
     });
 }
 
@@ -277,13 +281,14 @@ async fn set_up(
     route: &Route,
     wait: Wait<'_>,
     worker: OwnedSemaphorePermit,
+    mut span: Span,
 ) {
     let Some(data) = core.data.get() else { return };
     let (taken_down, begun) = (&wait.taken_down, std::time::Instant::now());
     let mut done = if taken_down.is_cancelled() {
         Err(RouteFailure::taken_down())
     } else {
-        data.route(command(&from.id, route, taken_down)).await
+        data.route(command(&from.id, route, taken_down, span.context())).await
     };
     drop(worker);
     core.routes.times.took(begun.elapsed());
@@ -294,6 +299,8 @@ async fn set_up(
     let applied = done.is_ok();
     if let Err(failure) = &done {
         tracing::debug!(circuit = %route.circuit_id, %failure, "route not set up");
+        span.set(attribute::ERROR_TYPE, class(failure.code));
+        span.fail(failure);
     }
     let reply = result(route, done).in_reply_to(&message);
     let sent = from.channel.send_written(Lane::High, reply, core.options.request_timeout).await;
@@ -322,14 +329,54 @@ pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Mes
     }
 }
 
+/// The span of a route, if it is part of a trace: routes that move a circuit are not.
+fn begin(core: &Core, route: &Route, message: &Message) -> Span {
+    let spans = &core.options.spans;
+    if !spans.is_on() {
+        return Span::none();
+    }
+    let Some(parent) = TraceContext::take(&message.headers) else { return Span::none() };
+    let mut span = spans.start("router.route", Kind::Server, Some(parent));
+    span.set(attribute::ROUTER_ID, &core.options.router_id);
+    span.set(attribute::CIRCUIT_ID, &route.circuit_id);
+    if let Some(egress) = &route.egress {
+        span.set(attribute::BINDING, &egress.binding);
+        span.set(attribute::DESTINATION, &egress.destination);
+    }
+    span
+}
+
+/// The class of a failure, as spans name it.
+fn class(code: seam::RouteErrorCode) -> &'static str {
+    use seam::RouteErrorCode as Code;
+    match code {
+        Code::Generic => "generic",
+        Code::InvalidTerminator => "invalid_terminator",
+        Code::MisconfiguredTerminator => "misconfigured_terminator",
+        Code::DialTimedOut => "dial_timed_out",
+        Code::ConnectionRefused => "connection_refused",
+        Code::RejectedByApplication => "rejected_by_application",
+        Code::DnsFailed => "dns_failed",
+        Code::PortNotAllowed => "port_not_allowed",
+        Code::InvalidLink => "invalid_link",
+        Code::ResourcesUnavailable => "resources_unavailable",
+    }
+}
+
 /// What the data half is to do for a route.
-fn command(from: &ControllerId, route: &Route, taken_down: &CancellationToken) -> RouteCommand {
+fn command(
+    from: &ControllerId,
+    route: &Route,
+    taken_down: &CancellationToken,
+    trace: Option<TraceContext>,
+) -> RouteCommand {
     let left = u64::try_from(route.time_left()).unwrap_or(0);
     let egress = route.egress.as_ref().map(|egress| Egress {
         binding: egress.binding.clone(),
         address: egress.address.clone(),
         destination: egress.destination.clone(),
         peer_data: egress.peer_data.clone(),
+        trace,
     });
     let forwards = route.forwards.iter().map(|forward| Forward {
         source: forward.src_address.clone(),
@@ -503,7 +550,8 @@ mod tests {
     fn time_left_is_bounded_at_both_ends() {
         let mut late = route("x", true);
         late.set_time_left(-5);
-        let time = |route: &Route| command(&"c".into(), route, &CancellationToken::new()).timeout;
+        let time =
+            |route: &Route| command(&"c".into(), route, &CancellationToken::new(), None).timeout;
         assert_eq!(time(&late), MIN_TIME);
         late.set_time_left(i64::MAX);
         assert_eq!(time(&late), MAX_TIME);

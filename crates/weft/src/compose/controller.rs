@@ -34,10 +34,11 @@ use crate::{
     failure::{Failure, chain},
     profile::Profiles,
     service::{HangUps, Manager},
+    spans::Export,
 };
 
 /// How long stopping takes, at most.
-const STOPPING: Duration = Duration::from_secs(15);
+const STOPPING: Duration = Duration::from_secs(17);
 /// Routers that have not shown yet who they are, in all and from one source.
 const PENDING: usize = 1024;
 const PENDING_PER_SOURCE: usize = 256;
@@ -100,8 +101,10 @@ impl Core {
     pub(crate) async fn serve(self) -> Result<RunningController, Failure> {
         warn_not_acted_upon(&self.config);
         let controller = self.controller.clone();
+        let export = Export::start("weft-controller");
+        let options = NetworkOptions::from(&self.config.network);
         let network =
-            Network::start(controller.clone(), NetworkOptions::from(&self.config.network));
+            Network::start(controller.clone(), NetworkOptions { spans: export.spans(), ..options });
         let mut options = ControlOptions::from(&self.config);
         if let Some(path) = &self.config.debugging.trace {
             let file = TraceFile::create(path, &controller.settings().id);
@@ -124,7 +127,7 @@ impl Core {
             web: api.identities().to_vec(),
         };
         let reload = exchange::follow(self.config.clone(), files, self.controller.clone());
-        Ok(RunningController { core: self, network, control, registration, api, reload })
+        Ok(RunningController { core: self, network, control, registration, api, reload, export })
     }
 }
 
@@ -136,6 +139,7 @@ pub(crate) struct RunningController {
     registration: Option<Registration>,
     api: ApiServer,
     reload: Following,
+    export: Export,
 }
 
 impl RunningController {
@@ -152,13 +156,15 @@ impl RunningController {
     /// Stops in order: no new connections, requests finish, routers are let go, the rest reaches
     /// the disk.
     pub(crate) async fn shutdown(self) -> Result<(), Failure> {
-        let Self { core, network, control, registration, api, reload } = self;
+        let Self { core, network, control, registration, api, reload, export } = self;
         drop(reload);
         control.stop();
         drop(registration);
         api.shutdown(DRAIN).await;
         network.stop().await;
-        core.close().await
+        let closed = core.close().await;
+        export.end().await;
+        closed
     }
 }
 

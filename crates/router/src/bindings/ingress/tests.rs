@@ -72,6 +72,7 @@ impl Table {
             address: egress,
             destination,
             peer_data: request.peer_data,
+            trace: None,
         };
         let dialed = transport::dial(&forwarder, set_up.circuit(), &egress, LONG, &dialer).await;
         let peer_data = dialed.map_err(|failure| refusal(&failure.message))?;
