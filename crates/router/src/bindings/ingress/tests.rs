@@ -342,13 +342,18 @@ async fn tls_that_ends_without_a_goodbye_has_ended_after_what_it_said() {
     let application = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = application.local_addr().unwrap().port();
     let acceptor = TlsAcceptor::from(server.clone());
-    tokio::spawn(async move {
+    let answering = tokio::spawn(async move {
         let (stream, _) = application.accept().await.unwrap();
         let mut stream = acceptor.accept(stream).await.unwrap();
         let mut asked = [0; 5];
         stream.read_exact(&mut asked).await.unwrap();
         stream.write_all(&vec![7; ANSWER]).await.unwrap();
         stream.flush().await.unwrap();
+        // TCP ends and TLS says nothing of it; what the client says then is still heard.
+        stream.get_mut().0.shutdown().await.unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await.unwrap();
+        heard
     });
     bed.service("app", "transport", format!("tls:localhost:{port}"));
     let bound = bed.streams(Some("app")).await;
@@ -357,6 +362,9 @@ async fn tls_that_ends_without_a_goodbye_has_ended_after_what_it_said() {
     let mut got = Vec::new();
     soon(stream.read_to_end(&mut got)).await.unwrap();
     assert_eq!(got.len(), ANSWER);
+    stream.write_all(b"and to you").await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert_eq!(soon(answering).await.unwrap(), "and to you");
     drop(stream);
 
     let application = TcpListener::bind("127.0.0.1:0").await.unwrap();
