@@ -672,8 +672,12 @@ async fn a_flood_of_datagrams_leaves_others_their_turn() {
     let bed = Bed::new();
     let socket = bind_datagrams(&"udp4:127.0.0.1:0".parse().unwrap()).await.unwrap();
     let bound = socket.local_addr().unwrap();
+    // Ports that are given back would be taken again: each is somebody of its own.
+    let mut talkers = Vec::new();
     for _ in 0..MANY {
-        talker().await.send_to(b"x", bound).await.unwrap();
+        let talker = talker().await;
+        talker.send_to(b"x", bound).await.unwrap();
+        talkers.push(talker);
     }
     let tasks = tokio::runtime::Handle::current().metrics();
     let begun = || tasks.num_alive_tasks();
