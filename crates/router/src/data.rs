@@ -526,15 +526,13 @@ impl DataHalf {
     }
 
     /// Without a dialer in its file a router terminates nothing for applications without an SDK
-    /// (specification of the router file, rule 3). One for `transport` is for the others, too.
-    fn may_dial(&self, binding: DialerBinding) -> Result<(), RouteFailure> {
-        let allows =
-            |one: &XgressDialer| one.binding == binding || one.binding == DialerBinding::Transport;
-        if self.options.dialers.iter().any(allows) {
+    /// (specification of the router file, rule 3). Whichever it has, the others have defaults.
+    fn may_dial(&self, binding: &str) -> Result<(), RouteFailure> {
+        if !self.options.dialers.is_empty() {
             return Ok(());
         }
-        let name = binding.name();
-        let text = format!("the file of this router has no dialer for binding {name}");
+        let text =
+            format!("the file of this router has no `dialers`, no dialer for binding {binding}");
         Err(transport::misconfigured(text))
     }
 
@@ -570,7 +568,7 @@ impl DataHalf {
                 let binding = direct(other).ok_or_else(|| {
                     transport::misconfigured(format!("no dialer for binding {other}"))
                 })?;
-                self.may_dial(binding)?;
+                self.may_dial(other)?;
                 let dialer = self.dialer(binding);
                 transport::dial(&self.forwarder, circuit, egress, timeout, &dialer).await
             }

@@ -12,7 +12,7 @@ use weft_config::{
     router::{EdgeListener, Listener, TunnelMode, WssOptions},
 };
 use weft_identity::{
-    AltServerCert, IdentitySection, LiveIdentity,
+    AltServerCert, Identity, IdentitySection, LiveIdentity,
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_spans::Spans;
@@ -178,6 +178,30 @@ pub enum StartError {
     NoController(Duration),
 }
 
+impl StartError {
+    /// Whether the file, or what it names, has to be changed first.
+    #[must_use]
+    pub fn is_of_the_file(&self) -> bool {
+        !matches!(self, Self::NoController(_))
+    }
+}
+
+/// Whether a certificate that clients of an edge listener see names the host that they are told:
+/// that of the router, or that of the TLS which browsers bring along.
+///
+/// # Errors
+/// When neither names it.
+pub fn check_advertised(
+    own: &Identity,
+    outer: Option<&Identity>,
+    host: &str,
+) -> Result<(), weft_identity::Error> {
+    match (own.check_host(host), outer) {
+        (Err(_), Some(outer)) => outer.check_host(host),
+        (checked, _) => checked,
+    }
+}
+
 /// A running router.
 pub struct Router {
     id: String,
@@ -324,9 +348,10 @@ impl Router {
         let mut told = Vec::new();
         for listener in edge_listeners(config) {
             let outer = outer.as_ref().filter(|_| is_websocket(listener));
-            let shown = outer.map_or(identity, |outer| &outer.identity);
-            let valid = shown.current().check_host(&listener.advertise.host);
-            valid.map_err(StartError::Advertise)?;
+            let outer_now = outer.map(|outer| outer.identity.current());
+            let host = &listener.advertise.host;
+            check_advertised(&identity.current(), outer_now.as_deref(), host)
+                .map_err(StartError::Advertise)?;
             let bind = listener.address.host_port().to_string();
             // Connections are accepted on the runtime that reads them.
             let limits = edge_limits(config, listener);
@@ -681,12 +706,17 @@ impl WebSocketTls {
     }
 }
 
+/// A file says with 0 that there is no limit; for strangers there is one.
+fn or_most(time: Duration) -> Duration {
+    if time.is_zero() { MAX_HANDSHAKE } else { time }
+}
+
 /// What the file says of WebSockets.
 fn websocket_options(wss: &WssOptions) -> WebSocketOptions {
     WebSocketOptions {
-        read_timeout: wss.read_timeout,
-        write_timeout: wss.write_timeout,
-        handshake_timeout: wss.handshake_timeout.min(MAX_HANDSHAKE),
+        read_timeout: or_most(wss.read_timeout),
+        write_timeout: or_most(wss.write_timeout),
+        handshake_timeout: or_most(wss.handshake_timeout).min(MAX_HANDSHAKE),
         ping_interval: wss.ping_interval,
         pong_timeout: wss.pong_timeout,
         read_buffer: wss.read_buffer as usize,
@@ -767,6 +797,18 @@ mod tests {
         assert_eq!(set.write_timeout, Some(Duration::from_secs(60)));
         assert_eq!(set.listener.handshake_timeout, MAX_HANDSHAKE);
         assert_eq!(set.hello.hello_timeout, Duration::from_secs(9));
+    }
+
+    #[test]
+    fn no_limit_for_strangers_is_the_most_there_is() {
+        let text = "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:localhost:1'}\n\
+                    transport: {wss: {readTimeout: 0, writeTimeout: 0, handshakeTimeout: 0, pingInterval: 0}}\n";
+        let none = |_: &str| None;
+        let config = RouterConfig::from_str(text, std::path::Path::new("r.yaml"), &none).unwrap();
+        let options = websocket_options(&config.config.transport.wss);
+        let times = [options.read_timeout, options.write_timeout, options.handshake_timeout];
+        assert_eq!(times, [MAX_HANDSHAKE; 3]);
+        assert_eq!(options.ping_interval, Duration::ZERO, "never");
     }
 
     #[test]

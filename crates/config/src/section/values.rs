@@ -130,6 +130,29 @@ impl<'t> Section<'t> {
         bounds.contains(&number)
     }
 
+    /// An integer that is moved into its bounds with a warning. One below zero is a mistake.
+    pub(crate) fn int_clamped<T>(
+        &self,
+        key: &'static str,
+        default: T,
+        bounds: RangeInclusive<i64>,
+    ) -> T
+    where
+        T: TryFrom<i64> + ToString,
+    {
+        let number =
+            self.raw_int(key).filter(|number| self.is_within(key, *number, &(0..=i64::MAX)));
+        let clamped = number.map(|number| number.clamp(*bounds.start(), *bounds.end()));
+        if let (Some(asked), Some(used)) = (number, clamped)
+            && asked != used
+        {
+            self.warn(key, format!("{asked} is out of bounds, {used} is used"));
+        }
+        let value = clamped.map(|number| number.to_string());
+        self.note(key, "integer", default.to_string(), range_of(&bounds), value);
+        clamped.and_then(|number| T::try_from(number).ok()).unwrap_or(default)
+    }
+
     /// Whether the value is written as an integer.
     pub(crate) fn is_int(&self, key: &'static str) -> bool {
         self.entry(key).is_some_and(|entry| matches!(entry.node.value, Value::Int(_)))

@@ -194,6 +194,7 @@ fn beyond_its_bounds_no_key_is_taken() {
 #[test]
 fn what_is_of_the_wrong_sort_is_refused_with_its_place() {
     let silent = examine(whole());
+    let mut taken = Vec::new();
     for fact in silent.facts.all() {
         let value = match fact.kind {
             "integer" | "number" => Value::text("many"),
@@ -206,13 +207,13 @@ fn what_is_of_the_wrong_sort_is_refused_with_its_place() {
         let mut root = whole();
         put(&mut root, &fact.key, value.clone());
         let said = examine(root);
-        // What is only looked at when the other key is silent.
-        let other = ["listeners[].bind", "listeners[].advertise"].contains(&&*fact.general_key());
-        let is_proxied = fact.key.starts_with("listeners[") && said.problems.is_empty();
-        let refused = said.problems.iter().any(|one| one.key.starts_with(&fact.key));
-        let refused = refused || said.problems.iter().any(|one| one.line > 0);
-        assert!(refused || other || is_proxied, "{} = {value:?} is taken", fact.key);
+        let refused = said.problems.iter().filter(|one| one.key.starts_with(&fact.key));
+        if refused.clone().count() == 0 {
+            taken.push(format!("{} = {value:?}: {:?}", fact.key, said.problems));
+        }
+        assert!(refused.clone().all(|one| one.line > 0), "{}: {:?}", fact.key, said.problems);
     }
+    assert!(taken.is_empty(), "{taken:#?}");
 }
 
 fn page() -> String {

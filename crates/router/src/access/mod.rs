@@ -55,6 +55,7 @@ use weft_identity::{LiveIdentity, Verify};
 use weft_wire::Message;
 
 use binding::FirstParty;
+use file::LoadError;
 use keys::Keys;
 use live::LiveSessions;
 use model::Model;
@@ -325,7 +326,15 @@ fn load(options: &AccessOptions) -> Model {
             model
         }
         Ok(None) => Model::default(),
-        Err(problem) => {
+        Err(problem @ LoadError::Unread(_)) => {
+            let path = path.display();
+            tracing::warn!(
+                %problem, %path,
+                "the file of the data model is left as it is, and the model fetched anew"
+            );
+            Model::default()
+        }
+        Err(problem @ LoadError::Damaged(_)) => {
             let aside = file::set_aside(path);
             let path = path.display();
             match aside {

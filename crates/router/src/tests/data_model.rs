@@ -170,6 +170,24 @@ async fn a_damaged_file_is_set_aside_and_the_model_fetched_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_cannot_be_read_is_left_as_it_is() {
+    let mut network = Network::new().await;
+    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.router.online().await;
+    network.router.control.shutdown().await;
+    let addr = network.controller.addr();
+    let file = network.home.path().join("router.yml.proto.gzip");
+    let aside = network.home.path().join("router.yml.proto.gzip.damaged");
+    // A file that is opened and not read, whoever the user is.
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let router = TestRouter::start(&network.pki, network.home.path(), addr);
+    assert_eq!(router.access.position(), (String::new(), 0));
+    assert!(file.is_dir() && !aside.exists());
+    router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn services_of_the_tunneler_follow_policies_and_configs() {
     let mut network = Network::new().await;
     let mut services = network.router.access.tunnel_services();

@@ -32,9 +32,14 @@ pub(crate) fn load(file: &Path) -> Result<RouterConfig, Failure> {
 pub(crate) async fn start(config: &RouterConfig, spans: Spans) -> Result<Router, Failure> {
     let runtimes = Runtimes::own()
         .map_err(|error| Failure::new(format!("cannot start the router's threads: {error}")))?;
-    Router::start_as(&build::of_router(), config, runtimes, spans)
-        .await
-        .map_err(|error| Failure::new(chain(&error)).during("the router cannot start"))
+    Router::start_as(&build::of_router(), config, runtimes, spans).await.map_err(|error| {
+        let text = chain(&error);
+        let failure = match error.is_of_the_file() {
+            true => Failure::usage(text),
+            false => Failure::new(text),
+        };
+        failure.during("the router cannot start")
+    })
 }
 
 /// Reads a router's file and looks at everything it names. Nothing is started while anything is
@@ -91,4 +96,19 @@ async fn run_traced(
     router.shutdown().await;
     profiles.finish().await;
     reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_only_the_start_finds_in_a_file_is_a_mistake_of_the_file() {
+        let text = "v: 3\nidentity: {cert: /no/cert, key: /no/key, ca: /no/ca}\nctrl: {endpoint: 'tls:c:1'}\n";
+        let none = |_: &str| None;
+        let config = RouterConfig::from_str(text, Path::new("r.yml"), &none).unwrap().config;
+        let failure = start(&config).await.unwrap_err();
+        assert_eq!(failure.report(), Failure::usage("").report(), "{failure}");
+        assert_ne!(failure.report(), Failure::new("").report());
+    }
 }
