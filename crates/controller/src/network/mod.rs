@@ -103,6 +103,8 @@ pub struct NetworkOptions {
     pub validation_age: Duration,
     /// How often routers are asked.
     pub validation_interval: Duration,
+    /// How long a circuit is kept that has no path.
+    pub without_path: Duration,
     /// How long circuits are kept whose routers do not come back.
     pub lost_circuit_life: Duration,
     /// How long a router that is back may take to tell which circuits it carries before it is
@@ -125,6 +127,7 @@ impl Default for NetworkOptions {
             smart_min_cost_delta: 15,
             validation_age: Duration::from_secs(5),
             validation_interval: Duration::from_secs(30),
+            without_path: Duration::from_secs(5),
             lost_circuit_life: Duration::from_secs(600),
             carried_grace: Duration::from_secs(10),
         }
@@ -215,6 +218,7 @@ impl Network {
         let run = base62(u128::from_le_bytes(controller.ids().bytes()));
         let pending = Arc::new(Pending::default());
         let (min_cost, interval) = (options.min_router_cost, options.latency_interval);
+        let without_path = options.without_path;
         let network = Self(Arc::new(Inner {
             options,
             routers: Routers::default(),
@@ -222,7 +226,7 @@ impl Network {
             links: Links::telling(Arc::clone(&pending)),
             topology: Topology::new(min_cost, interval, pending),
             circuits: Circuits::default(),
-            moves: Moves::default(),
+            moves: Moves::new(without_path),
             costs: Costs::default(),
             misreports: Misreports::default(),
             reported: Reported::default(),

@@ -135,6 +135,7 @@ impl Network {
         if self.0.waiting.deliver(router, result) == Delivered::Yes {
             return;
         }
+        self.answered_late(router);
         let over = self.0.circuits.get(&circuit);
         let is_over_it = over.is_some_and(|circuit| circuit.path.has_node(router.as_str()));
         if !done || attempt == REROUTE_ATTEMPT || is_over_it {
