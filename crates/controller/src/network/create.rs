@@ -24,7 +24,7 @@ use crate::events::{CircuitChange, CircuitEvent, Event};
 /// How long a route may take to reach the wire.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Tag with the hosting identity.
-const HOST_TAG: &str = "hostId";
+pub(super) const HOST_TAG: &str = "hostId";
 
 /// A circuit that somebody wants.
 #[derive(Debug, Clone)]

@@ -63,8 +63,8 @@ impl Network {
     pub fn remove_circuit(&self, id: &str, now: bool) -> bool {
         let Some(circuit) = self.0.circuits.remove(id) else { return false };
         self.0.moves.forget(id);
-        if !circuit.is_whole {
-            self.0.pieces.done(id);
+        if !self.is_of_this_run(id) {
+            self.0.pieces.over(id);
         }
         let unroute = Unroute { circuit_id: circuit.id.clone(), now };
         for router in &circuit.path.nodes {
