@@ -192,8 +192,8 @@ impl World for Inner {
         let live = self.routers.get(id.as_str())?;
         let snapshot = self.controller.snapshot();
         let router = snapshot.get::<Router>(id).filter(|router| !router.disabled)?;
-        // Who answers no routes carries nothing new for others.
-        Some((router.cost, router.no_traversal || live.window.rests(Instant::now())))
+        // Who answers no routes, or stops, carries nothing new for others.
+        Some((router.cost, router.no_traversal || live.is_left_alone(Instant::now())))
     }
 
     fn routers(&self) -> Vec<Id> {
@@ -360,6 +360,14 @@ impl Network {
     /// A router came or went, or its entity was changed.
     pub(crate) fn router_changed(&self, router: &Id) {
         self.0.topology.pending().router(router);
+    }
+
+    /// A router is about to stop: what goes over it stays, and nothing new leads through it.
+    pub(crate) fn on_drains(&self, router: &LiveRouter) {
+        if router.begins_to_drain() {
+            tracing::info!(router = %router.id, "router stops: no new circuits go through it");
+            self.router_changed(&router.id);
+        }
     }
 
     /// Any router may be another one now.

@@ -542,3 +542,35 @@ async fn of_all_circuits_those_move_that_are_dearest_and_gain() {
     assert_eq!(mesh.net.network.improve().await, 1, "now it is the dearest");
     mesh.has_path("c", &["to2", "from2"]).await;
 }
+
+/// The direct link is the dearest way; the routers on the others are about to stop.
+#[tokio::test]
+async fn a_dial_goes_around_routers_that_take_nothing_new() {
+    let mesh = Square::new(quick()).await;
+    mesh.set_cost("direct", 100_000);
+    for between in [&mesh.two, &mesh.three] {
+        between.is(Mood::Refuses(RouteErrorCode::ResourcesNotAvailable));
+    }
+    let circuit = mesh.circuit().await;
+    for between in [&mesh.two, &mesh.three] {
+        assert!(between.routes(&circuit).is_empty());
+        assert_eq!(between.state.lock().told.len(), 1, "it was asked once");
+    }
+}
+
+#[tokio::test]
+async fn no_new_circuit_goes_through_a_router_that_drains() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    for between in [&mesh.two, &mesh.three] {
+        between.send(Message::new(ctrl::content_type::ROUTER_DRAINS, "")).await;
+        between.settled().await;
+    }
+    mesh.set_cost("direct", 100_000);
+    until(|| mesh.net.network.waiting_moves() == 0).await;
+    mesh.net.network.remove_circuit(&circuit, true);
+    mesh.circuit().await;
+    for between in [&mesh.two, &mesh.three] {
+        assert!(between.state.lock().told.is_empty(), "nobody asked it");
+    }
+}
