@@ -333,8 +333,9 @@ async fn the_second_try_goes_around_a_router_that_is_gone() {
 /// Nothing but the host can say that these circuits go on: no other path helps them.
 #[tokio::test]
 async fn circuits_wait_for_a_host_that_answers_late() {
+    let options = NetworkOptions { route_timeout: Duration::from_secs(2), ..quick() };
     for is_late in [true, false] {
-        let mesh = Square::new(impatient()).await;
+        let mesh = Square::new(options.clone()).await;
         let mut circuits = vec![mesh.circuit().await];
         let (dialer, host) = (mesh.dialer.id().as_str(), mesh.host.id().as_str());
         for number in 0..20 {
