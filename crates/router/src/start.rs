@@ -560,7 +560,9 @@ impl Router {
     /// Takes nothing new, has what is hosted here hosted elsewhere, and waits until the circuits
     /// that are up have ended, as long as `grace` at most.
     pub async fn drain(&self, grace: Duration) {
+        // In this order: until a controller has heard of it, routes are refused.
         self.data.drain();
+        self.control.drain();
         let (begun, mut told) = (tokio::time::Instant::now(), 0);
         loop {
             let (circuits, _) = self.data.counts();

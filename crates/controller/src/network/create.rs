@@ -1,6 +1,7 @@
 //! Making a circuit (protocol: control-plane 12): choose a terminator and a path, tell every router
 //! on it, wait for all of them; on failure once more, with what was learnt, and as another circuit
-//! unless the router chose the id.
+//! unless the router chose the id. A router between the ends that takes nothing new, as it stops or has
+//! too much to do, is gone around without that counting, a few times.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,10 +24,12 @@ use super::traced::{self, Asked};
 use crate::domain::terminators::Update;
 use crate::events::{CircuitChange, CircuitEvent, Event};
 
+/// Most attempts of one circuit that do not count, as a router between the ends took nothing new.
+const DETOURS: u32 = 4;
 /// How long a route may take to reach the wire.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Tag with the hosting identity.
-const HOST_TAG: &str = "hostId";
+pub(super) const HOST_TAG: &str = "hostId";
 
 /// A circuit that somebody wants.
 #[derive(Debug, Clone)]
@@ -178,12 +181,19 @@ impl Network {
         let (started, routed, tried) = (Instant::now(), Vec::new(), Tried::default());
         let mut making = Making { network: self, spec, span, id, started, routed, tried };
         let attempts = self.0.options.create_circuit_retries.max(1);
-        let mut number = 0;
+        let (mut number, mut detours) = (0, 0);
         loop {
-            match making.attempt(number).await {
+            match making.attempt(number + detours).await {
                 Ok(attempt) => return making.finish(attempt),
-                Err(Failed { failure, again }) => {
-                    number += 1;
+                Err(Failed { failure, again, is_detour }) => {
+                    let is_free = is_detour
+                        && detours < DETOURS
+                        && started.elapsed() < self.0.options.route_timeout;
+                    if is_free {
+                        detours += 1;
+                    } else {
+                        number += 1;
+                    }
                     if again && number < attempts {
                         if spec.id.is_none() {
                             making.begin_anew();
@@ -278,13 +288,18 @@ struct Tried {
 }
 
 impl Tried {
-    fn note(&mut self, chosen: &Chosen, router: &Id) {
+    /// An attempt failed at a router. True if it is one between the ends at which none has before.
+    fn note(&mut self, chosen: &Chosen, router: &Id) -> bool {
         let ends = [chosen.path.first(), chosen.path.last()];
         if !ends.contains(&Some(router)) {
+            let is_new = !self.transit.contains(router);
             self.transit.push(router.clone());
-        } else if *router == chosen.terminator.router_id {
+            return is_new;
+        }
+        if *router == chosen.terminator.router_id {
             self.terminators.push(chosen.terminator.base.id.clone());
         }
+        false
     }
 }
 
@@ -305,6 +320,8 @@ impl Broken {
 struct Failed {
     failure: CircuitFailure,
     again: bool,
+    /// A router between the ends took nothing new, and has not said so before.
+    is_detour: bool,
 }
 
 impl Making<'_> {
@@ -346,7 +363,7 @@ impl Making<'_> {
             let failure = self.failure(cause, text);
             traced::say_failure(&mut span, &failure);
             self.report_failure(None, &failure);
-            Failed { failure, again: false }
+            Failed { failure, again: false, is_detour: false }
         })?;
         span.set(attribute::TERMINATOR_ID, chosen.terminator.base.id.as_str());
         traced::say_path(&mut span, &chosen.path);
@@ -356,7 +373,8 @@ impl Making<'_> {
     async fn try_once(&mut self, number: u32, span: &Span) -> Result<Attempt, Failed> {
         let chosen = self.select(span)?;
         if !self.network.0.circuits.attempt(&self.id, &chosen.path.nodes) {
-            return Err(Failed { failure: self.ended(&chosen), again: false });
+            let failure = self.ended(&chosen);
+            return Err(Failed { failure, again: false, is_detour: false });
         }
         let (ingress, egress) = (self.network.new_address(), self.network.new_address());
         let mut tags = self.spec.tags.clone();
@@ -377,11 +395,12 @@ impl Making<'_> {
         match outcome {
             Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
             Err(Broken { cause, router, text }) => {
-                self.tried.note(&chosen, &router);
+                let has_no_room = FailureCause::Router(RouteErrorCode::ResourcesNotAvailable);
+                let is_detour = self.tried.note(&chosen, &router) && cause == has_no_room;
                 let text = format!("error creating route for [s/{}] {text}", self.spec.service);
                 let failure = self.failure(cause, text);
                 self.report_failure(Some(&chosen), &failure);
-                Err(Failed { failure, again: true })
+                Err(Failed { failure, again: true, is_detour })
             }
         }
     }

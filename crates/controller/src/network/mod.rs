@@ -105,6 +105,8 @@ pub struct NetworkOptions {
     pub validation_age: Duration,
     /// How often routers are asked.
     pub validation_interval: Duration,
+    /// How long a circuit is kept that has no path.
+    pub without_path: Duration,
     /// How long circuits are kept whose routers do not come back.
     pub lost_circuit_life: Duration,
     /// How long a router that is back may take to tell which circuits it carries before it is
@@ -129,6 +131,7 @@ impl Default for NetworkOptions {
             smart_min_cost_delta: 15,
             validation_age: Duration::from_secs(5),
             validation_interval: Duration::from_secs(30),
+            without_path: Duration::from_secs(5),
             lost_circuit_life: Duration::from_secs(600),
             carried_grace: Duration::from_secs(10),
             spans: Spans::off(),
@@ -194,8 +197,8 @@ impl World for Inner {
         let live = self.routers.get(id.as_str())?;
         let snapshot = self.controller.snapshot();
         let router = snapshot.get::<Router>(id).filter(|router| !router.disabled)?;
-        // Who answers no routes carries nothing new for others.
-        Some((router.cost, router.no_traversal || live.window.rests(Instant::now())))
+        // Who answers no routes, or stops, carries nothing new for others.
+        Some((router.cost, router.no_traversal || live.is_left_alone(Instant::now())))
     }
 
     fn routers(&self) -> Vec<Id> {
@@ -220,6 +223,7 @@ impl Network {
         let run = base62(u128::from_le_bytes(controller.ids().bytes()));
         let pending = Arc::new(Pending::default());
         let (min_cost, interval) = (options.min_router_cost, options.latency_interval);
+        let without_path = options.without_path;
         let network = Self(Arc::new(Inner {
             options,
             routers: Routers::default(),
@@ -227,7 +231,7 @@ impl Network {
             links: Links::telling(Arc::clone(&pending)),
             topology: Topology::new(min_cost, interval, pending),
             circuits: Circuits::default(),
-            moves: Moves::default(),
+            moves: Moves::new(without_path),
             costs: Costs::default(),
             misreports: Misreports::default(),
             reported: Reported::default(),
@@ -361,6 +365,14 @@ impl Network {
     /// A router came or went, or its entity was changed.
     pub(crate) fn router_changed(&self, router: &Id) {
         self.0.topology.pending().router(router);
+    }
+
+    /// A router is about to stop: what goes over it stays, and nothing new leads through it.
+    pub(crate) fn on_drains(&self, router: &LiveRouter) {
+        if router.begins_to_drain() {
+            tracing::info!(router = %router.id, "router stops: no new circuits go through it");
+            self.router_changed(&router.id);
+        }
     }
 
     /// Any router may be another one now.

@@ -47,6 +47,9 @@ const MIN_TIME: Duration = Duration::from_secs(1);
 const MAX_TIME: Duration = Duration::from_secs(300);
 /// Most routes in one report.
 const REPORT_PART: usize = 500;
+/// Most ways of a circuit from neighbours that nothing is sent to any more: the data half knows no
+/// more of them either. A controller takes up no route of more than 2 KiB.
+const LEFT: usize = 8;
 
 /// Routes under way, routes applied, and what their owners still have to hear.
 #[derive(Debug)]
@@ -223,14 +226,21 @@ impl Routes {
     }
 }
 
-/// What comes from an address goes where the last route says that named it.
+/// What comes from an address goes where the last route says that named it. Of the ways that the
+/// circuit has left the oldest are forgotten: it may be moved as long as it lives.
 fn add(known: &mut Vec<ctrl::route::Forward>, new: Vec<ctrl::route::Forward>) {
-    for forward in new {
-        match known.iter_mut().find(|it| it.src_address == forward.src_address) {
-            Some(way) => *way = forward,
-            None => known.push(forward),
-        }
-    }
+    known.retain(|way| new.iter().all(|it| it.src_address != way.src_address));
+    known.extend(new);
+    let is_left =
+        |way: &ctrl::route::Forward| known.iter().all(|to| to.dst_address != way.src_address);
+    let left: Vec<bool> = known.iter().map(is_left).collect();
+    let mut over = left.iter().filter(|is_left| **is_left).count().saturating_sub(LEFT);
+    let mut left = left.into_iter();
+    known.retain(|_| {
+        let goes = over > 0 && left.next().unwrap_or_default();
+        over -= usize::from(goes);
+        !goes
+    });
 }
 
 /// A controller wants a route.
@@ -514,8 +524,19 @@ mod tests {
             assert!(routes.keep(&owner, told(REROUTE_ATTEMPT, vec![step]), &stands));
         }
         let kept = routes.of("c").remove(0).forwards;
-        let expected = [way("I", "l2", link), way("l1", "I", start), way("l2", "I", start)];
+        let expected = [way("l1", "I", start), way("l2", "I", start), way("I", "l2", link)];
         assert_eq!(kept, expected);
+        // However often it moves, what is told of it stays small, and what counts is in it.
+        for number in 0..100 {
+            let to = format!("a-link-with-a-long-name-{number}");
+            for step in [way(&to, "I", start), way("I", &to, link)] {
+                assert!(routes.keep(&owner, told(REROUTE_ATTEMPT, vec![step]), &stands));
+            }
+        }
+        let kept = routes.of("c").remove(0).forwards;
+        let last = "a-link-with-a-long-name-99";
+        assert_eq!(kept.len(), LEFT + 2);
+        assert_eq!(kept[LEFT..], [way(last, "I", start), way("I", last, link)]);
         // Another attempt at making it begins anew.
         let again = vec![way("I", "l3", link), way("l3", "I", start)];
         assert!(routes.keep(&owner, told(1, again.clone()), &stands));

@@ -259,3 +259,18 @@ async fn a_controller_hears_of_every_circuit_that_ends_however_many_end_at_once(
     }
     network.router.control.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn controllers_hear_that_the_router_stops() {
+    let mut network = Network::new().await;
+    network.restart_controller(capable().with(controller_capability::ADOPTS_CIRCUITS)).await;
+    network.router.control.drain();
+    network.peer.expect(ctrl::content_type::ROUTER_DRAINS).await;
+    // So does one that comes back meanwhile.
+    network.restart_controller(capable().with(controller_capability::ADOPTS_CIRCUITS)).await;
+    network.peer.expect(ctrl::content_type::ROUTER_DRAINS).await;
+    network.restart_controller(capable()).await;
+    network.peer.is_known().await;
+    assert!(!network.peer.has(ctrl::content_type::ROUTER_DRAINS), "it would not know it");
+    network.router.control.shutdown().await;
+}
