@@ -135,7 +135,7 @@ async fn what_a_hello_calls_its_channel_skips_no_check() {
     let types = ["", "link", "link.default", "link.ack", "ctrl", "ctrl.high", "edge", "edge.mgmt"];
     for (number, name) in types.iter().enumerate() {
         let mut lie = hello(&other, &victim, &format!("l{number}")).to_hello();
-        lie.headers.set_str(weft_wire::hello::header::TYPE, *name);
+        lie.headers.set_str(weft_wire::hello::header::TYPE, name);
         let opened = soon(dial(towards(&liar.identity(), port, lie))).await;
         assert!(opened.is_err(), "{name}");
         assert_eq!(refused(&victim), number as u64 + 1, "{name}");

@@ -42,6 +42,8 @@ const STOPPING: Duration = Duration::from_secs(17);
 /// Routers that have not shown yet who they are, in all and from one source.
 const PENDING: usize = 1024;
 const PENDING_PER_SOURCE: usize = 256;
+/// How long the last traced messages may take to reach their file.
+const TRACED: Duration = Duration::from_secs(2);
 /// How long requests that are worked on may take once the controller is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -111,6 +113,7 @@ impl Core {
             let file = file.map_err(|error| Failure::new(format!("{}: {error}", path.display())));
             options.trace = Some(file.map_err(|error| error.during("trace.path"))?);
         }
+        let trace = options.trace.clone();
         let control = ControlPlane::start(network.clone(), options)
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
@@ -127,7 +130,16 @@ impl Core {
             web: api.identities().to_vec(),
         };
         let reload = exchange::follow(self.config.clone(), files, self.controller.clone());
-        Ok(RunningController { core: self, network, control, registration, api, reload, export })
+        Ok(RunningController {
+            core: self,
+            network,
+            control,
+            registration,
+            api,
+            reload,
+            trace,
+            export,
+        })
     }
 }
 
@@ -139,6 +151,7 @@ pub(crate) struct RunningController {
     registration: Option<Registration>,
     api: ApiServer,
     reload: Following,
+    trace: Option<TraceFile>,
     export: Export,
 }
 
@@ -156,12 +169,15 @@ impl RunningController {
     /// Stops in order: no new connections, requests finish, routers are let go, the rest reaches
     /// the disk.
     pub(crate) async fn shutdown(self) -> Result<(), Failure> {
-        let Self { core, network, control, registration, api, reload, export } = self;
+        let Self { core, network, control, registration, api, reload, trace, export } = self;
         drop(reload);
         control.stop();
         drop(registration);
         api.shutdown(DRAIN).await;
         network.stop().await;
+        if let Some(trace) = trace {
+            trace.flush(TRACED).await;
+        }
         let closed = core.close().await;
         export.end().await;
         closed

@@ -107,7 +107,7 @@ mod tests {
         let text = "v: 3\nidentity: {cert: /no/cert, key: /no/key, ca: /no/ca}\nctrl: {endpoint: 'tls:c:1'}\n";
         let none = |_: &str| None;
         let config = RouterConfig::from_str(text, Path::new("r.yml"), &none).unwrap().config;
-        let failure = start(&config).await.unwrap_err();
+        let failure = start(&config, Spans::off()).await.unwrap_err();
         assert_eq!(failure.report(), Failure::usage("").report(), "{failure}");
         assert_ne!(failure.report(), Failure::new("").report());
     }
