@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weft_client::{Address, Credentials, ManagementClient, Tls, trust};
-use weft_contract::{Kind, resource};
+use weft_contract::{Api, Kind, resource};
 use weft_sdk::{Context, ContextBuilder, IdentityFile};
 
 use crate::{
@@ -38,6 +38,13 @@ impl Operator {
     /// Everything of a kind.
     pub(crate) async fn list(&self, kind: &Kind) -> Vec<Value> {
         self.client.list(kind, None).await.unwrap()
+    }
+
+    /// How many circuits the first page of all shows.
+    pub(crate) async fn circuits(&self) -> usize {
+        let list = resource::fabric::circuit::KIND.list().unwrap();
+        let all: Vec<Value> = self.client.call_in(Api::Fabric, list, &[], &[], None).await.unwrap();
+        all.len()
     }
 
     /// Whether there is a router that is online.

@@ -251,7 +251,7 @@ async fn ten_thousand_short_connections_leave_nothing() {
     assert_eq!(row["open"], 0);
     assert!(row["total"].as_u64().unwrap() >= (CLIENTS * EACH) as u64, "{row}");
     assert_eq!(row["sent"], row["received"]);
-    let circuits = async || match bed.operator.list(&resource::fabric::circuit::KIND).await.len() {
+    let circuits = async || match bed.operator.circuits().await {
         0 => Ok(()),
         some => Err(some),
     };

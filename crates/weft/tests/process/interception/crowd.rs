@@ -77,7 +77,7 @@ async fn crowd(lab: Lab) {
     dial(500, Duration::ZERO).await;
     let rules = lab.system().await;
     let settled = async || {
-        let circuits = bed.operator.list(&resource::fabric::circuit::KIND).await.len();
+        let circuits = bed.operator.circuits().await;
         if circuits == 0 { Ok(files(&router)) } else { Err(circuits) }
     };
     let (before_files, _) = until("the circuits are gone", PATIENCE, settled).await;
@@ -95,7 +95,7 @@ async fn crowd(lab: Lab) {
             router.resident() / 1024
         );
         let left = async || {
-            let circuits = bed.operator.list(&resource::fabric::circuit::KIND).await.len();
+            let circuits = bed.operator.circuits().await;
             let files = files(&router);
             let is_over = circuits == 0 && files <= before_files + 4;
             if is_over { Ok(()) } else { Err(format!("{circuits} circuits, {files} files")) }
