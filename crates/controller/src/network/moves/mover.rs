@@ -153,7 +153,10 @@ impl Network {
             let ends = circuit.as_ref().and_then(|it| it.path.first().zip(it.path.last()));
             let has_path = ends.is_some_and(|(first, last)| self.ways(first).cost(last).is_some());
             match has_path {
-                true => self.0.moves.queue.lock().found_path(id),
+                true => {
+                    self.0.moves.queue.lock().found_path(id);
+                    self.0.moves.wake.notify_one();
+                }
                 false => self.0.moves.queue.lock().found_none(id, Instant::now()),
             }
             yield_in_turn(at).await;
