@@ -9,9 +9,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::oneshot;
 use weft_wire::Message;
 use weft_wire::trace::{ChannelMessage, ChannelState, Record, name_of};
 
@@ -23,12 +24,24 @@ const WAITING: usize = 16 * 1024;
 /// Longest time that a record waits for others in memory.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// A file that messages are written down in. The file ends with the last clone and tap.
+/// How often room is looked for when the thread has fallen behind.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A file that messages are written down in. The file ends with the last clone and tap; who ends
+/// the process before that calls [`TraceFile::flush`].
 #[derive(Debug, Clone)]
 pub struct TraceFile {
     identity: Arc<str>,
-    records: SyncSender<Record>,
+    work: SyncSender<Work>,
     dropped: Arc<AtomicU64>,
+}
+
+/// What the thread is given to do.
+#[derive(Debug)]
+enum Work {
+    Write(Record),
+    /// Everything before it is to be in the file.
+    Flush(oneshot::Sender<()>),
 }
 
 impl TraceFile {
@@ -38,7 +51,7 @@ impl TraceFile {
     /// When the file or a thread cannot be made.
     pub fn create(path: &Path, identity: &str) -> io::Result<Self> {
         let file = File::create(path)?;
-        let (records, waiting) = sync_channel(WAITING);
+        let (work, waiting) = sync_channel(WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
         let shown = path.display().to_string();
         let lost = Arc::clone(&dropped);
@@ -51,7 +64,7 @@ impl TraceFile {
                 tracing::warn!(file = shown, lost, "messages were not traced: too many at once");
             }
         })?;
-        Ok(Self { identity: identity.into(), records, dropped })
+        Ok(Self { identity: identity.into(), work, dropped })
     }
 
     /// Writes down the messages of a channel from now on; to be called before it is started.
@@ -72,24 +85,53 @@ impl TraceFile {
         tap
     }
 
+    /// Waits until everything that was seen so far is in the file, as long as the limit at most.
+    pub async fn flush(&self, limit: Duration) {
+        let (done, is_done) = oneshot::channel();
+        let flushed = async {
+            let mut work = Work::Flush(done);
+            // A queue without room gets some as the thread writes.
+            while let Err(TrySendError::Full(back)) = self.work.try_send(work) {
+                work = back;
+                tokio::time::sleep(LOOK).await;
+            }
+            // No answer comes of a file that could not be written, which was told of.
+            let _ = is_done.await;
+        };
+        if tokio::time::timeout(limit, flushed).await.is_err() {
+            tracing::warn!(?limit, "the end of the trace is not in its file: it took too long");
+        }
+    }
+
     fn put(&self, record: Record) {
-        if self.records.try_send(record).is_err() {
+        if self.work.try_send(Work::Write(record)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-fn write(file: File, records: &Receiver<Record>) -> io::Result<()> {
+fn write(file: impl Write, work: &Receiver<Work>) -> io::Result<()> {
     let (mut file, mut bytes) = (BufWriter::new(file), Vec::new());
+    let mut due = Instant::now() + FLUSH;
     loop {
-        match records.recv_timeout(FLUSH) {
-            Ok(record) => {
+        match work.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            Ok(Work::Write(record)) => {
                 bytes.clear();
                 record.encode(&mut bytes);
                 file.write_all(&bytes)?;
             }
-            Err(RecvTimeoutError::Timeout) => file.flush()?,
+            Ok(Work::Flush(done)) => {
+                file.flush()?;
+                // Whoever asked may have lost patience.
+                let _ = done.send(());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return file.flush(),
+        }
+        // Also while records keep coming.
+        if Instant::now() >= due {
+            file.flush()?;
+            due = Instant::now() + FLUSH;
         }
     }
 }
@@ -149,4 +191,45 @@ impl Drop for TraceTap {
 fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record::State(ChannelState {
+            timestamp: 1,
+            identity: "r1".to_owned(),
+            channel: "ctrl".to_owned(),
+            connected: true,
+            remote_address: "192.0.2.1:1".to_owned(),
+        })
+    }
+
+    #[test]
+    fn records_reach_the_file_while_more_keep_coming() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let trace = TraceFile::create(file.path(), "r1").unwrap();
+        let begun = Instant::now();
+        // Fewer bytes than fill the buffer: only time writes them.
+        while file.path().metadata().unwrap().len() == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(15), "nothing reached the file");
+            trace.put(record());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_is_in_the_file_when_it_was_flushed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let trace = TraceFile::create(file.path(), "r1").unwrap();
+        let mut one = Vec::new();
+        record().encode(&mut one);
+        for count in 1..=3 {
+            trace.put(record());
+            trace.flush(Duration::from_secs(60)).await;
+            assert_eq!(std::fs::read(file.path()).unwrap().len(), count * one.len());
+        }
+    }
 }

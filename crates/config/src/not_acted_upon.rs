@@ -82,6 +82,11 @@ const ROUTER: Table = &[
     ("listeners.*.options.txQueueSize", "payloads are handed over directly"),
     ("dialers.*.options.txPortalDupAckScale", "unused, as in the original"),
     ("listeners.*.options.txPortalDupAckScale", "unused, as in the original"),
+    ("metrics.eventQueueSize", "bytes of circuits are counted in place, no events of them wait"),
+    (
+        "metrics.enableDataDelayMetric",
+        "how long payloads wait for links is always measured, as `link.queue_time`",
+    ),
     ("transport.wss.idleTimeout", "a connection serves one request"),
     ("transport.wss.enableCompression", "what is encrypted cannot be compressed"),
 ];

@@ -74,6 +74,8 @@ impl From<&Build> for VersionInfo {
 /// take to hear that nothing is hosted here any more.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 const TOLD: Duration = Duration::from_secs(2);
+/// How long the last traced messages may take to reach their file.
+const TRACED: Duration = Duration::from_secs(2);
 /// Most time for a TLS handshake, whatever the file says: as much as a hello may be given.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 
@@ -551,6 +553,9 @@ impl Router {
         }
         self.data.shutdown();
         self.control.shutdown().await;
+        if let Some(trace) = self.data.trace() {
+            trace.flush(TRACED).await;
+        }
     }
 }
 

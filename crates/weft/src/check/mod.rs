@@ -9,8 +9,9 @@ mod controller;
 mod identity;
 mod report;
 mod router;
+mod web;
 
-use weft_config::{Error, Examined, KeyAt, Loaded};
+use weft_config::{Debugging, Error, Examined, KeyAt, Loaded};
 
 use crate::failure::Failure;
 
@@ -59,6 +60,16 @@ fn add<T>(examined: &mut Examined<T>, findings: Vec<Finding>) {
         }
     }
     examined.sort();
+}
+
+/// Files for whoever looks for faults.
+fn debugging(debugging: &Debugging) -> impl Iterator<Item = Finding> {
+    let files = [
+        ("trace.path", &debugging.trace),
+        ("profile.cpu.path", &debugging.cpu_profile),
+        ("profile.memory.path", &debugging.memory_profile),
+    ];
+    files.into_iter().filter_map(|(key, path)| addresses::to_write(key, path.as_deref()?))
 }
 
 /// The file, or everything that is wrong with it.

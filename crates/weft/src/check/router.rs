@@ -6,7 +6,9 @@ use weft_identity::{Identity, Location};
 use super::{
     Finding, Purpose, add,
     addresses::{self, given},
+    debugging,
     identity::{self, Rules},
+    web,
 };
 use crate::compose::identity_section;
 
@@ -20,6 +22,7 @@ pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {
     findings.extend(interfaces(&examined.facts));
     findings.extend(advertised(config, &examined.facts));
     findings.extend(files(config));
+    findings.extend(web::scrapers(&examined.facts));
     add(examined, findings);
 }
 
@@ -144,19 +147,18 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
                 "invalid listeners.binding.advertise"
             }
             "link.listeners[].advertise" => "invalid link.listeners.advertise",
-            "web[].bindPoints[].address" if config.web.iter().all(|one| one.identity.is_none()) => {
-                "address not valid"
-            }
+            "web[].bindPoints[].address" => "address not valid",
             _ => continue,
         };
         let Some((_, host, _)) = addresses::parts(&fact.value) else { continue };
-        if let Err(error) = identity.check_host(&host) {
-            let text = format!("{words}: {error}");
-            // Whoever asks for the health of a router may not look at names.
-            out.push(match general.starts_with("web") {
-                true => Finding::warning(fact.key.clone(), text),
-                false => Finding::mistake(fact.key.clone(), text),
-            });
+        let checked = match web::identity_at(&config.web, &fact.key) {
+            // What is wrong with that section was told of, too.
+            Some(section) => Identity::load(&identity_section(section))
+                .map_or(Ok(()), |own| own.check_host(&host)),
+            None => identity.check_host(&host),
+        };
+        if let Err(error) = checked {
+            out.push(Finding::mistake(fact.key.clone(), format!("{words}: {error}")));
         }
     }
     out
@@ -164,15 +166,7 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
 
 /// Files that are written need a folder.
 fn files(config: &RouterConfig) -> Vec<Finding> {
-    let debugging = &config.debugging;
-    let mut out: Vec<Finding> = [
-        ("trace.path", &debugging.trace),
-        ("profile.cpu.path", &debugging.cpu_profile),
-        ("profile.memory.path", &debugging.memory_profile),
-    ]
-    .into_iter()
-    .filter_map(|(key, path)| addresses::folder_of(key, path.as_deref()?))
-    .collect();
+    let mut out: Vec<Finding> = debugging(&config.debugging).collect();
     if let Some(edge) = &config.edge {
         out.extend(addresses::folder_of("edge.db", &edge.db));
     }

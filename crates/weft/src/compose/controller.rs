@@ -41,6 +41,8 @@ const STOPPING: Duration = Duration::from_secs(15);
 /// Routers that have not shown yet who they are, in all and from one source.
 const PENDING: usize = 1024;
 const PENDING_PER_SOURCE: usize = 256;
+/// How long the last traced messages may take to reach their file.
+const TRACED: Duration = Duration::from_secs(2);
 /// How long requests that are worked on may take once the controller is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -108,12 +110,14 @@ impl Core {
             let file = file.map_err(|error| Failure::new(format!("{}: {error}", path.display())));
             options.trace = Some(file.map_err(|error| error.during("trace.path"))?);
         }
+        let trace = options.trace.clone();
         let control = ControlPlane::start(network.clone(), options)
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
         let listeners = Arc::new(Listeners::new());
         let mut setup = Setup::new(controller, Arc::clone(&self.identity), Arc::clone(&listeners));
         setup.limits.handshake_timeout = self.handshake_timeout();
+        setup.store_check = self.config.store_check.clone();
         let api = ApiServer::start(&self.config.web, setup)
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
@@ -124,7 +128,7 @@ impl Core {
             web: api.identities().to_vec(),
         };
         let reload = exchange::follow(self.config.clone(), files, self.controller.clone());
-        Ok(RunningController { core: self, network, control, registration, api, reload })
+        Ok(RunningController { core: self, network, control, registration, api, reload, trace })
     }
 }
 
@@ -136,6 +140,7 @@ pub(crate) struct RunningController {
     registration: Option<Registration>,
     api: ApiServer,
     reload: Following,
+    trace: Option<TraceFile>,
 }
 
 impl RunningController {
@@ -149,15 +154,24 @@ impl RunningController {
         &self.controller().settings().addresses.api
     }
 
+    /// Reads again what may change while it runs.
+    async fn reload(&self) {
+        self.reload.now().await;
+        self.api.reload().await;
+    }
+
     /// Stops in order: no new connections, requests finish, routers are let go, the rest reaches
     /// the disk.
     pub(crate) async fn shutdown(self) -> Result<(), Failure> {
-        let Self { core, network, control, registration, api, reload } = self;
+        let Self { core, network, control, registration, api, reload, trace } = self;
         drop(reload);
         control.stop();
         drop(registration);
         api.shutdown(DRAIN).await;
         network.stop().await;
+        if let Some(trace) = trace {
+            trace.flush(TRACED).await;
+        }
         core.close().await
     }
 }
@@ -335,13 +349,20 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Fai
             file.display()
         )));
     }
+    // What may fail comes before anybody is served.
+    let profiles = match Profiles::start(&core.config.debugging) {
+        Ok(profiles) => profiles,
+        Err(failure) => {
+            core.close().await?;
+            return Err(failure);
+        }
+    };
     let running = core.serve().await?;
     tracing::info!(id = %running.controller().settings().id, "controller runs");
-    let profiles = Profiles::start(&running.core.config.debugging)?;
     manager.up(vec![tokio::runtime::Handle::current()]);
     tokio::select! {
         () = stop.cancelled() => {}
-        () = hang_ups.follow(&manager, async || running.reload.now().await) => {}
+        () = hang_ups.follow(&manager, async || running.reload().await) => {}
     }
     tracing::info!("controller stops");
     manager.stopping(STOPPING);

@@ -60,13 +60,23 @@ thread_local! {
 /// Those who talk, which conversation of theirs it is, and where what they say goes.
 type Conversations = Mutex<BoundedTable<SocketAddr, (u64, mpsc::Sender<Bytes>), IpAddr>>;
 
+/// What ends listening for datagrams.
+#[derive(Debug, Clone)]
+pub(crate) struct DatagramEnds {
+    /// No conversation begins any more; those there are go on.
+    pub(crate) draining: CancellationToken,
+    /// All of them end.
+    pub(crate) stop: CancellationToken,
+}
+
 /// Receives until cancelled; conversations there are end, for their socket closes with the last.
 pub(crate) async fn serve_datagrams(
     ingress: Arc<Ingress>,
     socket: UdpSocket,
     limits: DatagramLimits,
-    stop: CancellationToken,
+    ends: DatagramEnds,
 ) {
+    let DatagramEnds { draining, stop } = ends;
     let socket = Arc::new(socket);
     let conversations: Arc<Conversations> = Arc::new(Mutex::new(BoundedTable::new(Caps {
         total: limits.conversations,
@@ -105,6 +115,9 @@ pub(crate) async fn serve_datagrams(
             // That conversation is being closed: this one is another.
             Some(Err(TrySendError::Closed(_))) | None => data,
         };
+        if draining.is_cancelled() {
+            continue;
+        }
         let (sender, inbox) = mpsc::channel(WAITING);
         number += 1;
         let (source, entry) = (source_of(peer.ip()), (number, sender));
