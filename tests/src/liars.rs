@@ -10,7 +10,8 @@ use weft_channel::{
     InboxLimits, dial, inbox,
 };
 use weft_identity::tls::{ClientTls, client_config};
-use weft_wire::hello::alpn;
+use weft_identity::{Identity, KeyedChain, LiveIdentity};
+use weft_wire::hello::{Hello, alpn};
 use weft_wire::link::{LinkHello, SplitPart};
 use weft_wire::payload::{Flags, Payload};
 use weft_wire::{Address, Scheme};
@@ -37,6 +38,13 @@ fn hello(from: &Peer, to: &Peer, link: &str) -> LinkHello {
     }
 }
 
+/// How somebody with these keys opens a link to a port.
+fn towards(keys: &Arc<LiveIdentity>, port: u16, hello: Hello) -> DialOptions {
+    let tls = Arc::new(client_config(&ClientTls::of_identity(keys, &[])).unwrap());
+    let address = Address::new(Scheme::Tls, "127.0.0.1", port);
+    DialOptions::new(address, tls, alpn::LINK, hello, ChannelOptions::link("liar"))
+}
+
 /// Opens a link to a port with the keys of a router.
 async fn open(keys: &Peer, port: u16, hello: &LinkHello) -> Result<Established, DialError> {
     let group = GroupPolicy::link_dialer(1, 0, Duration::ZERO);
@@ -49,11 +57,7 @@ async fn open_as(
     hello: &LinkHello,
     group: Option<GroupPolicy>,
 ) -> Result<Established, DialError> {
-    let identity = keys.identity();
-    let tls = Arc::new(client_config(&ClientTls::of_identity(&identity, &[])).unwrap());
-    let address = Address::new(Scheme::Tls, "127.0.0.1", port);
-    let channel = ChannelOptions::link("liar");
-    let options = DialOptions::new(address, tls, alpn::LINK, hello.to_hello(), channel);
+    let options = towards(&keys.identity(), port, hello.to_hello());
     let connection_id = group.is_some().then(|| hello.connection_id.clone());
     dial(DialOptions { group, connection_id, ..options }).await
 }
@@ -96,6 +100,46 @@ async fn nobody_opens_a_link_as_somebody_else() {
     let off = serde_json::json!({"disabled": true});
     network.patch(kind, &liar.id, &off).await;
     assert!(soon(open(&liar, port, &hello(&liar, &victim, "l6"))).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_behind_the_leaf_make_nobody_another_router() {
+    let network = network().await;
+    let port = free_port();
+    let victim = network.router_behind("victim", port, port).await;
+    let other = network.another_router("other").await;
+    let liar = liar(&network).await;
+    let (own, others) = (liar.identity().current(), other.identity().current());
+    let (own, others) = (own.client().unwrap(), others.client().unwrap());
+    let mut chain = vec![own.leaf().clone()];
+    chain.extend_from_slice(others.chain());
+    chain.extend_from_slice(&own.chain()[1..]);
+    let chain = KeyedChain::new(chain, own.key().clone()).unwrap();
+    let bundle = liar.identity().current().ca().clone();
+    let keys = LiveIdentity::fixed(Identity::new(Some(chain), Vec::new(), bundle));
+    let lie = hello(&other, &victim, "l1").to_hello();
+    assert!(soon(dial(towards(&keys, port, lie))).await.is_err());
+    assert_eq!(refused(&victim), 1);
+    // The same certificates are good for the router whose leaf comes first.
+    let truth = hello(&liar, &victim, "l2").to_hello();
+    assert!(soon(dial(towards(&keys, port, truth))).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_hello_calls_its_channel_skips_no_check() {
+    let network = network().await;
+    let port = free_port();
+    let victim = network.router_behind("victim", port, port).await;
+    let other = network.another_router("other").await;
+    let liar = liar(&network).await;
+    let types = ["", "link", "link.default", "link.ack", "ctrl", "ctrl.high", "edge", "edge.mgmt"];
+    for (number, name) in types.iter().enumerate() {
+        let mut lie = hello(&other, &victim, &format!("l{number}")).to_hello();
+        lie.headers.set_str(weft_wire::hello::header::TYPE, name);
+        let opened = soon(dial(towards(&liar.identity(), port, lie))).await;
+        assert!(opened.is_err(), "{name}");
+        assert_eq!(refused(&victim), number as u64 + 1, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,4 +33,6 @@ mod sdk;
 #[cfg(test)]
 mod transit;
 #[cfg(test)]
+mod tunneler;
+#[cfg(test)]
 mod wires;

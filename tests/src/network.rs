@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration};
 use weft_client::{Credentials, ManagementClient, Tls};
-use weft_config::router::Listener;
+use weft_config::router::{Listener, ProxiedService, ProxyProtocol, TunnelMode};
 use weft_config::web::WebOptions;
 use weft_config::{
     AddressKind, BindPoint, HostPort, ProcessEnvironment, RouterConfig, WebApi, WebServer,
@@ -134,6 +134,27 @@ impl Network {
         .await;
         soon(router.online()).await;
         self.router = Some(router);
+    }
+
+    /// The router that runs.
+    pub(crate) fn router(&self) -> &Router {
+        self.router.as_ref().unwrap()
+    }
+
+    /// Has the router offer services at ports, from its next start on: name, port, and whether it is
+    /// for datagrams.
+    pub(crate) fn proxy_mode(&mut self, services: &[(&str, u16, bool)]) {
+        let services = services.iter().map(|(name, port, datagrams)| ProxiedService {
+            name: (*name).to_owned(),
+            port: *port,
+            protocol: if *datagrams { ProxyProtocol::Udp } else { ProxyProtocol::Tcp },
+        });
+        for listener in &mut self.router_config.listeners {
+            if let Listener::Tunnel(tunnel) = listener {
+                tunnel.mode = TunnelMode::Proxy;
+                tunnel.services = services.clone().collect();
+            }
+        }
     }
 
     pub(crate) async fn stop_router(&mut self) {

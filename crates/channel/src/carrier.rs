@@ -20,8 +20,7 @@ impl From<TcpStream> for Carrier {
 }
 
 impl From<WebSocketLine> for Carrier {
-    fn from(mut line: WebSocketLine) -> Self {
-        line.judged();
+    fn from(line: WebSocketLine) -> Self {
         Self::WebSocket(Box::new(line))
     }
 }
@@ -32,6 +31,21 @@ impl Carrier {
         match self {
             Self::Tcp(socket) => Ok(socket),
             Self::WebSocket(line) => line.tcp(),
+        }
+    }
+
+    /// The peer's session was found good: what carries its messages may be larger.
+    pub(crate) fn judged(&mut self) {
+        if let Self::WebSocket(line) = self {
+            line.judged();
+        }
+    }
+
+    /// Bytes that were read and are held until the rest of their message comes.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Tcp(_) => 0,
+            Self::WebSocket(line) => line.held(),
         }
     }
 

@@ -74,6 +74,16 @@ impl TlsPump {
         self.carrier.tcp()
     }
 
+    /// The peer's session was found good.
+    pub(crate) fn judged(&mut self) {
+        self.carrier.judged();
+    }
+
+    /// Bytes that are held below TLS until the rest of their message comes.
+    pub(crate) fn held(&self) -> usize {
+        self.carrier.held()
+    }
+
     /// When to call [`keep_alive`](Self::keep_alive).
     pub(crate) fn keep_alive_at(&self) -> Option<Instant> {
         self.carrier.keep_alive_at()

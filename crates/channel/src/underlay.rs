@@ -99,10 +99,14 @@ impl Underlay {
         outboxes.extend(parts.outbox);
         let options = &shared.options;
         let memory = options.frame_memory.clone();
+        let (mut pump, is_judged) = (connection.pump, options.unjudged.is_none());
+        if is_judged {
+            pump.judged();
+        }
         Self {
-            pump: connection.pump,
+            pump,
             decoder: frame::Decoder::new(options.unjudged.unwrap_or(options.frames)),
-            is_judged: options.unjudged.is_none(),
+            is_judged,
             partial: memory.map(|memory| Partial::new(memory, info.remote.ip(), waker.clone())),
             batch: Batch::new(shared.clone()),
             outboxes,
@@ -147,7 +151,7 @@ impl Underlay {
             if !self.paused {
                 let turn = self.read_turn()?;
                 if let Some(partial) = &mut self.partial {
-                    partial.hold(self.decoder.held(), self.is_judged)?;
+                    partial.hold(self.decoder.held() + self.pump.held(), self.is_judged)?;
                 }
                 self.handler.on_turn_end(&self.channel);
                 match turn {
@@ -168,14 +172,11 @@ impl Underlay {
     fn read_turn(&mut self) -> Result<Turn, CloseReason> {
         let mut taken = 0;
         loop {
+            self.note_judged();
             loop {
                 let Some(chunk) = self.pump.plaintext()? else { return Ok(Turn::End) };
                 if chunk.is_empty() {
                     break;
-                }
-                if !self.is_judged && self.channel.shared().is_judged() {
-                    self.is_judged = true;
-                    self.decoder.set_limits(self.channel.shared().options.frames);
                 }
                 let mut rest = chunk;
                 let message = self.decoder.decode(&mut rest);
@@ -191,6 +192,7 @@ impl Underlay {
                     self.paused = true;
                     return Ok(Turn::Empty);
                 }
+                self.note_judged();
             }
             if self.pump.has_input() {
                 self.pump.decrypt()?;
@@ -204,6 +206,15 @@ impl Underlay {
                 Received::Blocked => return Ok(Turn::Empty),
                 Received::End => return Ok(Turn::End),
             }
+        }
+    }
+
+    /// Once the peer's session is found good its messages may be larger.
+    fn note_judged(&mut self) {
+        if !self.is_judged && self.channel.shared().is_judged() {
+            self.is_judged = true;
+            self.decoder.set_limits(self.channel.shared().options.frames);
+            self.pump.judged();
         }
     }
 

@@ -32,29 +32,51 @@ impl Default for ChannelOptions {
     }
 }
 
+/// What becomes of a value that is out of its bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OutOfBounds {
+    /// It is a mistake.
+    Refused,
+    /// The bound is used, with a warning: the original takes it.
+    Clamped,
+}
+
 impl ChannelOptions {
     /// Reads the options of a section; other keys may stand beside them.
     pub(crate) fn read(section: &Section<'_>) -> Self {
+        Self::read_with(section, OutOfBounds::Refused)
+    }
+
+    /// The same for channels whose options the original takes as they are.
+    pub(crate) fn read_lenient(section: &Section<'_>) -> Self {
+        Self::read_with(section, OutOfBounds::Clamped)
+    }
+
+    fn read_with(section: &Section<'_>, out_of_bounds: OutOfBounds) -> Self {
         let default = Self::default();
         let connect_timeout = if section.has("connectTimeout") {
             let bounds = Duration::from_millis(30)..=Duration::from_secs(60);
             section.any_int("connectTimeoutMs");
             section.describe("connectTimeoutMs", "integer", "5000", "30..60000, in ms");
-            section.duration_in("connectTimeout", default.connect_timeout, bounds)
+            let (key, usual) = ("connectTimeout", default.connect_timeout);
+            match out_of_bounds {
+                OutOfBounds::Refused => section.duration_in(key, usual, bounds),
+                OutOfBounds::Clamped => section.duration_clamped(key, usual, bounds),
+            }
         } else {
             section.describe("connectTimeout", "duration", "5s", "30ms..1m");
-            Duration::from_millis(connect_timeout_ms(section))
+            Duration::from_millis(connect_timeout_ms(section, out_of_bounds))
+        };
+        let count = |key: &'static str, usual: usize, bounds| match out_of_bounds {
+            OutOfBounds::Refused => section.int(key, usual, bounds),
+            OutOfBounds::Clamped => section.int_clamped(key, usual, bounds),
         };
         let write_timeout = section.opt_duration("writeTimeout").or(default.write_timeout);
         section.describe("writeTimeout", "duration", "30s", "0s: no limit");
         Self {
-            out_queue_size: section.int("outQueueSize", default.out_queue_size, 0..=1_000_000),
-            max_queued_connects: section.int(
-                "maxQueuedConnects",
-                default.max_queued_connects,
-                1..=5000,
-            ),
-            max_outstanding_connects: section.int(
+            out_queue_size: count("outQueueSize", default.out_queue_size, 0..=1_000_000),
+            max_queued_connects: count("maxQueuedConnects", default.max_queued_connects, 1..=5000),
+            max_outstanding_connects: count(
                 "maxOutstandingConnects",
                 default.max_outstanding_connects,
                 1..=1000,
@@ -66,7 +88,7 @@ impl ChannelOptions {
 
     /// As links and edge listeners use them: the default length of the queue is 64.
     pub(crate) fn read_long(section: &Section<'_>) -> Self {
-        let mut options = Self::read(section);
+        let mut options = Self::read_lenient(section);
         section.describe("outQueueSize", "integer", "64", "0..1000000");
         if options.out_queue_size == Self::default().out_queue_size {
             options.out_queue_size = 64;
@@ -76,8 +98,13 @@ impl ChannelOptions {
     }
 }
 
-fn connect_timeout_ms(section: &Section<'_>) -> u64 {
+fn connect_timeout_ms(section: &Section<'_>, out_of_bounds: OutOfBounds) -> u64 {
     const DEFAULT: u64 = 5000;
+    if out_of_bounds == OutOfBounds::Clamped {
+        let ms = section.int_clamped("connectTimeoutMs", DEFAULT, 30..=60_000);
+        section.describe("connectTimeoutMs", "integer", "5000", "30..60000, in ms");
+        return ms;
+    }
     let asked = section.any_int("connectTimeoutMs");
     section.describe("connectTimeoutMs", "integer", "5000", "30..60000, in ms");
     match asked {
@@ -128,9 +155,23 @@ impl Heartbeats {
         section.describe(CLOSE, "duration", usual, "0 or less: never");
         Self {
             send_interval: section.duration("sendInterval", default.send_interval),
-            check_interval: section.duration("checkInterval", default.check_interval),
+            check_interval: check_interval(section, default.check_interval),
             close_unresponsive: if section.has(CLOSE) { asked } else { close },
             unresponsive_after: section.duration("unresponsiveAfter", default.unresponsive_after),
         }
     }
+}
+
+/// A connection that looks all the time does nothing else.
+fn check_interval(section: &Section<'_>, default: Duration) -> Duration {
+    const KEY: &str = "checkInterval";
+    const LEAST: Duration = Duration::from_millis(10);
+    let interval = section.duration(KEY, default);
+    section.describe(KEY, "duration", crate::duration::show_duration(default), "at least 10ms");
+    if interval < LEAST {
+        let shown = crate::duration::show_duration(interval);
+        section.warn(KEY, format!("{shown} is too often, 10ms is used"));
+        section.in_effect(KEY, "10ms");
+    }
+    interval.max(LEAST)
 }

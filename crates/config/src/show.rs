@@ -44,7 +44,8 @@ pub fn excerpt(path: &Path, source: &Source, severity: Severity, problem: &KeyAt
             let _ = writeln!(out, "{number} | {shown}");
             let before = problem.column.saturating_sub(1).min(WIDTH);
             let room = line.chars().count().min(WIDTH).saturating_sub(before);
-            let mark = "^".repeat(problem.length.clamp(1, room.max(1)));
+            let length = quoted(line, before).unwrap_or(problem.length);
+            let mark = "^".repeat(length.clamp(1, room.max(1)));
             let _ = writeln!(out, "{margin} | {}{mark}", " ".repeat(before));
         }
     }
@@ -57,6 +58,25 @@ pub fn excerpt(path: &Path, source: &Source, severity: Severity, problem: &KeyAt
     note("allowed", &problem.allowed);
     note("did you mean", &problem.suggestion);
     out
+}
+
+/// Characters of the quoted text that begins there, with its quotes. (The parser counts what follows
+/// on the line, too.)
+fn quoted(line: &str, before: usize) -> Option<usize> {
+    let mut rest = line.chars().skip(before).enumerate().peekable();
+    let (_, quote) = rest.next().filter(|(_, first)| matches!(first, '"' | '\''))?;
+    while let Some((at, character)) = rest.next() {
+        let is_escape = (character == '\\' && quote == '"')
+            || (character == quote
+                && quote == '\''
+                && rest.peek().is_some_and(|(_, next)| *next == quote));
+        if is_escape {
+            rest.next();
+        } else if character == quote {
+            return Some(at + 1);
+        }
+    }
+    None
 }
 
 fn printable(character: char) -> char {

@@ -1,7 +1,7 @@
 //! "Did you mean": the known word nearest to an unknown one.
 
 /// The nearest of the known words, if it is near enough to be meant.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let allowed = (word.chars().count() / 3).clamp(1, 3);
     known

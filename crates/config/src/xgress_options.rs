@@ -168,10 +168,25 @@ impl XgressOptions {
                 .duration("circuitStartTimeout", default.circuit_start_timeout),
             connect_timeout: None,
         };
-        if options.tx_portal_min_size > options.tx_portal_max_size {
-            section.problem("txPortalMinSize", "txPortalMinSize is larger than txPortalMaxSize");
+        options.in_order(section)
+    }
+
+    /// The smallest window is not larger than the largest; who names only the largest means both.
+    fn in_order(mut self, section: &Section<'_>) -> Self {
+        let most = self.tx_portal_max_size;
+        if self.tx_portal_min_size <= most {
+            return self;
         }
-        options
+        let (key, text) = match section.has("txPortalMinSize") {
+            true => ("txPortalMinSize", "is larger than txPortalMaxSize"),
+            false => {
+                ("txPortalMaxSize", "is less than txPortalMinSize, which the file does not name")
+            }
+        };
+        section.warn(key, format!("{key} {text}: {most} is used for both"));
+        section.in_effect("txPortalMinSize", most.to_string());
+        self.tx_portal_min_size = most;
+        self
     }
 
     /// As [`XgressOptions::read`], for those who dial applications.

@@ -88,6 +88,8 @@ pub struct Online(Arc<RwLock<Tables>>);
 #[derive(Debug, Default)]
 struct Tables {
     routers: HashMap<Id, Connection>,
+    /// Grows with everything that is told of routers.
+    version: u64,
     /// Sync status of routers that were connected before.
     gone: HashMap<Id, &'static str>,
     /// By identity: the routers that hold a connection of it, and when one last told.
@@ -128,6 +130,7 @@ impl Online {
     /// A router has connected: what a former connection of it told is void.
     pub fn put_router(&self, router: &Id, connection: u64, facts: RouterFacts) {
         let mut tables = self.0.write();
+        tables.version += 1;
         tables.gone.remove(router);
         let (facts, identities) = (Arc::new(facts), HashSet::new());
         let connection = Connection { number: connection, facts, identities };
@@ -143,10 +146,12 @@ impl Online {
         connection: u64,
         change: impl FnOnce(&mut RouterFacts),
     ) {
-        if let Some(current) = self.0.write().routers.get_mut(router)
+        let mut tables = self.0.write();
+        if let Some(current) = tables.routers.get_mut(router)
             && current.number == connection
         {
             change(Arc::make_mut(&mut current.facts));
+            tables.version += 1;
         }
     }
 
@@ -157,6 +162,7 @@ impl Online {
             return;
         }
         let Some(ended) = tables.routers.remove(router) else { return };
+        tables.version += 1;
         tables.gone.insert(router.clone(), sync_status::DISCONNECTED);
         tables.disconnect_all(router, &ended);
     }
@@ -180,6 +186,11 @@ impl Online {
     pub(crate) fn among<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> HashSet<Id> {
         let tables = self.0.read();
         routers.filter(|router| tables.routers.contains_key(*router)).cloned().collect()
+    }
+
+    /// Changes whenever anything that is known of routers does.
+    pub(crate) fn version(&self) -> u64 {
+        self.0.read().version
     }
 
     /// What is known of these routers, in this order.

@@ -205,7 +205,7 @@ impl Interceptor {
     }
 
     /// Takes everything out of the system. Connections are with whoever carries them.
-    pub async fn stop(self) {
+    pub async fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;

@@ -60,6 +60,11 @@ impl Snapshot {
         &self.tables[kind.index()]
     }
 
+    /// The same, to be kept: a later snapshot has the same one for as long as nothing in it changes.
+    pub fn shared_table(&self, kind: Kind) -> &Arc<Table> {
+        &self.tables[kind.index()]
+    }
+
     /// The same, to be changed without regard to anything else.
     pub(crate) fn table_mut(&mut self, kind: Kind) -> &mut Table {
         Arc::make_mut(&mut self.tables[kind.index()])

@@ -14,11 +14,16 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::sync::CancellationToken;
-use weft_config::{HostPort, router::ApiProxy};
+use weft_config::{
+    HostPort,
+    router::{ApiProxy, IngressAddress, IngressKind},
+};
 use weft_identity::{
     LiveIdentity,
     tls::{ALPN_HTTP1, ClientAuth, ClientTls, ServerTls, Trust, client_config, server_config},
 };
+
+use crate::bindings::ingress::bind_streams;
 
 /// Most connections at once.
 const MOST: usize = 256;
@@ -59,7 +64,8 @@ pub(crate) async fn start(
         accept: TlsAcceptor::from(Arc::new(server)),
         connect: TlsConnector::from(Arc::new(client)),
     });
-    let listener = TcpListener::bind((config.listener.host.as_str(), config.listener.port)).await?;
+    let address = IngressAddress { kind: IngressKind::Tls, at: config.listener.clone() };
+    let listener = bind_streams(&address).await?;
     let bound = listener.local_addr()?;
     tokio::spawn(async move {
         let _ = stop.run_until_cancelled(accept(listener, proxy, &stop)).await;
@@ -104,7 +110,8 @@ async fn carry(proxy: &Proxy, stream: TcpStream) -> io::Result<()> {
 
 async fn connect(proxy: &Proxy) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let HostPort { host, port } = &proxy.upstream;
-    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+    let found = tokio::net::lookup_host((host.as_str(), *port)).await?;
+    let stream = weft_channel::connect(found.collect(), None).await?;
     let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
     proxy.connect.connect(name, stream).await
 }

@@ -10,6 +10,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, RegisterError, Registration,
@@ -17,11 +18,15 @@ use weft_channel::{
 };
 use weft_config::{
     XgressOptions,
-    router::{DialerBinding, ForwarderConfig, IngressKind, IngressListener, XgressDialer},
+    router::{
+        DialerBinding, ForwarderConfig, IngressKind, IngressListener, TunnelOptions, XgressDialer,
+    },
 };
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
 use weft_metrics::Report;
+use weft_spans::Spans;
+use weft_tunnel::{InterceptError, Interception};
 use weft_wire::{VersionInfo, ctrl::REROUTE_ATTEMPT, hello::alpn};
 use weft_xgress::{Options, WindowKind};
 
@@ -33,7 +38,7 @@ use crate::{
             serve_datagrams, serve_streams,
         },
         transport::{self, Dialer},
-        tunnel::TunnelBinding,
+        tunnel::{TunnelBinding, interception},
     },
     control::ControlHalf,
     forwarder::{Circuit, Forwarder, ReportIntervals, SetUp, Timers},
@@ -47,6 +52,8 @@ use crate::{
 const BUDGET_SHARE: u64 = 4;
 /// How often files of identities are looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long taking rules out of the firewall may take.
+const CLEAN_UP: Duration = Duration::from_secs(30);
 /// Used where the memory of the machine is not known.
 const FALLBACK_MEMORY: u64 = 4 << 30;
 
@@ -91,12 +98,14 @@ pub struct DataOptions {
     pub client_tls: Option<Arc<rustls::ClientConfig>>,
     /// How long an end of direction for an old native SDK waits for the close that may follow it.
     pub fin_hold: Duration,
-    /// Whether the router hosts services itself.
-    pub tunnel: bool,
+    /// What the router does as a tunneler.
+    pub tunnel: Option<TunnelOptions>,
     /// How long the intervals are in which bytes of circuits are reported.
     pub usage_interval: Duration,
     /// Where messages of links and SDKs are written down.
     pub trace: Option<TraceFile>,
+    /// Where spans of dials go.
+    pub spans: Spans,
     /// SDK connections are read and written here.
     pub data_runtime: tokio::runtime::Handle,
     /// Everything else happens here.
@@ -117,6 +126,7 @@ pub struct DataHalf {
     stop: CancellationToken,
     /// Nothing new is taken.
     draining: CancellationToken,
+    tunneling: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl DataHalf {
@@ -146,13 +156,15 @@ impl DataHalf {
                 data_runtime: options.data_runtime.clone(),
                 control_runtime: options.control_runtime.clone(),
                 trace: options.trace.clone(),
+                spans: options.spans.clone(),
             },
         );
         let tunnel = TunnelBinding::new(
-            Arc::clone(&forwarder),
-            Arc::clone(&control),
+            &forwarder,
+            &control,
             access,
             tunnel_end,
+            options.tunnel.as_ref().map_or_else(Options::default, |own| end_options(&own.options)),
             options.forwarder.xgress_user_timeout,
         );
         let dials = tokio::sync::Semaphore::new(options.forwarder.xgress_dial_queue as usize);
@@ -168,6 +180,7 @@ impl DataHalf {
             listening: Mutex::default(),
             links: OnceLock::new(),
             draining: stop.child_token(),
+            tunneling: Mutex::default(),
             stop,
         });
         half.run();
@@ -188,8 +201,38 @@ impl DataHalf {
         self.register();
         runtime.spawn(measure(self.this.clone(), self.stop.clone()));
         runtime.spawn(settle(Arc::clone(&self.forwarder), self.stop.clone()));
-        if self.options.tunnel {
-            runtime.spawn(Arc::clone(&self.tunnel).run(self.draining.clone()));
+    }
+
+    /// Begins to tunnel, if the file asks for it. In mode `tproxy` this changes the machine; with
+    /// controllers (host and port) nothing is done to traffic.
+    ///
+    /// # Errors
+    /// When clients are to be taken in and this machine cannot do it.
+    pub async fn tunnel(&self, controllers: Vec<(String, u16)>) -> Result<(), InterceptError> {
+        let Some(options) = self.options.tunnel.clone() else { return Ok(()) };
+        // Clients' sockets are read and written where circuits are.
+        let runtime = &self.options.data_runtime;
+        let interception = match interception(&options, &self.options.router_id, controllers) {
+            Some(wanted) => {
+                let starting = runtime.spawn(Interception::start(wanted)).await;
+                let gone = |_| InterceptError::Machine("the router is shutting down".to_owned());
+                Some(starting.map_err(gone)??)
+            }
+            None => None,
+        };
+        let (draining, stop) = (self.draining.clone(), self.stop.clone());
+        let running = Arc::clone(&self.tunnel).run(options, interception, draining, stop);
+        *self.tunneling.lock() = Some(runtime.spawn(running));
+        Ok(())
+    }
+
+    /// Waits until nothing of a router that was shut down is left on the machine.
+    pub async fn gone(&self) {
+        let tunneling = self.tunneling.lock().take();
+        if let Some(tunneling) = tunneling
+            && tokio::time::timeout(CLEAN_UP, tunneling).await.is_err()
+        {
+            tracing::warn!("rules of the firewall may be left; the next start removes them");
         }
     }
 
@@ -485,14 +528,13 @@ impl DataHalf {
     }
 
     /// Without a dialer in its file a router terminates nothing for applications without an SDK
-    /// (specification of the router file, rule 3). One for `transport` is for the others, too.
-    fn may_dial(&self, binding: DialerBinding) -> Result<(), RouteFailure> {
-        let allows =
-            |one: &XgressDialer| one.binding == binding || one.binding == DialerBinding::Transport;
-        if self.options.dialers.iter().any(allows) {
+    /// (specification of the router file, rule 3). Whichever it has, the others have defaults.
+    fn may_dial(&self, binding: &str) -> Result<(), RouteFailure> {
+        if !self.options.dialers.is_empty() {
             return Ok(());
         }
-        let text = format!("the file of this router has no dialer for binding {binding:?}");
+        let text =
+            format!("the file of this router has no `dialers`, no dialer for binding {binding}");
         Err(transport::misconfigured(text))
     }
 
@@ -528,7 +570,7 @@ impl DataHalf {
                 let binding = direct(other).ok_or_else(|| {
                     transport::misconfigured(format!("no dialer for binding {other}"))
                 })?;
-                self.may_dial(binding)?;
+                self.may_dial(other)?;
                 let dialer = self.dialer(binding);
                 transport::dial(&self.forwarder, circuit, egress, timeout, &dialer).await
             }

@@ -21,4 +21,5 @@ mod start;
 mod tests;
 mod web;
 
-pub use start::{Build, Router, Runtimes, StartError};
+pub use start::{Build, Router, Runtimes, StartError, check_advertised};
+pub use weft_web::PROTOCOLS as WEB_PROTOCOLS;

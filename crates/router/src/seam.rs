@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
 use weft_metrics::{Report, usage::Interval};
+use weft_wire::TraceContext;
 
 /// Peer data of a circuit: header id to raw bytes, as the two ends see them
 /// (protocol: data-plane 6, edge-control-plane 13.1).
@@ -127,6 +128,8 @@ pub struct CircuitRequest {
     pub peer_data: PeerData,
     /// How long to wait for the controller.
     pub timeout: Duration,
+    /// The span that the controller's belong to.
+    pub trace: Option<TraceContext>,
 }
 
 /// A circuit wanted by the router's own tunneler.
@@ -434,9 +437,9 @@ pub enum AccessEvent {
     },
 }
 
-/// A service that the router's own tunneler may host, with what its configs say.
+/// A service that the router's own tunneler may use, with what its configs say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct HostedService {
+pub struct TunnelService {
     /// Id of the service.
     pub id: String,
     /// Name of the service.
@@ -445,8 +448,12 @@ pub struct HostedService {
     pub encryption_required: bool,
     /// Config type name to the config's data (JSON text).
     pub configs: BTreeMap<String, String>,
-    /// Name of the identity that hosts: the router's own.
-    pub host_name: String,
+    /// Whether it may be dialed.
+    pub can_dial: bool,
+    /// Whether it may be hosted.
+    pub can_bind: bool,
+    /// The identity that tunnels: the router's own.
+    pub identity: Arc<weft_tunnel::Identity>,
     /// What the identity says about cost and preference.
     pub hosting: Hosting,
 }
@@ -487,8 +494,8 @@ pub trait Access: Send + Sync + 'static {
     /// What changes from now on. A reader that falls behind is ended and must begin anew.
     fn events(&self) -> BoxStream<'static, AccessEvent>;
 
-    /// Services the router's own identity may host: now, and again whenever that changes.
-    fn hosted_services(&self) -> BoxStream<'static, Arc<Vec<HostedService>>>;
+    /// Services that the router's own identity may use: now, and again whenever that changes.
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<TunnelService>>>;
 
     /// Whether the chain (DER, leaf first) of an SDK may complete a TLS handshake.
     fn admits(&self, chain: &[Bytes]) -> bool;
@@ -527,6 +534,8 @@ pub struct Egress {
     pub destination: String,
     /// What the initiator told.
     pub peer_data: PeerData,
+    /// The span that the host's belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 /// A route of one circuit through this router.

@@ -12,14 +12,16 @@ use weft_config::{
     router::{EdgeListener, Listener, TunnelMode, WssOptions},
 };
 use weft_identity::{
-    AltServerCert, IdentitySection, LiveIdentity,
+    AltServerCert, Identity, IdentitySection, LiveIdentity,
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
+use weft_spans::Spans;
 use weft_wire::{Address, Scheme, VersionInfo};
 
 use crate::{
     access::{AccessHalf, AccessOptions},
     api_proxy,
+    bindings::tunnel::FILE,
     control::{self, ControlHalf, ControlOptions, EdgeAddresses, Parts},
     controllers::Controllers,
     data::{DataHalf, DataOptions, EdgeLimits},
@@ -158,6 +160,12 @@ pub enum StartError {
     /// A link listener.
     #[error("error listening [link.listeners]: {0}")]
     Link(RegisterError),
+    /// The tunneler cannot take clients in.
+    #[error(
+        "error listening [tunnel], mode tproxy: {0}; mode host only hosts and mode proxy offers \
+         services at ports: neither needs a privilege"
+    )]
+    Tunnel(#[from] weft_tunnel::InterceptError),
     /// The proxy to the API.
     #[error("error listening [edge.apiProxy.listener]: {0}")]
     ApiProxy(std::io::Error),
@@ -170,6 +178,30 @@ pub enum StartError {
     /// No controller in time.
     #[error("unable to connect to any controllers before timeout ({0:?}, ctrl.startupTimeout)")]
     NoController(Duration),
+}
+
+impl StartError {
+    /// Whether the file, or what it names, has to be changed first.
+    #[must_use]
+    pub fn is_of_the_file(&self) -> bool {
+        !matches!(self, Self::NoController(_))
+    }
+}
+
+/// Whether a certificate that clients of an edge listener see names the host that they are told:
+/// that of the router, or that of the TLS which browsers bring along.
+///
+/// # Errors
+/// When neither names it.
+pub fn check_advertised(
+    own: &Identity,
+    outer: Option<&Identity>,
+    host: &str,
+) -> Result<(), weft_identity::Error> {
+    match (own.check_host(host), outer) {
+        (Err(_), Some(outer)) => outer.check_host(host),
+        (checked, _) => checked,
+    }
 }
 
 /// A running router.
@@ -199,10 +231,10 @@ impl Router {
     /// When the identity cannot be used or an address cannot be listened on. That no controller is
     /// reached is no error; see [`Router::online`].
     pub async fn start(config: &RouterConfig, runtimes: Runtimes) -> Result<Self, StartError> {
-        Self::start_as(&Build::default(), config, runtimes).await
+        Self::start_as(&Build::default(), config, runtimes, Spans::off()).await
     }
 
-    /// As [`Router::start`], of a program that knows its build.
+    /// As [`Router::start`], of a program that knows its build and where spans of dials go.
     ///
     /// # Errors
     /// The same.
@@ -210,6 +242,7 @@ impl Router {
         build: &Build,
         config: &RouterConfig,
         runtimes: Runtimes,
+        spans: Spans,
     ) -> Result<Self, StartError> {
         warn_not_acted_upon(config);
         let version = VersionInfo::from(build);
@@ -221,8 +254,9 @@ impl Router {
         let trace = trace.transpose().map_err(StartError::Trace)?;
         let access =
             AccessHalf::new(AccessOptions::new(config, &id), identity.clone(), controllers.clone());
+        let options = ControlOptions::new(config, &id, version.clone());
         let control = ControlHalf::new(Parts {
-            options: ControlOptions::new(config, &id, version.clone()),
+            options: ControlOptions { spans: spans.clone(), ..options },
             trace: trace.clone(),
             identity: identity.clone(),
             names: config.csr.as_ref().map(enroll::names),
@@ -234,7 +268,7 @@ impl Router {
         let client = ClientTls::of_identity(&identity, &[]);
         let client = Arc::new(client_config(&client).map_err(StartError::Tls)?);
         let options = data_options(config, &id, version, &runtimes, client);
-        let options = DataOptions { trace, ..options };
+        let options = DataOptions { trace, spans, ..options };
         let data = DataHalf::start(options, Arc::new(control.clone()), Arc::new(access.clone()));
         control.register(data.measures());
         let stop = CancellationToken::new();
@@ -290,6 +324,10 @@ impl Router {
             let started = api_proxy::start(proxy, identity, self.stop.clone()).await;
             self.api_proxy = Some(started.map_err(StartError::ApiProxy)?);
         }
+        // Last, as it changes the machine.
+        let endpoints = config.ctrl.endpoints.iter();
+        let controllers = endpoints.map(|one| (one.host.clone(), one.port)).collect();
+        self.data.tunnel(controllers).await?;
         Ok((edge, links))
     }
 
@@ -312,9 +350,10 @@ impl Router {
         let mut told = Vec::new();
         for listener in edge_listeners(config) {
             let outer = outer.as_ref().filter(|_| is_websocket(listener));
-            let shown = outer.map_or(identity, |outer| &outer.identity);
-            let valid = shown.current().check_host(&listener.advertise.host);
-            valid.map_err(StartError::Advertise)?;
+            let outer_now = outer.map(|outer| outer.identity.current());
+            let host = &listener.advertise.host;
+            check_advertised(&identity.current(), outer_now.as_deref(), host)
+                .map_err(StartError::Advertise)?;
             let bind = listener.address.host_port().to_string();
             // Connections are accepted on the runtime that reads them.
             let limits = edge_limits(config, listener);
@@ -523,7 +562,9 @@ impl Router {
     /// Takes nothing new, has what is hosted here hosted elsewhere, and waits until the circuits
     /// that are up have ended, as long as `grace` at most.
     pub async fn drain(&self, grace: Duration) {
+        // In this order: until a controller has heard of it, routes are refused.
         self.data.drain();
+        self.control.drain();
         let (begun, mut told) = (tokio::time::Instant::now(), 0);
         loop {
             let (circuits, _) = self.data.counts();
@@ -553,6 +594,7 @@ impl Router {
         }
         self.data.shutdown();
         self.control.shutdown().await;
+        self.data.gone().await;
         if let Some(trace) = self.data.trace() {
             trace.flush(TRACED).await;
         }
@@ -628,9 +670,13 @@ fn data_options(
         dialers: config.dialers.clone(),
         client_tls: Some(client_tls),
         fin_hold: FIN_HOLD,
-        tunnel: config.listeners.iter().any(|one| matches!(one, Listener::Tunnel(_))),
+        tunnel: config.listeners.iter().find_map(|one| match one {
+            Listener::Tunnel(options) => Some((**options).clone()),
+            _ => None,
+        }),
         usage_interval: config.metrics.report_interval,
         trace: None,
+        spans: Spans::off(),
         data_runtime: runtimes.data.clone(),
         control_runtime: runtimes.control.clone(),
     }
@@ -667,12 +713,17 @@ impl WebSocketTls {
     }
 }
 
+/// A file says with 0 that there is no limit; for strangers there is one.
+fn or_most(time: Duration) -> Duration {
+    if time.is_zero() { MAX_HANDSHAKE } else { time }
+}
+
 /// What the file says of WebSockets.
 fn websocket_options(wss: &WssOptions) -> WebSocketOptions {
     WebSocketOptions {
-        read_timeout: wss.read_timeout,
-        write_timeout: wss.write_timeout,
-        handshake_timeout: wss.handshake_timeout.min(MAX_HANDSHAKE),
+        read_timeout: or_most(wss.read_timeout),
+        write_timeout: or_most(wss.write_timeout),
+        handshake_timeout: or_most(wss.handshake_timeout).min(MAX_HANDSHAKE),
         ping_interval: wss.ping_interval,
         pong_timeout: wss.pong_timeout,
         read_buffer: wss.read_buffer as usize,
@@ -706,12 +757,12 @@ fn not_acted_upon(config: &RouterConfig) -> Vec<(&'static str, &'static str)> {
     );
     for listener in &config.listeners {
         let (key, why) = match listener {
-            Listener::Tunnel(tunnel) if tunnel.mode == TunnelMode::Proxy => (
+            Listener::Tunnel(tunnel) if matches!(tunnel.mode, TunnelMode::Tproxy(Some(_))) => (
                 "listeners[tunnel].options.mode",
-                "services are hosted, none are offered at ports yet",
+                "weft changes the rules of the machine itself and calls no diverter",
             ),
-            Listener::Tunnel(tunnel) if tunnel.mode != TunnelMode::Host => {
-                ("listeners[tunnel].options.mode", "services are hosted, none are intercepted yet")
+            Listener::Tunnel(tunnel) if tunnel.resolver.iter().any(|one| one.starts_with(FILE)) => {
+                ("listeners[tunnel].options.resolver", "names are not written into files; use udp:")
             }
             _ => continue,
         };
@@ -756,17 +807,31 @@ mod tests {
     }
 
     #[test]
+    fn no_limit_for_strangers_is_the_most_there_is() {
+        let text = "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:localhost:1'}\n\
+                    transport: {wss: {readTimeout: 0, writeTimeout: 0, handshakeTimeout: 0, pingInterval: 0}}\n";
+        let none = |_: &str| None;
+        let config = RouterConfig::from_str(text, std::path::Path::new("r.yaml"), &none).unwrap();
+        let options = websocket_options(&config.config.transport.wss);
+        let times = [options.read_timeout, options.write_timeout, options.handshake_timeout];
+        assert_eq!(times, [MAX_HANDSHAKE; 3]);
+        assert_eq!(options.ping_interval, Duration::ZERO, "never");
+    }
+
+    #[test]
     fn what_a_file_asks_for_in_vain_is_named_once() {
         let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: 'tls:localhost:1'}\n\
             listeners:\n\
             - {binding: proxy, address: 'tcp:0.0.0.0:1', service: a}\n\
-            - {binding: tunnel, options: {mode: proxy, services: ['a:7', 'b:8:udp']}}\n\
-            - {binding: tunnel, options: {mode: proxy, services: ['a:9']}}\n";
+            - {binding: tunnel, options: {mode: 'tproxy:/bin/divert'}}\n\
+            - {binding: tunnel, options: {mode: tproxy, resolver: 'file:///etc/hosts'}}\n\
+            - {binding: tunnel, options: {mode: tproxy}}\n";
         let none = |_: &str| None;
         let path = std::path::Path::new("router.yaml");
         let config = RouterConfig::from_str(text, path, &none).unwrap().config;
         let keys: Vec<&str> = not_acted_upon(&config).into_iter().map(|(key, _)| key).collect();
-        assert_eq!(keys, ["listeners[tunnel].options.mode"]);
+        let expected = ["listeners[tunnel].options.mode", "listeners[tunnel].options.resolver"];
+        assert_eq!(keys, expected);
     }
 
     #[test]

@@ -4,14 +4,17 @@
 //! used at a time; if it cannot be reached the next one is tried.
 
 use crate::error::{Error, Result};
+use crate::service::Service;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::watch;
 use weft_client::{About, ClientApi, Credentials, Tls};
 use weft_contract::Timestamp;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::edge_router::EdgeRouterCommon;
+use weft_contract::resource::identity::IdentityDetail;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
 use weft_identity::{IdentityFile, LiveIdentity};
@@ -28,6 +31,8 @@ pub(crate) struct Account {
     /// One login at a time.
     login: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
+    /// The services as they were read last.
+    services: watch::Sender<Arc<Vec<Service>>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +65,7 @@ impl Account {
             about,
             login: tokio::sync::Mutex::new(()),
             known: Mutex::default(),
+            services: watch::Sender::default(),
         })
     }
 
@@ -137,7 +143,27 @@ impl Account {
         let kept: std::collections::HashSet<&str> =
             services.iter().map(|service| service.base.id.as_str()).collect();
         known.sessions.retain(|(service, _), _| kept.contains(service.as_str()));
+        drop(known);
+        let seen: Vec<Service> = services.iter().map(|service| Service::of(service)).collect();
+        self.services.send_if_modified(|before| {
+            let changed = **before != seen;
+            if changed {
+                *before = Arc::new(seen);
+            }
+            changed
+        });
         Ok(services)
+    }
+
+    /// The services as they were read last, and whenever they are read and have changed.
+    pub(crate) fn service_changes(&self) -> watch::Receiver<Arc<Vec<Service>>> {
+        self.services.subscribe()
+    }
+
+    /// The identity, read now.
+    pub(crate) async fn identity(&self) -> Result<IdentityDetail> {
+        self.ensure_login().await?;
+        self.watch(self.api()?.current_identity().await)
     }
 
     /// The service of this name; asked for if it is not known.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weft_client::About;
 use weft_contract::resource::identity::{EnvInfo, SdkInfo};
 use weft_identity::IdentityFile;
+use weft_spans::Spans;
 use weft_xgress::Options;
 
 /// Makes a [`Context`] that differs from the usual one.
@@ -28,6 +29,7 @@ pub(crate) struct Settings {
     pub(crate) app_version: String,
     pub(crate) options: Options,
     pub(crate) own_flow_control: bool,
+    pub(crate) spans: Spans,
 }
 
 impl Default for ContextBuilder {
@@ -44,6 +46,7 @@ impl Default for ContextBuilder {
                 app_version: String::new(),
                 options: Options::default(),
                 own_flow_control: true,
+                spans: Spans::off(),
             },
         }
     }
@@ -116,6 +119,28 @@ impl ContextBuilder {
     #[must_use]
     pub fn router_flow_control(mut self) -> Self {
         self.settings.own_flow_control = false;
+        self
+    }
+
+    /// Has spans of dials made by this tracer provider, and has routers and controllers told to
+    /// which trace a dial belongs: `sdk.dial` of who dials, in the current context of
+    /// OpenTelemetry, and `host.accept` of who hosts. Without this nothing is recorded and nobody
+    /// is told anything.
+    ///
+    /// ```
+    /// let builder =
+    ///     weft_sdk::Context::builder().tracer_provider(&opentelemetry::global::tracer_provider());
+    /// # drop(builder);
+    /// ```
+    #[cfg(feature = "opentelemetry")]
+    #[must_use]
+    pub fn tracer_provider<P>(mut self, provider: &P) -> Self
+    where
+        P: opentelemetry::trace::TracerProvider,
+        P::Tracer: Send + Sync + 'static,
+        <P::Tracer as opentelemetry::trace::Tracer>::Span: Send + Sync + 'static,
+    {
+        self.settings.spans = Spans::of(provider, env!("CARGO_PKG_NAME"));
         self
     }
 

@@ -20,12 +20,13 @@ use weft_channel::{
     UnderlayWaker,
 };
 use weft_limits::Budget;
+use weft_spans::Spans;
 use weft_wire::edge::{
     Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Connect, Data, Dial, DialSuccess,
     StateClosed, StateConnected, Unbind, content_type, header,
 };
 use weft_wire::payload::{self, Flags, View};
-use weft_wire::{Message, WireError};
+use weft_wire::{Message, TraceContext, WireError};
 use weft_xgress::{AckList, End, Options, Role, Segment};
 
 /// Ids of this side; routers choose theirs above (protocol: sdk 7.1).
@@ -46,6 +47,8 @@ pub(crate) struct Figures {
     pub(crate) budget: Budget,
     /// Their deadlines.
     pub(crate) timers: Timers,
+    /// Where spans of dials go.
+    pub(crate) spans: Spans,
 }
 
 /// The channel to one router.
@@ -161,13 +164,22 @@ impl RouterChannel {
         circuits.iter().any(|circuit| circuit.is_left())
     }
 
-    /// Dials; the answer is matched by connection id. Given up when the future is dropped.
-    pub(crate) async fn connect(&self, mut connect: Connect) -> Result<Dialed, Failure> {
+    /// Dials, as part of a trace if there is one; the answer is matched by connection id. Given up
+    /// when the future is dropped.
+    pub(crate) async fn connect(
+        &self,
+        mut connect: Connect,
+        trace: Option<TraceContext>,
+    ) -> Result<Dialed, Failure> {
         let (answer, answered) = oneshot::channel();
         let conn_id = self.reserve(Entry::Dialing(answer))?;
         connect.conn_id = Some(conn_id);
         let mut attempt = Attempt { channel: self, conn_id, decided: false };
-        self.send(connect.to_message()).await?;
+        let mut message = connect.to_message();
+        if let Some(trace) = trace {
+            trace.put(&mut message.headers);
+        }
+        self.send(message).await?;
         let answer = answered.await;
         attempt.decided = true;
         match answer {
@@ -317,7 +329,7 @@ impl RouterChannel {
     ) -> Result<Arc<Circuit>, Failure> {
         let outlet = self.outlet.get().cloned().ok_or_else(|| self.gone())?;
         let this = self.this.upgrade().ok_or_else(|| self.gone())?;
-        let Figures { options, budget, timers } = &self.figures;
+        let Figures { options, budget, timers, .. } = &self.figures;
         let transport = if own {
             Transport::Own(Box::new(End::new(role, options, budget, Instant::now())))
         } else {
@@ -504,7 +516,7 @@ impl RouterChannel {
             _ => None,
         };
         let conn_id = dial.conn_id;
-        let arrival = Arrival::new(dial, message, this);
+        let arrival = Arrival::new(dial, message, this, &self.figures.spans);
         let Some(dials) = dials else {
             arrival.refuse(&format!("no listener for conn id [{conn_id}]"));
             return Ok(());

@@ -4,10 +4,11 @@ use crate::circuit::Circuit;
 use crate::context::Guard;
 use crate::sealing::{Inward, Keys, Outward};
 use bytes::{Buf as _, Bytes};
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weft_xgress::{CloseReason, Delivery};
 
@@ -149,6 +150,20 @@ impl ReadHalf {
         &self.shared.info
     }
 
+    /// What the peer wrote next, as it came: one message of whoever sends messages, and for a stream
+    /// some of it, without a copy. None at the end.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    pub async fn read_message(&mut self) -> io::Result<Option<Bytes>> {
+        poll_fn(|cx| self.poll_fill(cx)).await;
+        match self.state {
+            _ if !self.rest.is_empty() => Ok(Some(std::mem::take(&mut self.rest))),
+            Reading::Failed(why) => Err(io::Error::new(io::ErrorKind::ConnectionReset, why)),
+            Reading::Open | Reading::Ended => Ok(None),
+        }
+    }
+
     /// Takes what the circuit delivers until there is something to read or the direction is over.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.rest.is_empty() && self.state == Reading::Open {
@@ -228,7 +243,45 @@ impl WriteHalf {
     pub fn info(&self) -> &Info {
         &self.shared.info
     }
+
+    /// Waits until both directions are over, whoever ended them.
+    pub fn over(&self) -> impl Future<Output = ()> + Send + use<> {
+        let circuit = Arc::clone(&self.shared.circuit);
+        async move { circuit.done().await }
+    }
+
+    /// Waits until there is room for a write, so that nobody has to hold data meanwhile.
+    ///
+    /// # Errors
+    /// When this direction has ended.
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.shared.circuit.poll_writable(cx)).await.map_err(|_| ended())
+    }
+
+    /// Writes all of `data`, up to [`MAX_MESSAGE`] bytes, as one message: a peer that asks for
+    /// messages gets it whole, a datagram for instance. There is to be room for it
+    /// ([`writable`](Self::writable)).
+    ///
+    /// # Errors
+    /// When there is no room, the data is too long, or this direction has ended.
+    pub fn try_write_message(&mut self, data: &[u8]) -> io::Result<()> {
+        if data.len() > MAX_MESSAGE {
+            let text = format!("a message of {} bytes is too long", data.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let Poll::Ready(room) =
+            self.shared.circuit.poll_writable(&mut Context::from_waker(Waker::noop()))
+        else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        room.map_err(|_| ended())?;
+        let payload = self.outward.message(data).map_err(io::Error::other)?;
+        self.shared.circuit.write(payload).map_err(|_| ended())
+    }
 }
+
+/// The longest message, in bytes: the longest datagram of UDP.
+pub const MAX_MESSAGE: usize = 65_507;
 
 fn ended() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the connection takes no more data")

@@ -7,6 +7,7 @@ use crate::circuit::Timers;
 use crate::connection::Connection;
 use crate::dial::{self, DialOptions};
 use crate::error::Result;
+use crate::identity::Identity;
 use crate::listener::{BindOptions, Listener};
 use crate::routers::Routers;
 use crate::service::Service;
@@ -16,6 +17,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey};
 use weft_limits::Budget;
@@ -90,6 +92,7 @@ impl Context {
             options: settings.options.clone(),
             budget: Budget::new(settings.memory_limit),
             timers: Timers::start(&tokio::runtime::Handle::current()),
+            spans: settings.spans.clone(),
         };
         let inner = Arc::new(Inner {
             settings,
@@ -117,6 +120,21 @@ impl Context {
     pub async fn services(&self) -> Result<Vec<Service>> {
         let services = Box::pin(self.guard.inner.account.read_services()).await?;
         Ok(services.iter().map(|service| Service::of(service)).collect())
+    }
+
+    /// The services the identity may use, as they were read last, and whenever they have changed:
+    /// the context looks every so often ([`ContextBuilder::refresh_interval`]).
+    #[must_use]
+    pub fn service_changes(&self) -> watch::Receiver<Arc<Vec<Service>>> {
+        self.guard.inner.account.service_changes()
+    }
+
+    /// What the network knows of the identity, read now.
+    ///
+    /// # Errors
+    /// When the controller cannot be reached.
+    pub async fn identity(&self) -> Result<Identity> {
+        Ok(Identity::of(Box::pin(self.guard.inner.account.identity()).await?))
     }
 
     /// Connects to a service.

@@ -13,6 +13,8 @@ use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
 use weft_e2e::{KeyPair, ending};
+use weft_spans::{Kind, Span, attribute};
+use weft_wire::TraceContext;
 use weft_wire::edge::Connect;
 
 /// Routers that are known may take this long to be connected before newer ones are asked for.
@@ -40,11 +42,26 @@ pub(crate) async fn dial(
 ) -> Result<Connection> {
     let limit = options.timeout.unwrap_or(guard.inner.settings.dial_timeout);
     let deadline = Instant::now() + limit;
+    let mut span = guard.inner.settings.spans.start("sdk.dial", Kind::Client, None);
+    span.set(attribute::SERVICE_NAME, service);
+    if !options.instance.is_empty() {
+        span.set(attribute::INSTANCE, &options.instance);
+    }
     // Boxed: what the application awaits stays small.
-    let dialed = Box::pin(dial_by(guard, service, options, deadline));
-    tokio::time::timeout_at(deadline + GRACE, dialed).await.unwrap_or_else(|_| {
+    let dialed = Box::pin(dial_by(guard, service, options, deadline, &mut span));
+    let dialed = tokio::time::timeout_at(deadline + GRACE, dialed).await.unwrap_or_else(|_| {
         Err(Error::Timeout { action: format!("dialing `{service}`"), limit, last: None })
-    })
+    });
+    match &dialed {
+        Ok(connection) => span.set(attribute::CIRCUIT_ID, connection.circuit_id()),
+        Err(error) => {
+            if let Some(code) = error.code() {
+                span.set(attribute::ERROR_CODE, code);
+            }
+            span.fail(error);
+        }
+    }
+    dialed
 }
 
 /// Dials; once more with everything fresh if sessions or routers turn out to be stale.
@@ -53,14 +70,21 @@ async fn dial_by(
     name: &str,
     options: &DialOptions,
     deadline: Instant,
+    span: &mut Span,
 ) -> Result<Connection> {
     let inner = &guard.inner;
-    let mut first = true;
+    let mut attempts = 0u32;
     loop {
+        attempts += 1;
+        span.set(attribute::ATTEMPTS, attempts);
         let service = inner.account.service(name, DialBind::Dial).await?;
         let session = inner.account.session(&service, DialBind::Dial).await?;
+        span.set(attribute::SERVICE_ID, &service.base.id);
+        span.event("session known");
         let (session, channel) = route(inner, &service, session, deadline).await?;
-        let failure = match connect(guard, &service, &session, &channel, options).await? {
+        span.event("router connected");
+        let trace = span.context();
+        let failure = match connect(guard, &service, &session, &channel, options, trace).await? {
             Ok(connection) => return Ok(connection),
             Err(failure) => failure,
         };
@@ -68,7 +92,7 @@ async fn dial_by(
             Failure::Refused(refusal) => refusal.is_stale_session(),
             Failure::Channel(_) => true,
         };
-        if !std::mem::replace(&mut first, false) || !again {
+        if attempts > 1 || !again {
             return Err(Error::of_failure(name, failure));
         }
         tracing::debug!(service = name, %failure, "dialing once more");
@@ -103,6 +127,7 @@ async fn connect(
     session: &SessionDetail,
     channel: &RouterChannel,
     options: &DialOptions,
+    trace: Option<TraceContext>,
 ) -> Result<Result<Connection, Failure>> {
     let inner = &guard.inner;
     let own = service.encryption_required.then(|| KeyPair::generate(&mut rand::rng()));
@@ -120,7 +145,7 @@ async fn connect(
         use_xgress: inner.settings.own_flow_control,
         router_conn_ids: false,
     };
-    let (circuit, connected): Dialed = match channel.connect(request).await {
+    let (circuit, connected): Dialed = match channel.connect(request, trace).await {
         Ok(dialed) => dialed,
         Err(failure) => return Ok(Err(failure)),
     };

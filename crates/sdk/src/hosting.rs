@@ -15,19 +15,21 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 use weft_e2e::KeyPair;
-use weft_wire::edge::{Bind, Precedence, UpdateBind, header};
+use weft_wire::edge::{Bind, HealthEvent, Precedence, UpdateBind, header};
 
 /// How long a router may take to take a bind.
 const ACCEPT_TIME: Duration = Duration::from_secs(5);
 /// How long it may take until the service can be dialed there.
 const ESTABLISH_TIME: Duration = Duration::from_secs(60);
+/// Results of health checks that wait for a router; older ones are dropped.
+const HEALTH_QUEUE: usize = 16;
 /// The first wait after a bind was refused.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The longest.
@@ -45,6 +47,8 @@ pub(crate) struct Host {
     permits: Semaphore,
     state: watch::Sender<HostState>,
     terms: watch::Sender<Terms>,
+    /// Results of health checks, for all routers.
+    health: broadcast::Sender<bool>,
     /// The routers or the session may be others now.
     rescan: Notify,
 }
@@ -90,6 +94,7 @@ impl Host {
             permits: Semaphore::new(options.max_terminators.max(1)),
             state: watch::Sender::default(),
             terms: watch::Sender::new(terms),
+            health: broadcast::Sender::new(HEALTH_QUEUE),
             rescan: Notify::new(),
             options,
         })
@@ -102,6 +107,12 @@ impl Host {
     /// Changes cost or precedence, here and at all routers.
     pub(crate) fn set_terms(&self, change: impl FnOnce(&mut Terms)) {
         self.terms.send_modify(change);
+    }
+
+    /// Tells all routers of the result of a health check.
+    pub(crate) fn report_health(&self, passed: bool) {
+        // Nobody hears it while no router is bound.
+        let _ = self.health.send(passed);
     }
 
     /// Keeps the listener bound until it is cancelled or cannot go on.
@@ -245,7 +256,7 @@ impl Host {
         token: Bytes,
         counted: &mut Established<'_>,
     ) -> Ended {
-        let mut terms = self.terms.subscribe();
+        let (mut terms, mut health) = (self.terms.subscribe(), self.health.subscribe());
         let current = *terms.borrow_and_update();
         let bind = self.bind_message(token.clone(), current, inner.settings.own_flow_control);
         let mut hosted = match channel.host(bind, self.dials.clone()).await {
@@ -292,6 +303,13 @@ impl Host {
                         precedence: Some(precedence),
                     };
                     if channel.handle().send(update.to_message()).await.is_err() {
+                        return Ended::Lost("the router is gone".to_owned());
+                    }
+                }
+                Ok(passed) = health.recv() => {
+                    let (conn_id, token) = (hosted.conn_id(), token.clone());
+                    let event = HealthEvent { conn_id, token, passed };
+                    if channel.handle().send(event.to_message()).await.is_err() {
                         return Ended::Lost("the router is gone".to_owned());
                     }
                 }

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_e2e::{KeyPair, PublicKey, ending};
-use weft_wire::Message;
+use weft_spans::{Kind, Span, Spans, attribute};
 use weft_wire::edge::{Dial, DialFailed};
+use weft_wire::{Message, TraceContext};
 
 /// Routers give a host this long to answer (protocol: sdk 9).
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -24,11 +25,18 @@ pub(crate) struct Arrival {
     channel: Arc<RouterChannel>,
     at: Instant,
     answered: bool,
+    span: Span,
 }
 
 impl Arrival {
-    pub(crate) fn new(dial: Dial, request: Message, channel: Arc<RouterChannel>) -> Self {
-        Self { dial, request, channel, at: Instant::now(), answered: false }
+    pub(crate) fn new(
+        dial: Dial,
+        request: Message,
+        channel: Arc<RouterChannel>,
+        spans: &Spans,
+    ) -> Self {
+        let span = begin(spans, &dial, &request);
+        Self { dial, request, channel, at: Instant::now(), answered: false, span }
     }
 
     pub(crate) fn refuse(mut self, reason: &str) {
@@ -42,6 +50,7 @@ impl Arrival {
 
     fn answer(&mut self, reason: &str) {
         self.answered = true;
+        self.span.fail(&reason);
         let failed = DialFailed { conn_id: self.dial.conn_id, reason: reason.to_owned() };
         self.channel.refuse(failed.to_message().in_reply_to(&self.request));
     }
@@ -55,6 +64,20 @@ impl Drop for Arrival {
     }
 }
 
+/// The span of a dial that reached this host: until it is answered.
+fn begin(spans: &Spans, dial: &Dial, request: &Message) -> Span {
+    if !spans.is_on() {
+        return Span::none();
+    }
+    let parent = TraceContext::take(&request.headers);
+    let mut span = spans.start("host.accept", Kind::Server, parent);
+    span.set(attribute::CIRCUIT_ID, &dial.circuit_id);
+    if let Some(dialer) = text(dial.dialer_id.as_ref()) {
+        span.set(attribute::IDENTITY_ID, dialer);
+    }
+    span
+}
+
 /// A connection that waits to be accepted. Dropped without an answer, it is refused.
 ///
 /// Routers wait 5 s for the answer.
@@ -66,7 +89,10 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    pub(crate) fn new(arrival: Arrival, host: Arc<Host>, guard: Arc<Guard>) -> Self {
+    pub(crate) fn new(mut arrival: Arrival, host: Arc<Host>, guard: Arc<Guard>) -> Self {
+        arrival.span.event("taken by the application");
+        arrival.span.set(attribute::SERVICE_ID, &host.service.base.id);
+        arrival.span.set(attribute::SERVICE_NAME, &host.service.name);
         Self { arrival, host, guard }
     }
 

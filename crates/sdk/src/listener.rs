@@ -147,9 +147,63 @@ impl Listener {
         self.host.set_terms(|terms| terms.cost = cost);
     }
 
+    /// A handle that changes cost and precedence, and reports health, while somebody else accepts.
+    #[must_use]
+    pub fn terms(&self) -> ListenerTerms {
+        ListenerTerms(Arc::clone(&self.host))
+    }
+
+    /// The number of routers over which the service can be dialed, whenever it changes.
+    #[must_use]
+    pub fn changes(&self) -> TerminatorChanges {
+        TerminatorChanges { state: self.state.clone(), seen: self.terminators() }
+    }
+
+    /// What went wrong last, while it is not established anywhere.
+    #[must_use]
+    pub fn problem(&self) -> Option<Error> {
+        self.state.borrow().problem.clone()
+    }
+
     /// Changes the precedence at all routers.
     pub fn set_precedence(&self, precedence: Precedence) {
         self.host.set_terms(|terms| terms.precedence = precedence);
+    }
+}
+
+/// Changes cost and precedence of a [`Listener`], and reports its health.
+#[derive(Debug, Clone)]
+pub struct ListenerTerms(Arc<Host>);
+
+impl ListenerTerms {
+    /// Changes cost and precedence at all routers.
+    pub fn set(&self, cost: u16, precedence: Precedence) {
+        self.0.set_terms(|terms| (terms.cost, terms.precedence) = (cost, precedence));
+    }
+
+    /// Tells the network of the result of a health check.
+    pub fn report_health(&self, passed: bool) {
+        self.0.report_health(passed);
+    }
+}
+
+/// Over how many routers a [`Listener`] can be dialed.
+#[derive(Debug, Clone)]
+pub struct TerminatorChanges {
+    state: watch::Receiver<HostState>,
+    seen: usize,
+}
+
+impl TerminatorChanges {
+    /// Waits for another number.
+    pub async fn next(&mut self) -> usize {
+        let seen = self.seen;
+        match self.state.wait_for(|state| state.established != seen).await.map(|s| s.established) {
+            Ok(now) => self.seen = now,
+            // The listener ends; whoever accepts is told.
+            Err(_) => std::future::pending().await,
+        }
+        self.seen
     }
 }
 

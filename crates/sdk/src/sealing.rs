@@ -46,11 +46,15 @@ impl Outward {
     /// One payload of what stands at the start of `data`, and how much of it that is.
     pub(crate) fn payload(&mut self, data: &[u8]) -> Result<(Bytes, usize), Error> {
         let taken = data.get(..PAYLOAD_SIZE).unwrap_or(data);
-        let payload = match self {
-            Self::Plain => Bytes::copy_from_slice(taken),
-            Self::Sealed(sealer) => sealer.seal(taken)?,
-        };
-        Ok((payload, taken.len()))
+        Ok((self.message(taken)?, taken.len()))
+    }
+
+    /// All of `data` in one payload.
+    pub(crate) fn message(&mut self, data: &[u8]) -> Result<Bytes, Error> {
+        match self {
+            Self::Plain => Ok(Bytes::copy_from_slice(data)),
+            Self::Sealed(sealer) => sealer.seal(data),
+        }
     }
 
     /// What goes out behind everything else, if the peer knows of it. Asked for once.

@@ -28,6 +28,16 @@ pub enum Client {
     Udp(Datagrams),
 }
 
+impl Client {
+    /// Closes a client that got nowhere, so that it can tell: not as if the service had answered with
+    /// nothing.
+    pub fn refuse(self) {
+        if let Self::Tcp(stream) = self {
+            let _ = stream.set_zero_linger();
+        }
+    }
+}
+
 /// A client that wants to a service.
 #[derive(Debug)]
 pub struct Call {

@@ -56,6 +56,10 @@ impl HostConfig {
         timeout: Duration,
         peer_timeout: Option<Duration>,
     ) -> Result<Connected, Refusal> {
+        // A dialer that wants names resolved here would take the application's bytes for answers.
+        if data.text("connType")? == Some("resolver") {
+            return Err(Refusal::other("connType 'resolver': names are not resolved for dialers"));
+        }
         let target = self.target(data)?;
         let source = self.source(data)?;
         let deadline = Instant::now() + timeout.min(self.connect_timeout);
@@ -151,6 +155,7 @@ async fn from(source: SocketAddr, addresses: &[SocketAddr]) -> io::Result<TcpStr
         let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // The client of the other side may come again from the same port.
         socket.set_reuseaddr(true)?;
+        weft_channel::mark(&socket)?;
         socket.bind(source)?;
         match socket.connect(*remote).await {
             Ok(stream) => return Ok(stream),
@@ -181,6 +186,7 @@ async fn udp(addresses: &[SocketAddr], source: Option<SocketAddr>) -> Result<Udp
         let domain = socket2::Domain::for_address(*address);
         let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None)?;
         socket.set_nonblocking(true)?;
+        weft_channel::mark(&socket)?;
         if source.is_some_and(|source| source.port() != 0) {
             socket.set_reuse_address(true)?;
         }
@@ -211,6 +217,10 @@ async fn through(
             })?
         }
     };
+    if !asked.bytes().all(|one| one.is_ascii_graphic()) {
+        let shown = asked.escape_debug();
+        return Err(Refusal::other(format!("'{shown}' cannot be asked of a proxy")));
+    }
     let addresses = resolve(&proxy.host, proxy.port, deadline).await?;
     let mut stream = tcp(addresses, source, deadline).await?;
     let what = format!("the proxy {}:{}", proxy.host, proxy.port);

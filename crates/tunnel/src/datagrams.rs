@@ -57,6 +57,9 @@ pub enum Reply {
     Shared(Arc<UdpSocket>, SocketAddr),
     /// Over a socket of its own, connected to the client.
     Own(UdpSocket),
+    /// As the interceptor does that took the client in.
+    #[cfg(target_os = "linux")]
+    Intercepted(weft_intercept::UdpReplies),
 }
 
 /// Conversations by what tells them apart.
@@ -168,6 +171,27 @@ fn unlist<K: Eq + Hash>(table: &Weak<Mutex<HashMap<K, Entry>>>, key: &K, number:
 }
 
 impl Datagrams {
+    /// The datagrams of a client that was intercepted; its session lasts as long as this.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of(mut session: weft_intercept::UdpSession, times: UdpTimes) -> Self {
+        let (sender, waiting) = mpsc::channel(QUEUE);
+        let reply = Reply::Intercepted(session.replies());
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = sender.closed() => return,
+                    datagram = session.recv() => match datagram {
+                        // What there is no room for is lost, as datagrams are.
+                        Some(datagram) => drop(sender.try_send(datagram)),
+                        None => return,
+                    },
+                }
+            }
+        });
+        let (waiting, activity) = (tokio::sync::Mutex::new(waiting), Activity::new());
+        Self { waiting, reply, times, activity, _listed: Listed(None) }
+    }
+
     /// The next datagram of the client; none once the conversation is over.
     pub async fn receive(&self) -> Option<Bytes> {
         let mut waiting = self.waiting.lock().await;
@@ -196,6 +220,8 @@ impl Datagrams {
         match &self.reply {
             Reply::Shared(socket, client) => socket.send_to(datagram, client).await.map(drop),
             Reply::Own(socket) => socket.send(datagram).await.map(drop),
+            #[cfg(target_os = "linux")]
+            Reply::Intercepted(replies) => replies.send(datagram).await,
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A tunneler joins the network with programs that know nothing of it: it *hosts* services by
 //! connecting to applications, and takes clients of services in at ports of its machine. Both are
-//! told by the configs of the services. This crate reads them ([`config`]), judges where a dialer may
+//! told by the configs of the services. On Linux it takes them in wherever programs use a service's addresses, too
+//! ([`Interception`]). This crate reads the configs ([`config`]), judges where a dialer may
 //! be connected to ([`HostConfig::target`], [`Host::judge`]), says with each dial where it comes from
 //! ([`AppData`], [`Template`]), and hands accepted clients to a [`Carrier`]: the part that a router
 //! and an SDK do each in their own way.
@@ -22,11 +23,13 @@ mod connect;
 mod datagrams;
 mod flow;
 mod health;
+mod interception;
 mod listen;
 mod network;
 mod ports;
 mod probe;
 mod refusal;
+mod source_addresses;
 mod template;
 
 pub use address::{AddressRule, Host, Reach, Target, Translation};
@@ -37,9 +40,14 @@ pub use connect::Connected;
 pub use datagrams::{Datagrams, Reply, Sessions, UdpTimes};
 pub use flow::{Flow, Protocol};
 pub use health::{Health, Outcome, Terms};
+pub use interception::{
+    InterceptError, InterceptOptions, Interceptable, Interception, Party, Unanswerable,
+    UpstreamMode,
+};
 pub use listen::{Aim, Listening, Way};
 pub use network::Network;
 pub use ports::{NamedPort, PortState, PortWanted, Ports};
 pub use probe::watch;
 pub use refusal::{Cause, Refusal};
+pub use source_addresses::SourceAddresses;
 pub use template::{Identity, Template, TemplateError};

@@ -90,7 +90,7 @@ impl Way {
         Self { service, instance, source, timeout: None, aim: None }
     }
 
-    fn call(&self, client: Client, local: SocketAddr, remote: SocketAddr) -> Call {
+    pub(crate) fn call(&self, client: Client, local: SocketAddr, remote: SocketAddr) -> Call {
         let protocol = match &client {
             Client::Tcp(_) => Protocol::Tcp,
             Client::Udp(_) => Protocol::Udp,

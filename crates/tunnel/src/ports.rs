@@ -174,3 +174,109 @@ impl std::fmt::Debug for Ports {
         f.debug_list().entries(self.states()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, future::BoxFuture};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::{TcpListener, TcpStream, UdpSocket},
+        sync::mpsc,
+    };
+
+    use super::*;
+    use crate::{AppData, Call, Client, Refusal};
+
+    /// Answers clients with the name of their service; tells what hosts would be told.
+    struct Names(mpsc::UnboundedSender<AppData>);
+
+    impl Carrier for Names {
+        fn carry(&self, call: Call) -> BoxFuture<'static, Result<(), Refusal>> {
+            self.0.send(AppData::parse(&call.app_data).unwrap()).unwrap();
+            async move {
+                let name = call.service.name.as_bytes();
+                match call.client {
+                    Client::Tcp(mut stream) => stream.write_all(name).await.unwrap(),
+                    Client::Udp(client) => {
+                        while client.receive().await.is_some() {
+                            client.answer(name).await.unwrap();
+                        }
+                    }
+                }
+                Ok(())
+            }
+            .boxed()
+        }
+    }
+
+    fn wanted(name: &str, port: u16, configs: &[(&str, &str)]) -> Vec<PortWanted> {
+        let service = Arc::new(Service { name: name.into(), ..Service::default() });
+        let configs = configs.iter().map(|(kind, text)| ((*kind).into(), (*text).into())).collect();
+        let named = [Protocol::Tcp, Protocol::Udp].map(|protocol| NamedPort {
+            service: name.into(),
+            port,
+            protocol,
+        });
+        PortWanted::of(&service, &configs, &Identity::default(), &named, &ListenAt::HERE)
+    }
+
+    async fn said(at: std::net::SocketAddr) -> String {
+        let mut said = String::new();
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream.read_to_string(&mut said).await.unwrap();
+        said
+    }
+
+    #[tokio::test]
+    async fn ports_become_what_is_wanted() {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let ports = Ports::new(Arc::new(Names(tell)), UdpTimes::default());
+        let intercept = r#"{"protocols":["tcp"],"addresses":["web.corp"],
+            "portRanges":[{"low":443,"high":443}]}"#;
+        let web = wanted("web", 0, &[("intercept.v1", intercept)]);
+        ports.set(web.clone()).await;
+        let before = ports.states();
+        let [tcp, udp] = before.as_slice() else { panic!("{before:?}") };
+        let (tcp, udp) = (tcp.listening.clone().unwrap(), udp.listening.clone().unwrap());
+        assert_eq!(said(tcp).await, "web");
+        // What a host that forwards is told is where the service is known to be.
+        let data = told.recv().await.unwrap();
+        assert_eq!(data.required("dst_hostname"), Ok("web.corp"));
+        assert_eq!(data.required("dst_port"), Ok("443"));
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.send_to(b"?", udp).await.unwrap();
+        let mut buffer = [0; 16];
+        let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+        assert_eq!((&buffer[..length], from), (&b"web"[..], udp));
+
+        ports.set(web).await;
+        assert_eq!(ports.states(), before, "what stays the same stays");
+        // Another service takes the same port, at once.
+        let own = format!(r#"{{"port":{},"protocols":["tcp"]}}"#, tcp.port());
+        ports.set(wanted("wiki", 0, &[("proxy.v1", &own)])).await;
+        assert_eq!(said(tcp).await, "wiki");
+        ports.set(Vec::new()).await;
+        assert!(ports.states().is_empty());
+        assert!(TcpStream::connect(tcp).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_told_and_tried_again() {
+        let (tell, _told) = mpsc::unbounded_channel();
+        let ports = Ports::new(Arc::new(Names(tell)), UdpTimes::default());
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = taken.local_addr().unwrap();
+        let own = format!(r#"{{"port":{},"protocols":["tcp"],"binding":"127.0.0.1"}}"#, at.port());
+        let web = wanted("web", 0, &[("proxy.v1", &own)]);
+        ports.set(web.clone()).await;
+        let problem = ports.states().remove(0).listening.unwrap_err();
+        assert!(problem.contains(&at.to_string()) && ports.any_failed(), "{problem}");
+        drop(taken);
+        ports.set(web).await;
+        assert_eq!(ports.states().remove(0).listening, Ok(at));
+        let own = r#"{"port":7,"protocols":["tcp"],"binding":"no-such-interface"}"#;
+        ports.set(wanted("web", 0, &[("proxy.v1", own)])).await;
+        let problem = ports.states().remove(0).listening.unwrap_err();
+        assert!(problem.contains("there are ") && problem.contains("lo"), "{problem}");
+    }
+}

@@ -116,3 +116,87 @@ fn make_client() -> Result<reqwest::Client, String> {
         .build()
         .map_err(|error| format!("the client of health checks: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+        sync::mpsc,
+    };
+
+    use super::*;
+    use crate::config::{Action, Effect, Precedence, Trigger};
+
+    fn http(at: &str, expect: Option<&str>) -> Probe {
+        Probe::Http(HttpCheck {
+            url: at.parse().unwrap(),
+            method: "POST",
+            body: Some("ping".into()),
+            expect_status: 201,
+            expect_in_body: expect.map(str::to_owned),
+        })
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_looked_at_as_the_check_says() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = format!("http://{}/health", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"ping") {
+                    request.push(stream.read_u8().await.unwrap());
+                }
+                let request = String::from_utf8(request).unwrap();
+                let good = request.starts_with("POST /health HTTP/1.1\r\n");
+                let status = if good { 201 } else { 500 };
+                let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 7\r\n\r\nall good");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        assert_eq!(make(&http(&at, None)).await, Ok(()));
+        assert_eq!(make(&http(&at, Some("all goo"))).await, Ok(()));
+        let other = make(&http(&at, Some("bad"))).await.unwrap_err();
+        assert!(other.contains("does not contain"), "{other}");
+        let status = make(&http(&at.replace("health", "x"), None)).await.unwrap_err();
+        assert!(status.contains("answered 500, not 201"), "{status}");
+        serving.abort();
+    }
+
+    #[tokio::test]
+    async fn checks_are_made_until_dropped() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let action =
+            |trigger, effect| Action { trigger, consecutive_events: None, duration: None, effect };
+        let checks = [Check {
+            probe: Probe::Port(listener.local_addr().unwrap().to_string()),
+            interval: Duration::from_millis(10),
+            timeout: Duration::from_secs(5),
+            actions: vec![
+                action(Trigger::Fail, Effect::MarkUnhealthy),
+                action(Trigger::Change, Effect::SendEvent),
+            ],
+        }];
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let watching = watch(Terms::default(), &checks, |outcome, passed| {
+            tell.send((outcome, passed)).unwrap();
+        });
+        let following = async {
+            let (outcome, passed) = told.recv().await.unwrap();
+            assert!(passed && outcome.event && outcome.terms.is_none());
+            drop(listener);
+            let (outcome, passed) = told.recv().await.unwrap();
+            assert!(!passed && outcome.event);
+            assert_eq!(outcome.terms.unwrap().precedence, Precedence::Failed);
+        };
+        tokio::select! {
+            () = watching => panic!("it ended by itself"),
+            () = following => {}
+            () = tokio::time::sleep(Duration::from_secs(20)) => panic!("it took too long"),
+        }
+    }
+}

@@ -10,6 +10,7 @@ mod insight;
 mod logins;
 mod programs;
 mod proofs;
+mod tunnels;
 
 use std::ffi::OsString;
 
@@ -26,6 +27,10 @@ pub(crate) use programs::{
     RouterConfigArgs, RouterSort, TraceShowArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
+pub(crate) use tunnels::{
+    DialArgs, DnsUnanswered, DnsUpstreams, HostArgs, HostPrecedence, Intercepting, Running,
+    TunnelCommand, TunnelProxyArgs, TunnelRunArgs, TunnelStatusArgs,
+};
 
 use crate::{
     arguments, build,
@@ -78,6 +83,13 @@ pub(crate) enum Fixed {
     /// Enroll or run a router
     #[command(subcommand)]
     Router(RouterCommand),
+    /// Join programs that know nothing of the network with it, as an identity
+    #[command(subcommand)]
+    Tunnel(TunnelCommand),
+    /// Connect standard input and output with a service
+    Dial(DialArgs),
+    /// Host an application of this machine as a service, until Ctrl-C
+    Host(HostArgs),
     /// Log in to a controller; later commands use this login
     Login(LoginArgs),
     /// End a saved login and forget it

@@ -21,14 +21,24 @@ pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
     let invited = peek(&token)?;
     // Before the token is spent: it works only once.
     check_target(&out, args.force)?;
-    let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-    let identity = enroll_ott(&token, &key).await.map_err(refused)?;
-    identity.write(&out).map_err(|error| {
-        Failure::new(chain(&error)).during("the token is spent, but the identity cannot be written")
-    })?;
+    spend(&token, &out).await?;
     output::line(format!("enrolled identity {} at {}", invited.sub, invited.iss));
     output::line(format!("identity file: {}", out.display()));
     Ok(())
+}
+
+/// Enrolls with a token and writes the identity file, where there is none.
+pub(crate) async fn enroll_beside(token: &str, out: &Path) -> Result<(), Failure> {
+    check_target(out, false)?;
+    spend(token, out).await
+}
+
+async fn spend(token: &str, out: &Path) -> Result<(), Failure> {
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+    let identity = enroll_ott(token, &key).await.map_err(refused)?;
+    identity.write(out).map_err(|error| {
+        Failure::new(chain(&error)).during("the token is spent, but the identity cannot be written")
+    })
 }
 
 /// The controller does not say why it does not know a token; people want to.

@@ -59,6 +59,11 @@ impl Failure {
         Self::of(message, status::REFUSED)
     }
 
+    /// The controller, or a router, is not there or busy (status 6).
+    pub(crate) fn unreachable(message: impl fmt::Display) -> Self {
+        Self::of(message, status::UNREACHABLE)
+    }
+
     /// There are differences, and that was asked for (status 8).
     pub(crate) fn different(message: impl fmt::Display) -> Self {
         Self::of(message, status::DIFFERENT)

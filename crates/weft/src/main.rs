@@ -27,8 +27,10 @@ mod router;
 mod service;
 mod session;
 mod signals;
+mod spans;
 mod tools;
 mod topology;
+mod tunnel;
 mod verify;
 mod weak;
 mod yaml;
@@ -38,7 +40,7 @@ use std::{future::Future, process::ExitCode};
 use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{Asked, CompletionsArgs, ControllerCommand, Fixed, RouterCommand};
+use cli::{Asked, CompletionsArgs, ControllerCommand, Fixed, RouterCommand, TunnelCommand};
 use failure::Failure;
 use log::LogArgs;
 
@@ -99,6 +101,9 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Controller(command) => controller::controller(command).await,
         Fixed::Router(command) => router::router(command).await,
         Fixed::Quickstart(args) => quickstart::quickstart(args).await,
+        Fixed::Tunnel(command) => tunnel::tunnel(command).await,
+        Fixed::Dial(args) => tunnel::dial(args).await,
+        Fixed::Host(args) => tunnel::host(args).await,
         Fixed::Verify(cli::VerifyCommand::Traffic(args)) => verify::traffic(args).await,
         Fixed::Verify(cli::VerifyCommand::Ca(args)) => {
             until_interrupted(tools::ca::verify(args)).await
@@ -167,6 +172,7 @@ fn default_level(asked: &Asked) -> &'static str {
     match asked {
         Asked::Fixed(command) => match **command {
             Fixed::Controller(_) | Fixed::Router(_) => "info",
+            Fixed::Tunnel(TunnelCommand::Run(_) | TunnelCommand::RunHost(_)) => "info",
             _ => "warn",
         },
         Asked::Entity(_) | Asked::Action(_) | Asked::TraceShow(_) => "warn",

@@ -104,6 +104,9 @@ pub mod content_type {
     /// The circuits a router carries, see [`CarriedCircuits`](super::CarriedCircuits). Of weft
     /// alone, in a range nobody else uses.
     pub const CARRIED_CIRCUITS: i32 = 77_001;
+    /// The router is about to stop and takes no new circuits, in the middle of a path either; no body.
+    /// Of weft alone.
+    pub const ROUTER_DRAINS: i32 = 77_002;
 }
 
 /// Header keys of the fabric part (protocol: control-plane 6).

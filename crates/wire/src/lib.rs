@@ -33,6 +33,7 @@ mod outcome;
 pub mod payload;
 mod proto;
 pub mod trace;
+mod trace_context;
 mod version;
 
 pub use address::{Address, AddressError, Scheme};
@@ -43,4 +44,5 @@ pub use headers::{Headers, Iter as HeadersIter, MAX_ENTRIES, MAX_VALUE, PeerData
 pub use message::{Message, content_type};
 pub use outcome::{BUSY_HEADER, BUSY_TEXT, Outcome};
 pub use proto::{DEFAULT_MAX_BODY, ProtoBody};
+pub use trace_context::{TRACE_PARENT, TraceContext};
 pub use version::{Version, VersionInfo};

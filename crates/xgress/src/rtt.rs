@@ -132,6 +132,11 @@ impl Rtt {
         }
     }
 
+    /// Another path may be shorter than the smallest round-trip time of the one before.
+    pub(crate) fn path_changed(&mut self) {
+        (self.min_now, self.min_before, self.half_began) = (None, None, None);
+    }
+
     /// The smoothed round-trip time.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed

@@ -300,6 +300,8 @@ impl Sender {
         for at in 0..self.in_flight.len() {
             self.mark_lost(self.base + at as i32);
         }
+        self.rtt.path_changed();
+        self.window.control().on_path_changed(now);
         self.paced_until = None;
         self.timer_from = now;
         self.expiries = 0;

@@ -1,6 +1,7 @@
 //! Channels over WebSockets, and what strangers do to a listener for them.
 
 use super::support::*;
+use crate::websocket::WebSocketLine;
 use crate::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::client::TlsStream;
-use weft_wire::{Message, Scheme};
+use weft_wire::hello::Hello;
+use weft_wire::{FrameLimits, Message, Scheme};
 
 const GET: &str = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\n\
     Upgrade: websocket\r\nOrigin: https://anywhere.example\r\nSec-WebSocket-Version: 13\r\n\
@@ -20,9 +22,17 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 
 async fn server(options: WebSocketOptions, limits: ListenerLimits) -> Server {
+    let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("server") };
+    server_of(channel, options, limits).await
+}
+
+async fn server_of(
+    channel: ChannelOptions,
+    options: WebSocketOptions,
+    limits: ListenerLimits,
+) -> Server {
     let authority = Authority::new();
     let (sender, channels) = mpsc::unbounded_channel();
-    let channel = ChannelOptions { heartbeat: None, ..ChannelOptions::control("server") };
     let gate = Gate { channel, group: None, channels: sender };
     let acceptor = ChannelAcceptor::new(gate, AcceptOptions::default());
     let inner = authority.source();
@@ -291,4 +301,102 @@ async fn silent_websockets_make_room_for_others() {
     let options = options(&server);
     let (dialer, _inbox, _listener, _heard) = server.pair_of(options).await;
     assert!(!dialer.is_closed());
+}
+
+/// A WebSocket of a browser whose hello was answered.
+async fn admitted(server: &Server) -> WebSocketLine {
+    let stream = tokio_rustls::TlsStream::from(outer(server).await);
+    let line = soon(crate::websocket::dial(stream, "localhost")).await.unwrap();
+    let name = "localhost".try_into().unwrap();
+    let connector = tokio_rustls::TlsConnector::from(server.authority.client());
+    let mut stream = soon(connector.connect(name, line)).await.unwrap();
+    let hello = Hello::new("browser").to_message();
+    soon(handshake::write_message(&mut stream, &hello)).await.unwrap();
+    soon(handshake::read_message(&mut stream, FrameLimits::HELLO)).await.unwrap();
+    stream.into_inner().0
+}
+
+#[tokio::test]
+async fn messages_are_small_until_the_session_is_judged() {
+    let channel = ChannelOptions {
+        heartbeat: None,
+        unjudged: Some(FrameLimits::UNJUDGED),
+        ..ChannelOptions::control("server")
+    };
+    let limits = ListenerLimits::default();
+    let mut server = server_of(channel, WebSocketOptions::default(), limits).await;
+    // The head of a message of 100,000 bytes, and of one that nobody needs.
+    let [middle, large] =
+        [100_000, 300_000].map(|length| frame(0x80 | BINARY, &vec![7; length])[..14].to_vec());
+    for (is_judged, head, limit) in
+        [(false, &middle, Some(65_536)), (true, &middle, None), (true, &large, Some(262_144))]
+    {
+        let mut browser = admitted(&server).await;
+        let (behaviour, _inbox) = inbox(InboxLimits::default());
+        let listener = server.next().await.start(behaviour);
+        if is_judged {
+            listener.judged();
+        }
+        browser.send_raw(head).unwrap();
+        match limit {
+            Some(limit) => {
+                let reason = soon(listener.closed()).await.to_string();
+                assert!(reason.contains(&format!("more than {limit} bytes")), "{reason}");
+            }
+            None => {
+                let waited = tokio::time::timeout(Duration::from_millis(300), listener.closed());
+                assert!(waited.await.is_err(), "{:?}", listener.closed_because());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_held_of_messages_that_are_not_whole_is_counted() {
+    let memory = FrameMemory::new(8 << 20);
+    let channel = ChannelOptions {
+        heartbeat: None,
+        frame_memory: Some(memory.clone()),
+        ..ChannelOptions::control("server")
+    };
+    let limits = ListenerLimits::default();
+    let mut server = server_of(channel, WebSocketOptions::default(), limits).await;
+    let mut browser = admitted(&server).await;
+    let (behaviour, _inbox) = inbox(InboxLimits::default());
+    let listener = server.next().await.start(behaviour);
+    // A fragment, and the first half of the next one.
+    let fragment = vec![7; 60_000];
+    browser.send_raw(&frame(BINARY, &fragment)).unwrap();
+    until(|| memory.used() >= 60_000).await;
+    // A ping between fragments frees nothing.
+    browser.send_raw(&frame(0x80 | PING, b"there?")).unwrap();
+    let begun = frame(0x80, &fragment);
+    browser.send_raw(&begun[..30_000]).unwrap();
+    until(|| memory.used() >= 89_900).await;
+    assert!(memory.used() < 91_000);
+    browser.send_raw(&begun[30_000..]).unwrap();
+    // It is no TLS, whole.
+    soon(listener.closed()).await;
+    drop(browser);
+    until(|| memory.used() == 0).await;
+}
+
+#[tokio::test]
+async fn a_browser_that_sends_much_is_not_counted_as_holding_it() {
+    let memory = FrameMemory::new(8 << 20);
+    let channel = ChannelOptions {
+        heartbeat: None,
+        frame_memory: Some(memory.clone()),
+        ..ChannelOptions::control("server")
+    };
+    let limits = ListenerLimits::default();
+    let mut server = server_of(channel, WebSocketOptions::default(), limits).await;
+    let (dialer, _inbox, _listener, mut heard) = server.pair_of(options(&server)).await;
+    for _ in 0..300 {
+        dialer.send(message(7, &"x".repeat(50_000))).await.unwrap();
+        assert_eq!(soon(heard.recv()).await.unwrap().body.len(), 50_000);
+    }
+    dialer.send(message(7, "x")).await.unwrap();
+    soon(heard.recv()).await.unwrap();
+    until(|| memory.used() == 0).await;
 }

@@ -45,6 +45,12 @@ pub(crate) struct WebSocketLine {
     socket: WebSocket<OuterTls>,
     /// Data that was read and not taken yet.
     rest: Bytes,
+    /// Bytes of messages that are not whole, at least: what was read and did not come out yet.
+    held: usize,
+    /// Bytes that are read at once: as many may lie behind a message.
+    read_at_once: usize,
+    /// Bytes of the mask in the head of a frame of the peer.
+    mask: usize,
     /// Something was given to the socket that may not be written yet.
     unflushed: bool,
     /// Is the peer asked whether it is there?
@@ -82,8 +88,12 @@ impl WebSocketLine {
             is_read: true,
         });
         Self {
-            socket: WebSocket::from_partially_read(outer, read, role, config),
             rest: Bytes::new(),
+            held: read.len(),
+            read_at_once: options.read_at_once().max(read.len()),
+            // Only clients mask.
+            mask: if role == Role::Server { 4 } else { 0 },
+            socket: WebSocket::from_partially_read(outer, read, role, config),
             unflushed: false,
             keep_alive,
         }
@@ -99,7 +109,7 @@ impl WebSocketLine {
         self.socket.get_mut().rebind()
     }
 
-    /// The peer has shown who it is: its messages may be larger.
+    /// The peer's session was found good: its messages may be larger.
     pub(crate) fn judged(&mut self) {
         self.socket.set_config(|config| {
             config.max_message_size = Some(MESSAGE);
@@ -116,11 +126,15 @@ impl WebSocketLine {
             keep_alive.is_read = true;
         }
         self.socket.get_mut().begin_turn();
-        let message = match self.socket.read() {
+        let read = self.socket.read();
+        let outer = self.socket.get_ref();
+        self.held += outer.decrypted();
+        let taken = outer.taken();
+        let message = match read {
             Ok(message) => message,
             Err(error) => return self.not_read(error),
         };
-        let taken = self.socket.get_ref().taken();
+        self.came_out(&message);
         match message {
             Message::Binary(data) if !data.is_empty() => Ok(Arrived::Data(data, taken)),
             Message::Ping(_) => {
@@ -144,6 +158,25 @@ impl WebSocketLine {
                 Err(self.refuse(CloseCode::Unsupported, "text in place of binary messages"))
             }
             Message::Binary(_) | Message::Frame(_) => Ok(Arrived::Nothing(taken)),
+        }
+    }
+
+    /// Bytes that are held until the rest of their message comes.
+    pub(crate) fn held(&self) -> usize {
+        self.held + self.rest.len()
+    }
+
+    /// Of what was read this is held no more.
+    fn came_out(&mut self, message: &Message) {
+        let head = match message.len() {
+            0..126 => 2,
+            126..0x1_0000 => 4,
+            _ => 10,
+        };
+        self.held = self.held.saturating_sub(message.len() + head + self.mask);
+        // Heads of fragments were not subtracted. Pings come between fragments, which stay.
+        if message.is_binary() {
+            self.held = self.held.min(self.read_at_once);
         }
     }
 
@@ -218,6 +251,13 @@ impl WebSocketLine {
         let code = CloseCode::Normal;
         let _ = self.socket.close(Some(CloseFrame { code, reason: "".into() }));
         self.socket.get_mut().say_goodbye();
+    }
+
+    /// Sends bytes as they are, past what WebSockets ask for.
+    #[cfg(test)]
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        io::Write::write_all(self.socket.get_mut(), bytes)?;
+        io::Write::flush(self.socket.get_mut())
     }
 
     /// When to call [`keep_alive`](Self::keep_alive).

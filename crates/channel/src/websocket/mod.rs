@@ -20,11 +20,13 @@ pub(crate) use upgrade::dial;
 
 /// The path at which WebSockets are served.
 const PATH: &str = "/ws";
-/// Largest message of somebody who has not shown who he is: what is put together of it lies in
-/// memory.
+/// Largest message of somebody whose session was not found good yet: what is put together of it
+/// lies in memory.
 const UNJUDGED_MESSAGE: usize = 64 * 1024;
-/// Largest message of the others.
-const MESSAGE: usize = 1024 * 1024;
+/// Largest message of the others. TLS sends records of 16 KiB, so that nobody needs large ones.
+const MESSAGE: usize = 256 * 1024;
+/// Most bytes that are read at once.
+const READ_AT_ONCE: usize = 64 * 1024;
 
 /// How WebSockets are served.
 #[derive(Debug, Clone, Copy)]
@@ -60,11 +62,15 @@ impl Default for WebSocketOptions {
 }
 
 impl WebSocketOptions {
+    fn read_at_once(&self) -> usize {
+        self.read_buffer.clamp(512, READ_AT_ONCE)
+    }
+
     fn config(&self) -> tungstenite::protocol::WebSocketConfig {
         // A buffer of nothing reads nothing, and one without end is a stranger's to fill.
         let write = self.write_buffer.min(MESSAGE);
         tungstenite::protocol::WebSocketConfig::default()
-            .read_buffer_size(self.read_buffer.clamp(512, MESSAGE))
+            .read_buffer_size(self.read_at_once())
             .write_buffer_size(write)
             .max_write_buffer_size(write + 4 * MESSAGE)
             .max_message_size(Some(UNJUDGED_MESSAGE))

@@ -18,12 +18,14 @@ pub(crate) struct OuterTls {
     tls: rustls::Connection,
     /// Bytes taken from the socket in this turn.
     taken: usize,
+    /// Decrypted bytes that were read in this turn.
+    read: usize,
 }
 
 impl OuterTls {
     pub(super) fn new(socket: TcpStream, mut tls: rustls::Connection) -> Self {
         tls.set_buffer_limit(Some(TLS_BUFFER));
-        Self { socket: Some(socket), tls, taken: 0 }
+        Self { socket: Some(socket), tls, taken: 0, read: 0 }
     }
 
     pub(super) fn socket(&self) -> io::Result<&TcpStream> {
@@ -39,7 +41,12 @@ impl OuterTls {
 
     /// Begins a turn of reading.
     pub(super) fn begin_turn(&mut self) {
-        self.taken = 0;
+        (self.taken, self.read) = (0, 0);
+    }
+
+    /// Decrypted bytes that were read in this turn.
+    pub(super) fn decrypted(&self) -> usize {
+        self.read
     }
 
     /// Bytes taken from the socket in this turn.
@@ -80,7 +87,10 @@ impl Read for OuterTls {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // Nobody cuts this connection unnoticed: the TLS inside has an end of its own.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-                read => return read,
+                read => {
+                    self.read += read.as_ref().copied().unwrap_or(0);
+                    return read;
+                }
             }
             if self.turn_is_over() {
                 return Err(io::ErrorKind::WouldBlock.into());

@@ -126,7 +126,7 @@ fn listener(item: &Item<'_>) -> Option<CtrlListener> {
     let bind_interface = section.text("bindInterface").filter(|name| !name.is_empty());
     section.describe("bindInterface", "interface", "that of bind", "");
     let groups = groups(&section);
-    let options = ChannelOptions::read(&section.section("options"));
+    let options = ChannelOptions::read_lenient(&section.section("options"));
     Some(CtrlListener { bind: bind?, advertise: advertise?, bind_interface, groups, options })
 }
 

@@ -40,11 +40,13 @@ pub struct ForwarderConfig {
     pub unresponsive_link_timeout: Duration,
 }
 
+/// 24 days in ms, the longest that the system takes for a socket.
+const MAX_MS: i64 = i32::MAX as i64;
+
 impl ForwarderConfig {
     pub(super) fn read(section: &Section<'_>) -> Self {
-        const DAY: i64 = 86_400_000;
         let ms = |key: &'static str, default: u64| {
-            Duration::from_millis(section.int(key, default, 0..=DAY))
+            Duration::from_millis(section.int_clamped(key, default, 0..=MAX_MS))
         };
         let count = |key: &'static str, default: u32, high: i64| {
             let number = section.any_int(key);
@@ -87,7 +89,7 @@ fn unless_zero(duration: Duration) -> Option<Duration> {
 
 /// Generated files hold 0, or small numbers that were meant as seconds.
 fn latency_probe_interval(section: &Section<'_>) -> Option<Duration> {
-    let ms: u64 = section.int("latencyProbeInterval", 0, 0..=86_400_000);
+    let ms: u64 = section.int_clamped("latencyProbeInterval", 0, 0..=MAX_MS);
     if (1..1000).contains(&ms) {
         section.warn("latencyProbeInterval", format!("{ms} ms is too often, 1000 is used"));
         section.in_effect("latencyProbeInterval", "1000");
@@ -100,7 +102,7 @@ fn unresponsive_link_timeout(section: &Section<'_>) -> Duration {
     const KEY: &str = "unresponsiveLinkTimeout";
     let default = Duration::from_secs(60);
     let timeout = if section.is_int(KEY) {
-        Duration::from_millis(section.int(KEY, 60_000, 0..=86_400_000))
+        Duration::from_millis(section.int_clamped(KEY, 60_000, 0..=MAX_MS))
     } else {
         section.duration(KEY, default)
     };

@@ -37,6 +37,20 @@ pub enum DialerBinding {
     Tunnel,
 }
 
+impl DialerBinding {
+    /// As files name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Transport => "transport",
+            Self::TransportUdp => "transport_udp",
+            Self::Edge => "edge",
+            Self::EdgeTransport => "edge_transport",
+            Self::Tunnel => "tunnel",
+        }
+    }
+}
+
 /// Where clients connect.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Listener {
@@ -323,13 +337,15 @@ fn advertised(section: &Section<'_>, options: &Section<'_>) -> Option<HostPort> 
     let (inner, outer) = (options.text("advertise"), section.text("advertise"));
     options.describe("advertise", "host:port", "", "required");
     section.describe("advertise", "host:port", "", "the same as options.advertise");
-    let text = match (inner, outer) {
+    let (text, place) = match (inner, outer) {
         (Some(inner), Some(outer)) if inner != outer => {
             let text = "`advertise` and `options.advertise` are the same and differ; keep one";
             section.problem("advertise", text);
             return None;
         }
-        (Some(text), _) | (None, Some(text)) => text,
+        (Some(text), _) => (text, options),
+        (None, Some(text)) => (text, section),
+        (None, None) if options.has("advertise") || section.has("advertise") => return None,
         (None, None) => {
             let text = format!(
                 "required value [{}] for edge binding was not found, e.g. router.example:3022",
@@ -344,7 +360,7 @@ fn advertised(section: &Section<'_>, options: &Section<'_>) -> Option<HostPort> 
     match bare.parse() {
         Ok(address) => Some(address),
         Err(reason) => {
-            section.problem("options", format!("invalid listeners.binding.advertise: {reason}"));
+            place.problem("advertise", format!("invalid listeners.binding.advertise: {reason}"));
             None
         }
     }

@@ -1,7 +1,7 @@
 //! Elements of lists.
 
 use super::{Item, Section, shown};
-use crate::{address::Address, error::KeyAt, yaml::Value};
+use crate::{address::Address, error::KeyAt, secret, yaml::Value};
 
 impl<'t> Item<'t> {
     /// The item as a map.
@@ -49,6 +49,8 @@ impl<'t> Item<'t> {
     /// Notes a problem with the item.
     pub(crate) fn problem(&self, message: impl Into<String>) {
         let found = shown(&self.path, self.node);
+        let value = self.node.value.rendered().unwrap_or_default();
+        let message = secret::without(&self.path, &value, message.into());
         let problem = KeyAt::new(self.path.clone(), message).at(self.node.place);
         self.cx.problem(KeyAt { found, ..problem });
     }

@@ -149,7 +149,10 @@ impl<'t> Section<'t> {
 
     fn about(&self, key: &'static str, message: impl Into<String>) -> KeyAt {
         let path = self.path_of(key);
-        let found = self.entry(key).and_then(|entry| shown(&path, &entry.node));
+        let entry = self.entry(key);
+        let found = entry.and_then(|entry| shown(&path, &entry.node));
+        let value = entry.and_then(|entry| entry.node.value.rendered()).unwrap_or_default();
+        let message = secret::without(&path, &value, message.into());
         KeyAt { found, ..KeyAt::new(path, message).at(self.place_of(key)) }
     }
 

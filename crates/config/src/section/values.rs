@@ -6,6 +6,7 @@ use super::{Item, Section};
 use crate::{
     address::{Address, HostPort},
     duration::{SignedDuration, parse_duration, show_duration},
+    secret,
     yaml::{Node, Value},
 };
 
@@ -127,6 +128,29 @@ impl<'t> Section<'t> {
             self.problem(key, format!("{key} must be at most {high}, got {number}"));
         }
         bounds.contains(&number)
+    }
+
+    /// An integer that is moved into its bounds with a warning. One below zero is a mistake.
+    pub(crate) fn int_clamped<T>(
+        &self,
+        key: &'static str,
+        default: T,
+        bounds: RangeInclusive<i64>,
+    ) -> T
+    where
+        T: TryFrom<i64> + ToString,
+    {
+        let number =
+            self.raw_int(key).filter(|number| self.is_within(key, *number, &(0..=i64::MAX)));
+        let clamped = number.map(|number| number.clamp(*bounds.start(), *bounds.end()));
+        if let (Some(asked), Some(used)) = (number, clamped)
+            && asked != used
+        {
+            self.warn(key, format!("{asked} is out of bounds, {used} is used"));
+        }
+        let value = clamped.map(|number| number.to_string());
+        self.note(key, "integer", default.to_string(), range_of(&bounds), value);
+        clamped.and_then(|number| T::try_from(number).ok()).unwrap_or(default)
     }
 
     /// Whether the value is written as an integer.
@@ -327,7 +351,11 @@ impl<'t> Section<'t> {
         match text.parse() {
             Ok(address) => Some(address),
             Err(reason) => {
-                self.problem(key, format!("invalid value {text}: {reason}"));
+                let said = match secret::is_secret(key, &text) {
+                    true => "invalid value, expected <host>:<port>".to_owned(),
+                    false => format!("invalid value {text}: {reason}"),
+                };
+                self.problem(key, said);
                 None
             }
         }

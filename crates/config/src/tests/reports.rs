@@ -21,12 +21,36 @@ fn report(more: &str) -> String {
 }
 
 #[test]
+fn marks_end_with_their_value_and_credentials_are_not_shown() {
+    let marked = |value: &str| {
+        let text = report(&format!("forwarder:\n  faultTxInterval: {value}\n"));
+        text.matches('^').count()
+    };
+    assert_eq!(marked("soon # 'no'"), 4);
+    assert_eq!(marked("'it''s' # 'no'"), 7);
+    assert_eq!(marked(r#""a \" b" # "no""#), 8);
+    for more in [
+        "proxy: {type: http, address: 'user:geheim@p'}\n",
+        "proxy: {type: http, address: 'http://user:geheim@p:3128'}\n",
+        "link: {listeners: [{binding: transport, bind: 'tls://user:geheim@p:1'}]}\n",
+        "listeners: [{binding: transport, address: 'tcp:user:geheim@p:1'}]\n",
+    ] {
+        let examined = examine(more);
+        assert!(!examined.problems.is_empty(), "{more}");
+        let said = format!("{:?}\n{}", examined.problems, report(more));
+        assert!(!said.contains("geheim"), "{said}");
+    }
+    let proxy = report("proxy: {type: http, address: 'http://user:geheim@p:3128'}\n");
+    assert!(!proxy.is_empty() && !proxy.contains("geheim"), "{proxy}");
+}
+
+#[test]
 fn a_mistake_is_shown_in_its_line() {
     assert_eq!(
         report("forwarder:\n  faultTxInterval: \"soon\"  # no\n"),
         "error: forwarder.faultTxInterval: must be an integer, it is a string\n \
          --> r.yml:5:20\n  |\n5 |   faultTxInterval: \"soon\"  # no\n  |                    ^^^^^^\n  \
-         = found: soon\n  = allowed: integer, 0..86400000 (default 15000)\n"
+         = found: soon\n  = allowed: integer, 0..2147483647 (default 15000)\n"
     );
     assert_eq!(
         report("metrics: {reportIntervall: 5s}\n"),

@@ -406,3 +406,53 @@ fn managed_configs() {
     assert!(!allow("router.link").allows_managed("router.link.v"));
     assert!(allow("x.v1").allows_managed("x.v1"));
 }
+
+#[test]
+fn what_the_original_takes_is_taken_with_a_warning() {
+    let warned = |more: &str| {
+        let loaded = router(&format!("{BARE}{more}\n")).unwrap_or_else(|error| panic!("{error}"));
+        let said = warnings(&loaded);
+        (loaded.config, said)
+    };
+    let (config, said) = warned("forwarder: {idleCircuitTimeout: 604800000}");
+    assert_eq!((config.forwarder.idle_circuit_timeout.as_secs(), said.as_str()), (604_800, ""));
+    let (config, said) = warned("forwarder: {idleTxInterval: 99999999999}");
+    assert_eq!(config.forwarder.idle_tx_interval.unwrap().as_millis(), i32::MAX as u128);
+    assert!(said.contains("99999999999 is out of bounds, 2147483647 is used"), "{said}");
+
+    for (keys, expected) in [
+        ("txPortalMaxSize: 8192", "txPortalMaxSize is less than txPortalMinSize"),
+        ("txPortalMinSize: 9000, txPortalMaxSize: 8192", "txPortalMinSize is larger than"),
+    ] {
+        let (config, said) =
+            warned(&format!("dialers: [{{binding: transport, options: {{{keys}}}}}]"));
+        let options = &config.dialers[0].options;
+        assert_eq!((options.tx_portal_min_size, options.tx_portal_max_size), (8192, 8192));
+        assert!(said.contains(expected), "{said}");
+    }
+
+    let options =
+        "options: {maxQueuedConnects: 6000, maxOutstandingConnects: 0, connectTimeout: 5m}";
+    let (config, said) = warned(&format!(
+        "link: {{listeners: [{{binding: transport, bind: 'tls:l:1', {options}}}]}}"
+    ));
+    let channel = &config.link.listeners[0].options;
+    assert_eq!((channel.max_queued_connects, channel.max_outstanding_connects), (5000, 1));
+    assert_eq!(channel.connect_timeout.as_secs(), 60);
+    assert_eq!(said.matches("is out of bounds").count(), 3, "{said}");
+    let strict = BARE.replace("'tls:c:6262'", &format!("'tls:c:6262', {options}"));
+    assert!(router(&strict).unwrap_err().to_string().contains("at most 5000"));
+}
+
+#[test]
+fn nobody_looks_at_heartbeats_without_a_pause() {
+    for text in ["0s", "1ns"] {
+        let file = BARE.replace(
+            "'tls:c:6262'",
+            &format!("'tls:c:6262', heartbeats: {{checkInterval: {text}}}"),
+        );
+        let loaded = router(&file).unwrap();
+        assert_eq!(loaded.config.ctrl.heartbeats.check_interval.as_millis(), 10);
+        assert!(warnings(&loaded).contains("is too often, 10ms is used"));
+    }
+}

@@ -134,9 +134,12 @@ fn detail_service(controller: Controller, caller: Caller, call: Call) -> Answer 
 /// The routers that policies give an identity for a service, those that are connected first, then
 /// ordered by id. Clients are told of the others too: they may come back while a session lasts.
 pub(crate) fn routers_between(context: &Context, identity: &str, service: &Id) -> Vec<Arc<Router>> {
-    let snapshot = context.snapshot();
-    let ordinals = snapshot.routers_between(&Id::new(identity), service);
-    let mut found: Vec<_> = snapshot.entities::<Router>(&ordinals).cloned().collect();
+    in_order(context, &context.snapshot().routers_between(&Id::new(identity), service))
+}
+
+/// The routers with these ordinals, as clients are told of them.
+pub(crate) fn in_order(context: &Context, ordinals: &RoaringBitmap) -> Vec<Arc<Router>> {
+    let mut found: Vec<_> = context.snapshot().entities::<Router>(ordinals).cloned().collect();
     let online = context.online().among(found.iter().map(|it| &it.base.id));
     found.sort_by_cached_key(|it| (!online.contains(&it.base.id), it.base.id.clone()));
     found

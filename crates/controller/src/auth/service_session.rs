@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use weft_contract::entity::DialBind;
 use weft_contract::envelope::Pagination;
 use weft_contract::resource::service::COLLECTION as SERVICES;
@@ -86,7 +86,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
             }
         }
         // One that is away may be back before the client needs it.
-        let edge_routers = routers_between(&context, identity, &service.base.id);
+        let edge_routers = snapshot.routers_between(&Id::new(identity), &service.base.id);
         if edge_routers.is_empty() {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
@@ -106,8 +106,8 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         let sign = move |controller: &Controller| controller.service_token(&kept);
         let key = keys.of_tokens().key().algorithm();
         let token = controller.sign_in_turn(&caller, key, sign).await?;
-        let texts = controller.0.router_texts.of(&context, &edge_routers)?;
-        Reply::created_with(&with_routers(&shown_with(&context, &session, token), &texts)?)
+        let text = controller.0.router_texts.of(&context, edge_routers)?;
+        Reply::created_with(&with_routers(&shown_with(&context, &session, token), text)?)
     }
     .boxed()
 }
@@ -115,13 +115,12 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
 /// The members of a service session, with these routers in the place of its own.
 fn with_routers(
     detail: &SessionDetail,
-    routers: &[Arc<RawValue>],
-) -> Result<BTreeMap<String, Box<RawValue>>, Failure> {
+    routers: Arc<RawValue>,
+) -> Result<BTreeMap<String, Arc<RawValue>>, Failure> {
     let written = || {
         let text = serde_json::to_string(detail)?;
-        let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&text)?;
-        let routers: Vec<&RawValue> = routers.iter().map(|text| &**text).collect();
-        members.insert("edgeRouters".to_owned(), to_raw_value(&routers)?);
+        let mut members: BTreeMap<String, Arc<RawValue>> = serde_json::from_str(&text)?;
+        members.insert("edgeRouters".to_owned(), routers);
         Ok(members)
     };
     written().map_err(|error: serde_json::Error| Failure::unhandled(error.to_string()))

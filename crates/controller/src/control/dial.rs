@@ -7,13 +7,14 @@ use weft_channel::Lane;
 use weft_model::Id;
 use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Service};
+use weft_spans::{Kind, Span, attribute};
 use weft_wire::ctrl::{self, CircuitFailed, CircuitRequest, CircuitSuccess};
 use weft_wire::edge_ctrl::{
     self, CircuitForm, CreateCircuitRequest, CreateCircuitResponse, CreateCircuitV2,
     CreateCircuitV3, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response, CreatedCircuit,
     EdgeError, ErrorCode,
 };
-use weft_wire::{Message, PeerData, ProtoBody, StringMap, WireError};
+use weft_wire::{Message, PeerData, ProtoBody, StringMap, TraceContext, WireError};
 
 use super::edge_errors::{busy, error, malformed, of_session};
 use super::session::Session;
@@ -33,9 +34,16 @@ pub(crate) fn spawn(session: &Arc<Session>, message: &Message) {
     };
     let (session, message) = (Arc::clone(session), message.clone());
     session.plane.network.clone().spawn(async move {
-        match serve(&session, &message).await {
-            Ok(reply) => answer(&session, &message, reply).await,
+        let mut span = begin(&session, &message);
+        match serve(&session, &message, &mut span).await {
+            Ok(reply) => {
+                if reply.circuit.is_none() && span.is_kept() {
+                    span.fail(&reply.message.text());
+                }
+                answer(&session, &message, reply).await;
+            }
             Err(problem) => {
+                span.fail(&problem);
                 if let Some(reply) = malformed(&message, &problem) {
                     answer(&session, &message, Reply { message: reply, circuit: None }).await;
                 }
@@ -44,6 +52,19 @@ pub(crate) fn spawn(session: &Arc<Session>, message: &Message) {
         }
         drop(room);
     });
+}
+
+/// The span of a request for a circuit. A router vouches for the trace that it names.
+fn begin(session: &Session, message: &Message) -> Span {
+    let spans = &session.plane.network.options().spans;
+    if !spans.is_on() {
+        return Span::none();
+    }
+    let parent = TraceContext::take(&message.headers);
+    let mut span = spans.start("controller.circuit", Kind::Server, parent);
+    span.set(attribute::CONTROLLER_ID, &session.plane.controller.settings().id);
+    span.set(attribute::ROUTER_ID, session.router.id.as_str());
+    span
 }
 
 async fn answer(session: &Session, request: &Message, reply: Reply) {
@@ -61,23 +82,24 @@ struct Reply {
     circuit: Option<String>,
 }
 
-async fn serve(session: &Session, message: &Message) -> Result<Reply, WireError> {
+async fn serve(session: &Session, message: &Message, span: &mut Span) -> Result<Reply, WireError> {
     match message.content_type {
         ctrl::content_type::CIRCUIT_REQUEST => {
-            Ok(for_binding(session, CircuitRequest::from_message(message)?).await)
+            Ok(for_binding(session, CircuitRequest::from_message(message)?, span).await)
         }
         edge_ctrl::content_type::CREATE_TUNNEL_CIRCUIT_V2_REQUEST => {
-            Ok(for_tunneler(session, CreateTunnelCircuitV2Request::from_message(message)?).await)
+            let request = CreateTunnelCircuitV2Request::from_message(message)?;
+            Ok(for_tunneler(session, request, span).await)
         }
         edge_ctrl::content_type::CREATE_CIRCUIT_REQUEST => {
             let request = CreateCircuitRequest::from_message(message)?;
-            Ok(for_old_router(session, request).await)
+            Ok(for_old_router(session, request, span).await)
         }
         edge_ctrl::content_type::CREATE_CIRCUIT_V3_REQUEST => {
             Ok(refuse(without_session(&CreateCircuitV3::from_message(message)?)))
         }
         _ => {
-            let made = for_sdk(session, CreateCircuitV2::from_message(message)?).await;
+            let made = for_sdk(session, CreateCircuitV2::from_message(message)?, span).await;
             match made {
                 Ok(made) => created(session, made),
                 Err(error) => Ok(refuse(error)),
@@ -109,7 +131,11 @@ fn created(session: &Session, made: MadeCircuit) -> Result<Reply, WireError> {
 }
 
 /// A circuit for the service session of an SDK.
-async fn for_sdk(session: &Session, request: CreateCircuitV2) -> Result<MadeCircuit, EdgeError> {
+async fn for_sdk(
+    session: &Session,
+    request: CreateCircuitV2,
+    span: &mut Span,
+) -> Result<MadeCircuit, EdgeError> {
     let controller = &session.plane.controller;
     let checked = controller
         .check_service_session(
@@ -127,11 +153,15 @@ async fn for_sdk(session: &Session, request: CreateCircuitV2) -> Result<MadeCirc
         identity: checked.identity.base.id.clone(),
         peer_data: request.peer_data,
     };
-    dial.make(session).await
+    dial.make(session, span).await
 }
 
 /// The same for a router that asks in the first form.
-async fn for_old_router(session: &Session, request: CreateCircuitRequest) -> Reply {
+async fn for_old_router(
+    session: &Session,
+    request: CreateCircuitRequest,
+    span: &mut Span,
+) -> Reply {
     let request = CreateCircuitV2 {
         session_token: request.session_token,
         api_session_token: request.api_session_token,
@@ -139,7 +169,7 @@ async fn for_old_router(session: &Session, request: CreateCircuitRequest) -> Rep
         terminator_instance_id: request.terminator_instance_id,
         peer_data: request.peer_data,
     };
-    match for_sdk(session, request).await {
+    match for_sdk(session, request, span).await {
         Ok(made) => {
             let circuit = Some(made.id.clone());
             let answer = CreateCircuitResponse {
@@ -161,7 +191,11 @@ fn without_session(_: &CreateCircuitV3) -> EdgeError {
 }
 
 /// A circuit for the router's own identity.
-async fn for_tunneler(session: &Session, request: CreateTunnelCircuitV2Request) -> Reply {
+async fn for_tunneler(
+    session: &Session,
+    request: CreateTunnelCircuitV2Request,
+    span: &mut Span,
+) -> Reply {
     let made = async {
         let snapshot = session.plane.controller.snapshot();
         let service = snapshot.by_name::<Service>(&request.service_name);
@@ -179,7 +213,7 @@ async fn for_tunneler(session: &Session, request: CreateTunnelCircuitV2Request) 
             identity: session.router.id.clone(),
             peer_data: request.peer_data,
         };
-        dial.make(session).await
+        dial.make(session, span).await
     };
     match made.await {
         Ok(made) => {
@@ -237,7 +271,9 @@ struct Dial {
 }
 
 impl Dial {
-    async fn make(self, session: &Session) -> Result<MadeCircuit, EdgeError> {
+    async fn make(self, session: &Session, span: &mut Span) -> Result<MadeCircuit, EdgeError> {
+        span.set(attribute::SERVICE_NAME, &*self.service.name);
+        span.set(attribute::IDENTITY_ID, self.identity.as_str());
         let encrypted = self.service.encryption_required;
         if encrypted && !self.peer_data.contains_key(&PUBLIC_KEY) {
             let text = "the service requires encryption, and the dialer sent no key";
@@ -262,7 +298,7 @@ impl Dial {
             id: None,
         };
         let network = &session.plane.network;
-        let made = network.create_circuit(&spec).await;
+        let made = network.create_circuit(&spec, span).await;
         trace(session, &self.identity, &spec.service, &made);
         let made = made.map_err(|failure| {
             let code = match failure.cause {
@@ -333,7 +369,7 @@ pub(crate) fn own_binding(
 }
 
 /// A circuit for a binding of the router that is not of the edge.
-async fn for_binding(session: &Session, request: CircuitRequest) -> Reply {
+async fn for_binding(session: &Session, request: CircuitRequest, span: &mut Span) -> Reply {
     let target = request.service.as_str();
     let (instance, name) = target.split_once('@').unwrap_or(("", target));
     let snapshot = session.plane.controller.snapshot();
@@ -347,6 +383,7 @@ async fn for_binding(session: &Session, request: CircuitRequest) -> Reply {
     if let Err(denied) = own_binding(session, service, PolicyType::Dial) {
         return failed(denied.text);
     }
+    span.set(attribute::SERVICE_NAME, &*service.name);
     let service = service.base.id.clone();
     let spec = CircuitSpec {
         router: session.router.id.clone(),
@@ -358,7 +395,7 @@ async fn for_binding(session: &Session, request: CircuitRequest) -> Reply {
         peer_data: request.peer_data,
         id: None,
     };
-    match session.plane.network.create_circuit(&spec).await {
+    match session.plane.network.create_circuit(&spec, span).await {
         Ok(made) => {
             let circuit = Some(made.id.clone());
             let answer = CircuitSuccess {

@@ -32,7 +32,9 @@ pub(crate) fn dispatch(session: &Arc<Session>, message: Message) {
             session.answer(Lane::Default, &message, Outcome::success("ok").to_message());
             Ok(())
         }
-        1000..=1999 | ctrl::content_type::CARRIED_CIRCUITS => fabric(session, &message),
+        1000..=1999 | ctrl::content_type::CARRIED_CIRCUITS | ctrl::content_type::ROUTER_DRAINS => {
+            fabric(session, &message)
+        }
         20_000..=20_599 => edge(session, &message),
         // The probe of a reconnecting 1.x router.
         content_type::RECONNECT_PING => Ok(()),
@@ -62,6 +64,7 @@ fn fabric(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
         is::CARRIED_CIRCUITS => {
             network.on_carried(router, CarriedCircuits::from_message(message)?);
         }
+        is::ROUTER_DRAINS => network.on_drains(router),
         is::METRICS
             if !router.may_report(message.body.len())
                 || !weft_wire::metrics::is_within_limit(&message.body) =>

@@ -14,5 +14,6 @@ mod renewal;
 mod reports;
 mod sdk;
 mod sessions;
+mod spans;
 mod support;
 mod why_path;

@@ -24,6 +24,7 @@ use weft_wire::ctrl::{CarriedCircuits, DestType, Route};
 
 use super::Network;
 use super::circuits::{Circuit, EndAddresses};
+use super::create::HOST_TAG;
 use super::misreports::Misreport;
 use super::moves::Why;
 use super::path::Path;
@@ -36,8 +37,9 @@ const MAX_CIRCUITS: usize = 200_000;
 const MAX_BEGUN: usize = 100_000;
 /// Most circuits over one router, above which none is taken up on its word.
 const MAX_AT_ROUTER: usize = 200_000;
-/// What the pieces of one router may take, in bytes: those of as many circuits as it may begin.
-const MAX_BYTES: usize = 32 * 1024 * 1024;
+/// What the pieces of one router, and the circuits that it was the first to tell of, may take, in
+/// bytes: real circuits take some 300, so it is enough for as many as may go over it.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Longest route that is taken up, in bytes: real ones have some hundred.
 const MAX_ROUTE: usize = 2 * 1024;
 /// Longest id of a circuit, in bytes: real ones have 22.
@@ -50,6 +52,8 @@ const SERVICE_TAG: &str = "serviceId";
 const REPORTED_TAG: &str = "reportedBy";
 /// Tag with the dialing identity.
 const CLIENT_TAG: &str = "clientId";
+/// The tags that are taken up: no others are ever given to a circuit.
+const KNOWN_TAGS: [&str; 3] = [SERVICE_TAG, CLIENT_TAG, HOST_TAG];
 
 /// The pieces of circuits that are not whole yet, and what routers are telling right now.
 #[derive(Debug, Default)]
@@ -66,7 +70,10 @@ struct State {
     first: HashMap<String, Id>,
     /// Of how many of these each router was the first to tell.
     begun: HashMap<Id, usize>,
-    /// What the pieces of each router take, in bytes.
+    /// Circuits that were taken up and are whole, with the router that told of each first, and what
+    /// they take, in bytes.
+    whole: HashMap<String, (Id, usize)>,
+    /// What the pieces of each router take, and the whole circuits that it told of first, in bytes.
     bytes: HashMap<Id, usize>,
     /// Circuits of before over connected routers that these have not named so far, while they tell.
     telling: HashMap<Id, HashSet<String>>,
@@ -109,11 +116,7 @@ impl State {
 
     fn done(&mut self, circuit: &str) {
         for (router, route) in self.circuits.remove(circuit).into_iter().flatten() {
-            let Some(bytes) = self.bytes.get_mut(&router) else { continue };
-            *bytes = bytes.saturating_sub(route.encoded_len());
-            if *bytes == 0 {
-                self.bytes.remove(&router);
-            }
+            self.give_back(&router, route.encoded_len());
         }
         let Some(router) = self.first.remove(circuit) else { return };
         if let Some(begun) = self.begun.get_mut(&router) {
@@ -121,6 +124,38 @@ impl State {
             if *begun == 0 {
                 self.begun.remove(&router);
             }
+        }
+    }
+
+    /// A circuit is whole: in place of its pieces what is kept of it counts, for the router that told of
+    /// it first. False if that told too much.
+    fn put_whole(&mut self, circuit: &str, bytes: usize) -> bool {
+        let Some(router) = self.first.get(circuit).cloned() else { return false };
+        let piece = self.circuits.get(circuit).and_then(|pieces| pieces.get(&router));
+        let before = self.bytes.get(&router).copied().unwrap_or_default();
+        let others = before.saturating_sub(piece.map_or(0, Route::encoded_len));
+        let has_room = others + bytes <= MAX_BYTES;
+        if has_room {
+            self.done(circuit);
+            *self.bytes.entry(router.clone()).or_default() += bytes;
+            self.whole.insert(circuit.to_owned(), (router, bytes));
+        }
+        has_room
+    }
+
+    /// A circuit has ended.
+    fn over(&mut self, circuit: &str) {
+        self.done(circuit);
+        if let Some((router, bytes)) = self.whole.remove(circuit) {
+            self.give_back(&router, bytes);
+        }
+    }
+
+    fn give_back(&mut self, router: &Id, bytes: usize) {
+        let Some(taken) = self.bytes.get_mut(router) else { return };
+        *taken = taken.saturating_sub(bytes);
+        if *taken == 0 {
+            self.bytes.remove(router);
         }
     }
 }
@@ -192,9 +227,14 @@ impl Pieces {
         state.telling.contains_key(router) || state.told.contains(router)
     }
 
-    /// A circuit is whole, or over: nothing is to be added any more.
-    pub(super) fn done(&self, circuit: &str) {
-        self.state.lock().done(circuit);
+    /// A circuit is whole: nothing is to be added any more. False if there is no room for it.
+    fn put_whole(&self, circuit: &str, bytes: usize) -> bool {
+        self.state.lock().put_whole(circuit, bytes)
+    }
+
+    /// A circuit that was taken up, perhaps in part, has ended.
+    pub(super) fn over(&self, circuit: &str) {
+        self.state.lock().over(circuit);
     }
 }
 
@@ -207,6 +247,17 @@ struct Told {
     is_whole: bool,
     dialed: Option<(Id, Egress)>,
     tags: StringMap,
+}
+
+impl Told {
+    /// What is kept of it, in bytes.
+    fn bytes(&self) -> usize {
+        let nodes = self.path.nodes.iter().map(|id| id.as_str().len());
+        let links = self.path.links.iter().map(String::len);
+        let tags = self.tags.iter().map(|(name, value)| name.len() + value.len());
+        let texts: usize = nodes.chain(links).chain(tags).sum();
+        texts + self.ingress.len() + self.egress.len()
+    }
 }
 
 impl Network {
@@ -275,8 +326,12 @@ impl Network {
             return true;
         };
         let told = put_together(&pieces);
-        if told.is_whole {
-            self.0.pieces.done(&id);
+        if told.is_whole && !self.0.pieces.put_whole(&id, id.len() + told.bytes()) {
+            tracing::warn!(circuit = %id, router = %router.id, "circuit not taken up: its router tells of too many");
+            if self.0.circuits.get(&id).is_none() {
+                self.0.pieces.over(&id);
+            }
+            return true;
         }
         self.keep(snapshot, &id, told);
         true
@@ -333,7 +388,7 @@ impl Network {
             None => self.0.circuits.adopt(Arc::clone(&circuit), with),
         };
         if !is_kept {
-            self.0.pieces.done(id);
+            self.0.pieces.over(id);
         }
     }
 
@@ -440,7 +495,8 @@ fn tags(pieces: &BTreeMap<Id, Route>) -> StringMap {
     pieces
         .values()
         .find(|route| !route.tags.is_empty())
-        .map(|it| it.tags.clone())
+        .map(|route| route.tags.iter().filter(|(name, _)| KNOWN_TAGS.contains(&name.as_str())))
+        .map(|known| known.map(|(name, value)| (name.clone(), value.clone())).collect())
         .unwrap_or_default()
 }
 

@@ -18,6 +18,8 @@ use index::Index;
 
 /// Most circuits, reserved ones included.
 const MAX_CIRCUITS: usize = 1_000_000;
+/// One in so many of these is for dials: circuits that routers tell of leave it free.
+const FOR_DIALS: usize = 4;
 /// Circuits of which the past is remembered: those that ended are not taken up again, and routers
 /// tell minutes later what they carried of them.
 const REMEMBERED: usize = 131_072;
@@ -118,6 +120,8 @@ struct Reservation {
 
 #[derive(Debug, Default)]
 struct Tables {
+    /// Most circuits, reserved ones included.
+    most: usize,
     up: HashMap<Arc<str>, Arc<Circuit>>,
     making: HashMap<String, Reservation>,
     by_link: Index<Arc<str>>,
@@ -139,17 +143,27 @@ struct Past {
 }
 
 /// All circuits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Circuits(RwLock<Tables>);
 
+impl Default for Circuits {
+    fn default() -> Self {
+        Self::within(MAX_CIRCUITS)
+    }
+}
+
 impl Circuits {
+    fn within(most: usize) -> Self {
+        Self(RwLock::new(Tables { most, ..Tables::default() }))
+    }
+
     /// Reserves an id for a circuit that is being made, for whom and from which router.
     pub fn reserve(&self, id: &str, client: &str, first: &Id) -> Result<(), NotReserved> {
         let mut tables = self.0.write();
         if tables.is_known(id) {
             return Err(NotReserved::Taken);
         }
-        if tables.len() >= MAX_CIRCUITS {
+        if tables.len() >= tables.most {
             return Err(NotReserved::Full);
         }
         let (client, nodes) = (client.to_owned(), vec![first.clone()]);
@@ -228,7 +242,8 @@ impl Circuits {
     /// What goes with it is done before anybody can remove it again.
     pub fn adopt(&self, circuit: Arc<Circuit>, with: impl FnOnce()) -> bool {
         let mut tables = self.0.write();
-        let has_room = !tables.is_known(&circuit.id) && tables.len() < MAX_CIRCUITS;
+        let most = tables.most - tables.most / FOR_DIALS;
+        let has_room = !tables.is_known(&circuit.id) && tables.len() < most;
         if has_room {
             tables.link(circuit);
             with();
@@ -475,6 +490,18 @@ pub(crate) mod tests {
         circuits.release("c1");
         assert!(!circuits.put(Arc::new(circuit("c1", &["r1"], &[]))));
         assert!(circuits.is_empty());
+    }
+
+    #[test]
+    fn what_routers_tell_of_leaves_room_for_dials() {
+        let circuits = Circuits::within(8);
+        let adopted = (0..8).filter(|number| {
+            circuits.adopt(Arc::new(circuit(&format!("c{number}"), &["r1"], &[])), || {})
+        });
+        assert_eq!(adopted.count(), 6);
+        let reserve = |id: &str| circuits.reserve(id, "client", &Id::new("r1"));
+        assert_eq!((reserve("d1"), reserve("d2")), (Ok(()), Ok(())));
+        assert_eq!(reserve("d3"), Err(NotReserved::Full));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Making a circuit (protocol: control-plane 12): choose a terminator and a path, tell every router
 //! on it, wait for all of them; on failure once more, with what was learnt, and as another circuit
-//! unless the router chose the id.
+//! unless the router chose the id. A router between the ends that takes nothing new, as it stops or has
+//! too much to do, is gone around without that counting, a few times.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use futures::future::join_all;
 use weft_channel::Lane;
 use weft_model::entity::{Precedence, Service, Terminator, TerminatorStrategy};
 use weft_model::{Id, Snapshot};
+use weft_spans::{Kind, Span, attribute};
 use weft_wire::ctrl::{RouteError, RouteErrorCode, Unroute, peer_data_key};
 use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
@@ -18,13 +20,16 @@ use super::moves::Why;
 use super::path::Path;
 use super::routes::RouteSpec;
 use super::select::{Candidate, choose};
+use super::traced::{self, Asked};
 use crate::domain::terminators::Update;
 use crate::events::{CircuitChange, CircuitEvent, Event};
 
+/// Most attempts of one circuit that do not count, as a router between the ends took nothing new.
+const DETOURS: u32 = 4;
 /// How long a route may take to reach the wire.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Tag with the hosting identity.
-const HOST_TAG: &str = "hostId";
+pub(super) const HOST_TAG: &str = "hostId";
 
 /// A circuit that somebody wants.
 #[derive(Debug, Clone)]
@@ -116,6 +121,7 @@ pub struct CircuitFailure {
 struct Making<'a> {
     network: &'a Network,
     spec: &'a CircuitSpec,
+    span: &'a mut Span,
     id: String,
     started: Instant,
     /// Routers that have set up a route in any attempt.
@@ -140,8 +146,29 @@ struct Attempt {
 }
 
 impl Network {
-    /// Makes a circuit.
-    pub async fn create_circuit(&self, spec: &CircuitSpec) -> Result<MadeCircuit, CircuitFailure> {
+    /// Makes a circuit, and says in `span` what it came to.
+    pub async fn create_circuit(
+        &self,
+        spec: &CircuitSpec,
+        span: &mut Span,
+    ) -> Result<MadeCircuit, CircuitFailure> {
+        span.set(attribute::SERVICE_ID, spec.service.as_str());
+        let made = self.make_circuit(spec, span).await;
+        match &made {
+            Ok(made) => span.set(attribute::CIRCUIT_ID, &made.id),
+            Err(failure) => {
+                span.set(attribute::CIRCUIT_ID, &failure.circuit);
+                traced::say_failure(span, failure);
+            }
+        }
+        made
+    }
+
+    async fn make_circuit(
+        &self,
+        spec: &CircuitSpec,
+        span: &mut Span,
+    ) -> Result<MadeCircuit, CircuitFailure> {
         let id = spec.id.clone().unwrap_or_else(|| self.new_circuit_id());
         let fail = |cause, text| CircuitFailure { cause, text, circuit: id.clone() };
         let reserved = self.0.circuits.reserve(&id, &spec.client, &spec.router);
@@ -152,14 +179,21 @@ impl Network {
             NotReserved::Full => fail(FailureCause::TooMany, "too many circuits".to_owned()),
         })?;
         let (started, routed, tried) = (Instant::now(), Vec::new(), Tried::default());
-        let mut making = Making { network: self, spec, id, started, routed, tried };
+        let mut making = Making { network: self, spec, span, id, started, routed, tried };
         let attempts = self.0.options.create_circuit_retries.max(1);
-        let mut number = 0;
+        let (mut number, mut detours) = (0, 0);
         loop {
-            match making.attempt(number).await {
+            match making.attempt(number + detours).await {
                 Ok(attempt) => return making.finish(attempt),
-                Err(Failed { failure, again }) => {
-                    number += 1;
+                Err(Failed { failure, again, is_detour }) => {
+                    let is_free = is_detour
+                        && detours < DETOURS
+                        && started.elapsed() < self.0.options.route_timeout;
+                    if is_free {
+                        detours += 1;
+                    } else {
+                        number += 1;
+                    }
                     if again && number < attempts {
                         if spec.id.is_none() {
                             making.begin_anew();
@@ -254,13 +288,18 @@ struct Tried {
 }
 
 impl Tried {
-    fn note(&mut self, chosen: &Chosen, router: &Id) {
+    /// An attempt failed at a router. True if it is one between the ends at which none has before.
+    fn note(&mut self, chosen: &Chosen, router: &Id) -> bool {
         let ends = [chosen.path.first(), chosen.path.last()];
         if !ends.contains(&Some(router)) {
+            let is_new = !self.transit.contains(router);
             self.transit.push(router.clone());
-        } else if *router == chosen.terminator.router_id {
+            return is_new;
+        }
+        if *router == chosen.terminator.router_id {
             self.terminators.push(chosen.terminator.base.id.clone());
         }
+        false
     }
 }
 
@@ -281,6 +320,8 @@ impl Broken {
 struct Failed {
     failure: CircuitFailure,
     again: bool,
+    /// A router between the ends took nothing new, and has not said so before.
+    is_detour: bool,
 }
 
 impl Making<'_> {
@@ -289,6 +330,20 @@ impl Making<'_> {
     }
 
     async fn attempt(&mut self, number: u32) -> Result<Attempt, Failed> {
+        let mut span = self.span.child("controller.attempt", Kind::Internal);
+        span.set(attribute::ATTEMPT, number + 1);
+        span.set(attribute::CIRCUIT_ID, &self.id);
+        self.span.set(attribute::ATTEMPTS, number + 1);
+        let attempt = self.try_once(number, &span).await;
+        if let Err(failed) = &attempt {
+            traced::say_failure(&mut span, &failed.failure);
+        }
+        attempt
+    }
+
+    /// Chooses where the dial goes.
+    fn select(&self, span: &Span) -> Result<Chosen, Failed> {
+        let mut span = span.child("controller.select", Kind::Internal);
         let snapshot = self.network.0.controller.snapshot();
         let chosen = self.network.choose(&snapshot, self.spec, &self.tried).map_err(|cause| {
             let service = &self.spec.service;
@@ -306,11 +361,20 @@ impl Making<'_> {
                 _ => format!("service {service} has no terminators for instanceId [{instance}]"),
             };
             let failure = self.failure(cause, text);
+            traced::say_failure(&mut span, &failure);
             self.report_failure(None, &failure);
-            Failed { failure, again: false }
+            Failed { failure, again: false, is_detour: false }
         })?;
+        span.set(attribute::TERMINATOR_ID, chosen.terminator.base.id.as_str());
+        traced::say_path(&mut span, &chosen.path);
+        Ok(chosen)
+    }
+
+    async fn try_once(&mut self, number: u32, span: &Span) -> Result<Attempt, Failed> {
+        let chosen = self.select(span)?;
         if !self.network.0.circuits.attempt(&self.id, &chosen.path.nodes) {
-            return Err(Failed { failure: self.ended(&chosen), again: false });
+            let failure = self.ended(&chosen);
+            return Err(Failed { failure, again: false, is_detour: false });
         }
         let (ingress, egress) = (self.network.new_address(), self.network.new_address());
         let mut tags = self.spec.tags.clone();
@@ -326,16 +390,17 @@ impl Making<'_> {
             tags: &tags,
         };
         let mut routed = std::mem::take(&mut self.routed);
-        let outcome = self.establish(&spec, &chosen, &mut routed).await;
+        let outcome = self.establish(&spec, &chosen, &mut routed, span).await;
         self.routed = routed;
         match outcome {
             Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
             Err(Broken { cause, router, text }) => {
-                self.tried.note(&chosen, &router);
+                let has_no_room = FailureCause::Router(RouteErrorCode::ResourcesNotAvailable);
+                let is_detour = self.tried.note(&chosen, &router) && cause == has_no_room;
                 let text = format!("error creating route for [s/{}] {text}", self.spec.service);
                 let failure = self.failure(cause, text);
                 self.report_failure(Some(&chosen), &failure);
-                Err(Failed { failure, again: true })
+                Err(Failed { failure, again: true, is_detour })
             }
         }
     }
@@ -346,18 +411,27 @@ impl Making<'_> {
         spec: &RouteSpec<'_>,
         chosen: &Chosen,
         routed: &mut Vec<Id>,
+        span: &Span,
     ) -> Result<PeerData, Broken> {
         let network = self.network;
         let deadline = tokio::time::Instant::now() + spec.timeout;
         let mut answers = network.0.waiting.begin(spec.circuit, spec.attempt, &spec.path.nodes);
-        let sends = spec.routes().into_iter().map(|(router, route)| async move {
-            let cause = FailureCause::RouterResponseTimeout;
-            let live = network.0.routers.get(router.as_str());
-            let Some(live) = live else { return Err(Broken::at(&router, cause, "not connected")) };
-            let sent = live.channel.send_written(Lane::High, route.to_message(), SEND_TIMEOUT);
-            sent.await.map_err(|problem| Broken::at(&router, cause, problem))
+        let mut asked = Asked::default();
+        let sends = spec.routes().into_iter().map(|(router, route)| {
+            let mut message = route.to_message();
+            asked.tell(span, &router, &mut message);
+            async move {
+                let cause = FailureCause::RouterResponseTimeout;
+                let live = network.0.routers.get(router.as_str());
+                let Some(live) = live else {
+                    return Err(Broken::at(&router, cause, "not connected"));
+                };
+                let sent = live.channel.send_written(Lane::High, message, SEND_TIMEOUT);
+                sent.await.map_err(|problem| Broken::at(&router, cause, problem))
+            }
         });
-        join_all(sends).await.into_iter().collect::<Result<(), _>>()?;
+        let sent = join_all(sends).await.into_iter().collect::<Result<(), _>>();
+        sent.inspect_err(|broken| asked.failed(&broken.router, broken.cause, &broken.text))?;
         let mut missing = spec.path.nodes.clone();
         let mut peer_data = PeerData::new();
         let host = &chosen.terminator.router_id;
@@ -366,10 +440,13 @@ impl Making<'_> {
             let Ok(Some((router, answer))) = answer else {
                 self.count_failure(chosen);
                 let cause = FailureCause::RouterResponseTimeout;
-                return Err(Broken::at(&missing[0], cause, "no answer in time"));
+                let late = "no answer in time";
+                missing.iter().for_each(|router| asked.failed(router, cause, late));
+                return Err(Broken::at(&missing[0], cause, late));
             };
             match answer.result {
                 Ok(told) => {
+                    asked.done(&router);
                     missing.retain(|node| *node != router);
                     if !routed.contains(&router) {
                         routed.push(router.clone());
@@ -380,6 +457,7 @@ impl Making<'_> {
                 }
                 Err(error) => {
                     self.learn(chosen, &router, &error);
+                    asked.failed(&router, FailureCause::Router(error.code), &error.text);
                     return Err(Broken::at(&router, FailureCause::Router(error.code), error.text));
                 }
             }

@@ -210,7 +210,7 @@ impl Network {
         let mut routers = Vec::new();
         for live in self.routers().all() {
             if let Some(router) = snapshot.get::<Router>(&live.id) {
-                let rests = live.window.rests(Instant::now());
+                let rests = live.is_left_alone(Instant::now());
                 let (cost, no_traversal) = (router.cost, router.no_traversal || rests);
                 routers.push(MeshRouter { id: live.id.clone(), cost, no_traversal });
             }

@@ -87,11 +87,10 @@ impl Graph {
         Tree::grow(self, source, Some(target)).path(self, target)
     }
 
-    /// The cheapest path that goes over none of some routers.
+    /// The cheapest path that goes over none of some routers. Those that are gone are on none.
     pub fn path_around(&self, from: &Id, to: &Id, avoided: &[Id]) -> Option<Path> {
         let mut graph = self.clone();
-        for router in avoided {
-            let number = self.number(router)?;
+        for number in avoided.iter().filter_map(|router| self.number(router)) {
             graph.set_node(number, Node { no_traversal: true, ..self.node(number) });
         }
         graph.path(from, to)
@@ -292,6 +291,16 @@ mod tests {
         assert_eq!(over(graph.path(&id(0), &id(1))).0, [0, 1]);
         assert_eq!(over(graph.path(&id(1), &id(2))).0, [1, 0, 2]);
         assert_eq!(graph.path_around(&id(0), &id(3), &[id(2)]), None);
+    }
+
+    #[test]
+    fn who_is_gone_is_gone_around_like_others() {
+        let mut graph = graph(0, &[(1, false); 4], &LINKS);
+        graph.set_router(&id(1), None, &mut Vec::new());
+        for avoided in [&[id(1)][..], &[id(7)], &[id(1), id(7)]] {
+            assert_eq!(over(graph.path_around(&id(0), &id(3), avoided)).0, [0, 2, 3]);
+        }
+        assert_eq!(graph.path_around(&id(0), &id(3), &[id(1), id(2)]), None);
     }
 
     #[test]

@@ -151,5 +151,6 @@ impl Network {
         own.iter().for_each(|link| self.tell_link(link, LinkChange::Fault));
         let links: HashSet<&str> = at_it.iter().chain(&own).map(|link| link.id.as_str()).collect();
         links.into_iter().for_each(|link| self.move_over(link, Why::Broken));
+        self.end_rest(&router.id);
     }
 }

@@ -35,6 +35,7 @@ pub mod routers;
 pub mod routes;
 pub mod select;
 mod topology;
+mod traced;
 mod tree;
 mod trees;
 pub mod upkeep;
@@ -51,6 +52,7 @@ use weft_channel::{Lane, SendError};
 use weft_config::controller::NetworkConfig;
 use weft_model::Id;
 use weft_model::entity::Router;
+use weft_spans::Spans;
 use weft_wire::Message;
 
 use crate::Controller;
@@ -77,7 +79,7 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 const RUN_TAG: usize = 4;
 
 /// Settings of the network (protocol: control-plane 28).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct NetworkOptions {
     /// How often the network is looked over.
     pub cycle: Duration,
@@ -103,11 +105,15 @@ pub struct NetworkOptions {
     pub validation_age: Duration,
     /// How often routers are asked.
     pub validation_interval: Duration,
+    /// How long a circuit is kept that has no path.
+    pub without_path: Duration,
     /// How long circuits are kept whose routers do not come back.
     pub lost_circuit_life: Duration,
     /// How long a router that is back may take to tell which circuits it carries before it is
     /// asked.
     pub carried_grace: Duration,
+    /// Where spans of circuits that are made go.
+    pub spans: Spans,
 }
 
 impl Default for NetworkOptions {
@@ -125,8 +131,10 @@ impl Default for NetworkOptions {
             smart_min_cost_delta: 15,
             validation_age: Duration::from_secs(5),
             validation_interval: Duration::from_secs(30),
+            without_path: Duration::from_secs(5),
             lost_circuit_life: Duration::from_secs(600),
             carried_grace: Duration::from_secs(10),
+            spans: Spans::off(),
         }
     }
 }
@@ -189,8 +197,8 @@ impl World for Inner {
         let live = self.routers.get(id.as_str())?;
         let snapshot = self.controller.snapshot();
         let router = snapshot.get::<Router>(id).filter(|router| !router.disabled)?;
-        // Who answers no routes carries nothing new for others.
-        Some((router.cost, router.no_traversal || live.window.rests(Instant::now())))
+        // Who answers no routes, or stops, carries nothing new for others.
+        Some((router.cost, router.no_traversal || live.is_left_alone(Instant::now())))
     }
 
     fn routers(&self) -> Vec<Id> {
@@ -215,6 +223,7 @@ impl Network {
         let run = base62(u128::from_le_bytes(controller.ids().bytes()));
         let pending = Arc::new(Pending::default());
         let (min_cost, interval) = (options.min_router_cost, options.latency_interval);
+        let without_path = options.without_path;
         let network = Self(Arc::new(Inner {
             options,
             routers: Routers::default(),
@@ -222,7 +231,7 @@ impl Network {
             links: Links::telling(Arc::clone(&pending)),
             topology: Topology::new(min_cost, interval, pending),
             circuits: Circuits::default(),
-            moves: Moves::default(),
+            moves: Moves::new(without_path),
             costs: Costs::default(),
             misreports: Misreports::default(),
             reported: Reported::default(),
@@ -357,6 +366,14 @@ impl Network {
     /// A router came or went, or its entity was changed.
     pub(crate) fn router_changed(&self, router: &Id) {
         self.0.topology.pending().router(router);
+    }
+
+    /// A router is about to stop: what goes over it stays, and nothing new leads through it.
+    pub(crate) fn on_drains(&self, router: &LiveRouter) {
+        if router.begins_to_drain() {
+            tracing::info!(router = %router.id, "router stops: no new circuits go through it");
+            self.router_changed(&router.id);
+        }
     }
 
     /// Any router may be another one now.

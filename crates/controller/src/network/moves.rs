@@ -11,7 +11,8 @@
 //! nothing is left alone for a while.
 //!
 //! A circuit that has no path left is kept for a while: a link that breaks is often back at once, and
-//! routers hold what waits for it.
+//! routers hold what waits for it. One that begins or ends at a router that answers nothing waits until
+//! that answers again, as no other path helps it.
 //!
 //! No router sends into the void while a circuit moves. First every router on the new path hears
 //! what is new to it: where payloads go that come over links which the circuit did not take before.
@@ -46,7 +47,7 @@ pub(super) use window::Window;
 const LEAST_BETWEEN: Duration = Duration::from_secs(5);
 
 /// Why a circuit is to take another path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Why {
     /// A link or router on its path is gone.
     Broken,
@@ -89,20 +90,19 @@ pub(super) struct Moves {
     resting: Mutex<VecDeque<(Instant, Id)>>,
 }
 
-impl Default for Moves {
-    fn default() -> Self {
+impl Moves {
+    /// None yet. A circuit may have no path for so long.
+    pub(super) fn new(without_path: Duration) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            queue: Mutex::default(),
+            queue: Mutex::new(Queue::new(without_path)),
             wake: Notify::new(),
             active: AtomicUsize::new(0),
             searching: Semaphore::new((processors / 2).max(1)),
             resting: Mutex::default(),
         }
     }
-}
 
-impl Moves {
     /// A circuit was removed.
     pub(super) fn forget(&self, circuit: &str) {
         self.queue.lock().forget(circuit);
@@ -214,6 +214,25 @@ impl Network {
         });
         if room > 0 && self.0.moves.queue.lock().unpark(router, room) {
             self.0.moves.wake.notify_one();
+        }
+    }
+
+    /// Circuits that wait until a router answers again go on, if it may be asked or is gone.
+    pub(super) fn end_rest(&self, router: &Id) {
+        let live = self.0.routers.get(router.as_str());
+        let is_silent = live.is_some_and(|live| live.window.is_silent(Instant::now()));
+        if !is_silent && self.0.moves.queue.lock().end_rest(router) {
+            self.0.moves.wake.notify_one();
+        }
+    }
+
+    /// A router answered a route after its time: it is not silent.
+    pub(super) fn answered_late(&self, router: &Id) {
+        let live = self.0.routers.get(router.as_str());
+        if live.is_some_and(|live| live.window.heard(Instant::now())) {
+            tracing::info!(%router, "router answers routes again");
+            self.router_changed(router);
+            self.end_rest(router);
         }
     }
 }

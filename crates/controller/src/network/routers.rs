@@ -2,7 +2,7 @@
 //! churn limit keeps its place (protocol: control-plane 2.3).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -52,6 +52,8 @@ pub struct LiveRouter {
     listeners: RwLock<Vec<Listener>>,
     /// Routes of moves that it has not answered.
     pub(super) window: Window,
+    /// It is about to stop, as it says.
+    drains: AtomicBool,
     /// Bytes of reports that it may send.
     reports: Mutex<TokenBucket>,
 }
@@ -78,6 +80,7 @@ impl LiveRouter {
             fingerprints: RwLock::new(vec![shown.into()]),
             listeners: RwLock::new(hello.listeners.listeners),
             window: Window::default(),
+            drains: AtomicBool::new(false),
             reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, Instant::now())),
         })
     }
@@ -130,6 +133,16 @@ impl LiveRouter {
     /// Whether the connection stands on this certificate.
     pub fn stands_on(&self, fingerprint: &str) -> bool {
         self.fingerprints.read().iter().any(|own| **own == *fingerprint)
+    }
+
+    /// It is about to stop. False if that is known.
+    pub(super) fn begins_to_drain(&self) -> bool {
+        !self.drains.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether no new path leads through it, whatever its entity says: it answers no routes, or stops.
+    pub(super) fn is_left_alone(&self, now: Instant) -> bool {
+        self.drains.load(Ordering::Acquire) || self.window.rests(now)
     }
 
     /// Where it takes links.

@@ -63,8 +63,8 @@ impl Network {
     pub fn remove_circuit(&self, id: &str, now: bool) -> bool {
         let Some(circuit) = self.0.circuits.remove(id) else { return false };
         self.0.moves.forget(id);
-        if !circuit.is_whole {
-            self.0.pieces.done(id);
+        if !self.is_of_this_run(id) {
+            self.0.pieces.over(id);
         }
         let unroute = Unroute { circuit_id: circuit.id.clone(), now };
         for router in &circuit.path.nodes {
@@ -135,6 +135,7 @@ impl Network {
         if self.0.waiting.deliver(router, result) == Delivered::Yes {
             return;
         }
+        self.answered_late(router);
         let over = self.0.circuits.get(&circuit);
         let is_over_it = over.is_some_and(|circuit| circuit.path.has_node(router.as_str()));
         if !done || attempt == REROUTE_ATTEMPT || is_over_it {

@@ -16,20 +16,55 @@ use super::model::Model;
 /// Largest state that is read, unpacked: what fits into one message.
 const MAX_STATE: u64 = FrameLimits::MODEL_BODY as u64;
 
+/// Why no model was read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    /// The file cannot be read now; what is in it may be good.
+    #[error("it cannot be read: {0}")]
+    Unread(io::Error),
+    /// It was read, and is no model.
+    #[error("{0}")]
+    Damaged(String),
+}
+
 /// Reads a model; none if there is no file.
-pub(crate) fn load(path: &Path) -> io::Result<Option<Model>> {
+pub(crate) fn load(path: &Path) -> Result<Option<Model>, LoadError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+        Err(error) => return Err(LoadError::Unread(error)),
     };
+    let mut packed = Source { file, error: None };
     let mut bytes = Vec::new();
-    GzDecoder::new(file).take(MAX_STATE + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_STATE {
-        return Err(io::Error::other(format!("more than {MAX_STATE} bytes unpacked")));
+    let unpacked = GzDecoder::new(&mut packed).take(MAX_STATE + 1).read_to_end(&mut bytes);
+    if let Some(error) = packed.error {
+        return Err(LoadError::Unread(error));
     }
-    let state = DataState::from_body(&bytes).map_err(io::Error::other)?;
+    unpacked.map_err(|error| LoadError::Damaged(error.to_string()))?;
+    if bytes.len() as u64 > MAX_STATE {
+        return Err(LoadError::Damaged(format!("more than {MAX_STATE} bytes unpacked")));
+    }
+    let state = DataState::from_body(&bytes);
+    let state = state.map_err(|error| LoadError::Damaged(error.to_string()))?;
     Ok(Some(Model::from_state(state)))
+}
+
+/// A file that remembers that it could not be read.
+struct Source {
+    file: File,
+    error: Option<io::Error>,
+}
+
+impl io::Read for Source {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.file.read(out).map_err(|error| {
+            let kind = error.kind();
+            if kind != io::ErrorKind::Interrupted {
+                self.error = Some(error);
+            }
+            kind.into()
+        })
+    }
 }
 
 /// Moves a file that cannot be used out of the way, so that somebody can look at it. The one that

@@ -1,7 +1,7 @@
 //! What an SDK may do: service session tokens and decisions
 //! (protocol: edge-control-plane 11.5, 12).
 
-use std::time::SystemTime;
+use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use weft_wire::{
     ctrl::TerminatorPrecedence,
@@ -9,7 +9,7 @@ use weft_wire::{
 };
 
 use super::{Inner, decide, live, model::Model, refused, token};
-use crate::seam::{Grant, HostedService, Hosting, Precedence, Refusal, RetryHint, Session, Use};
+use crate::seam::{Grant, Hosting, Precedence, Refusal, RetryHint, Session, TunnelService, Use};
 
 /// The one text of a refusal that C SDKs read: they drop the service session and begin anew
 /// (protocol: sdk 6).
@@ -104,18 +104,29 @@ fn of_service(
     })
 }
 
-/// The services that the router's own identity may host, with what its configs say
+/// The services that the router's own identity may use, with what their configs say
 /// (protocol: edge-control-plane 15). The identity is there only while the tunneler is enabled.
-pub(crate) fn hosted(model: &Model, router_id: &str) -> Vec<HostedService> {
+pub(crate) fn tunneled(model: &Model, router_id: &str) -> Vec<TunnelService> {
     let Some(identity) = model.identities.get(router_id) else { return Vec::new() };
+    // A router shows no posture data; whether a dial goes without, the controller decides.
+    let dialed =
+        if identity.disabled { Vec::new() } else { model.services_of(router_id, PolicyType::Dial) };
     let mut services = model.services_of(router_id, PolicyType::Bind);
     services.retain(|service| decide::decide(model, router_id, &service.id, Use::Bind).is_ok());
-    let hosted = services.into_iter().map(|service| HostedService {
+    let bound: HashSet<&str> = services.iter().map(|service| service.id.as_str()).collect();
+    let can_bind = |id: &str| bound.contains(id);
+    let can_dial: HashSet<&str> = dialed.iter().map(|service| service.id.as_str()).collect();
+    services.extend(dialed.iter().filter(|service| !can_bind(&service.id)));
+    let app_data = serde_json::from_slice(&identity.app_data_json).unwrap_or_default();
+    let own = Arc::new(weft_tunnel::Identity { name: identity.name.clone(), app_data });
+    let tunneled = services.into_iter().map(|service| TunnelService {
         id: service.id.clone(),
         name: service.name.clone(),
         encryption_required: service.encryption_required,
         configs: model.configs_for(router_id, service),
-        host_name: identity.name.clone(),
+        can_dial: can_dial.contains(service.id.as_str()),
+        can_bind: can_bind(&service.id),
+        identity: Arc::clone(&own),
         hosting: Hosting {
             default_cost: cost(identity.default_hosting_cost),
             default_precedence: precedence(identity.default_hosting_precedence()),
@@ -127,7 +138,7 @@ pub(crate) fn hosted(model: &Model, router_id: &str) -> Vec<HostedService> {
                 .map(precedence),
         },
     });
-    hosted.collect()
+    tunneled.collect()
 }
 
 fn cost(number: u32) -> u16 {

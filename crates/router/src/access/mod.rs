@@ -1,7 +1,7 @@
 //! Who SDKs are and what they may do: the data model, opaque sessions, tokens, decisions.
 //!
 //! ```text
-//!  controller ──> dispatch ──> queue ──> worker ──┬──> model ──> keys, decisions, hosted services
+//!  controller ──> dispatch ──> queue ──> worker ──┬──> model ──> keys, decisions, services of the tunneler
 //!                                                 └──> opaque sessions
 //!  bindings ──> authenticate, judge, renew  (read what the worker keeps)
 //!  bindings <── events                      (what ended, who lost what)
@@ -55,6 +55,7 @@ use weft_identity::{LiveIdentity, Verify};
 use weft_wire::Message;
 
 use binding::FirstParty;
+use file::LoadError;
 use keys::Keys;
 use live::LiveSessions;
 use model::Model;
@@ -64,7 +65,7 @@ use subscription::Subscription;
 
 use crate::{
     controllers::{Controller, Controllers},
-    seam::{self, Access, AccessEvent, Grant, HostedService, Refusal, Session, Use},
+    seam::{self, Access, AccessEvent, Grant, Refusal, Session, TunnelService, Use},
 };
 
 /// Most events that a reader may be behind.
@@ -131,7 +132,7 @@ struct Inner {
     ended: Mutex<HashMap<String, Instant>>,
     subscription: Mutex<Subscription>,
     events: broadcast::Sender<AccessEvent>,
-    hosted: watch::Sender<Arc<Vec<HostedService>>>,
+    tunneled: watch::Sender<Arc<Vec<TunnelService>>>,
     /// Counts what an SDK may be waiting for: keys and sessions.
     arrivals: watch::Sender<u64>,
     timeline: watch::Sender<String>,
@@ -171,7 +172,7 @@ impl AccessHalf {
             ended: Mutex::default(),
             subscription: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
-            hosted: watch::Sender::new(Arc::new(judge::hosted(&model, &options.router_id))),
+            tunneled: watch::Sender::new(Arc::new(judge::tunneled(&model, &options.router_id))),
             arrivals: watch::Sender::new(0),
             timeline: watch::Sender::new(model.timeline.clone()),
             online: watch::Sender::new(false),
@@ -325,7 +326,15 @@ fn load(options: &AccessOptions) -> Model {
             model
         }
         Ok(None) => Model::default(),
-        Err(problem) => {
+        Err(problem @ LoadError::Unread(_)) => {
+            let path = path.display();
+            tracing::warn!(
+                %problem, %path,
+                "the file of the data model is left as it is, and the model fetched anew"
+            );
+            Model::default()
+        }
+        Err(problem @ LoadError::Damaged(_)) => {
             let aside = file::set_aside(path);
             let path = path.display();
             match aside {
@@ -434,8 +443,8 @@ impl Access for AccessHalf {
         }))
     }
 
-    fn hosted_services(&self) -> BoxStream<'static, Arc<Vec<HostedService>>> {
-        let mut reader = self.0.hosted.subscribe();
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<TunnelService>>> {
+        let mut reader = self.0.tunneled.subscribe();
         reader.mark_changed();
         Box::pin(stream::unfold(reader, |mut reader| async move {
             reader.changed().await.ok()?;

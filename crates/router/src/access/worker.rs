@@ -236,11 +236,11 @@ impl Inner {
         }
         if touched.access() {
             self.judge_anew(touched);
-            let hosted = judge::hosted(&self.model.read(), &self.options.router_id);
-            self.hosted.send_if_modified(|known| {
-                let changed = **known != hosted;
+            let tunneled = judge::tunneled(&self.model.read(), &self.options.router_id);
+            self.tunneled.send_if_modified(|known| {
+                let changed = **known != tunneled;
                 if changed {
-                    *known = Arc::new(hosted);
+                    *known = Arc::new(tunneled);
                 }
                 changed
             });

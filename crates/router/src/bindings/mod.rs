@@ -5,7 +5,7 @@
 //! | [`edge`] | hosting SDKs | SDKs, over TLS and over WebSockets |
 //! | [`transport`] | `tcp:`, `tls:` and `udp:` addresses, also as `edge_transport` | - |
 //! | [`ingress`] | - | `transport`, `proxy` and their forms for datagrams |
-//! | [`tunnel`] | addresses from a service's `host.v1` config | - |
+//! | [`tunnel`] | addresses from a service's `host.v1` config | ports and addresses that services' configs name |
 
 pub(crate) mod edge;
 pub(crate) mod ingress;

@@ -28,6 +28,7 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 use weft_e2e::{Header, Opener, Sealer, Session, Tag};
+use weft_limits::Grant;
 use weft_xgress::{Delivery, PAYLOAD_SIZE};
 
 use crate::forwarder::LocalEnd;
@@ -218,6 +219,10 @@ async fn read_stream(
                     return;
                 }
             }
+            // TLS without a goodbye: many programs end so, and what they said before counts.
+            Err(problem) if problem.kind() == io::ErrorKind::UnexpectedEof => {
+                return end.finish();
+            }
             Err(problem) => {
                 tracing::debug!(?end, %problem, "reading an application socket failed");
                 return end.abort();
@@ -259,11 +264,14 @@ async fn deliver_stream(
                 }
             }
             Delivery::Data { .. } => {}
-            Delivery::Fin { .. } => {
-                if stream.shutdown().await.is_err() {
+            // TLS says goodbye, for which the application may have no room.
+            Delivery::Fin { .. } => tokio::select! {
+                biased;
+                over = stream.shutdown() => if over.is_err() {
                     end.close();
-                }
-            }
+                },
+                () = closed_for(end, patience) => return stream.reset(),
+            },
             Delivery::Closed(_) => return,
         }
     }
@@ -282,6 +290,15 @@ async fn closed_for(end: &LocalEnd, patience: Duration) {
     }
 }
 
+/// A datagram that waits, and the memory that it takes.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// What it says.
+    pub(crate) data: Bytes,
+    /// Drawn for it.
+    pub(crate) grant: Grant,
+}
+
 /// The other side of a conversation in datagrams.
 pub(crate) enum Datagrams {
     /// A socket of its own.
@@ -293,9 +310,9 @@ pub(crate) enum Datagrams {
         /// Whom it talks to.
         peer: SocketAddr,
         /// What came from there already.
-        first: Option<Bytes>,
+        first: Option<Waiting>,
         /// What comes from there.
-        inbox: mpsc::Receiver<Bytes>,
+        inbox: mpsc::Receiver<Waiting>,
     },
 }
 
@@ -335,8 +352,8 @@ pub(crate) async fn carry_datagrams(
 /// What a listener received from one peer, to the circuit.
 async fn read_inbox(
     end: &LocalEnd,
-    mut first: Option<Bytes>,
-    mut inbox: mpsc::Receiver<Bytes>,
+    mut first: Option<Waiting>,
+    mut inbox: mpsc::Receiver<Waiting>,
     mut sealing: Sealing,
     active: &Activity,
 ) {
@@ -348,7 +365,7 @@ async fn read_inbox(
             Some(first) => Some(first),
             None => inbox.recv().await,
         };
-        let Some(data) = next else { return };
+        let Some(Waiting { data, grant }) = next else { return };
         active.note();
         let data = match &sealing {
             Sealing::Plain => data,
@@ -357,6 +374,8 @@ async fn read_inbox(
                 Err(_) => return,
             },
         };
+        // The end draws for it from here on.
+        drop(grant);
         if end.write(data).is_err() {
             return;
         }
@@ -421,6 +440,50 @@ async fn deliver_datagrams(
     }
 }
 
+/// Carries datagrams between an end and a client that was accepted, until either is done.
+pub(crate) async fn carry_client(
+    end: Arc<LocalEnd>,
+    client: weft_tunnel::Datagrams,
+    crypto: Option<Crypto>,
+) {
+    let (sealing, opening) = directions(crypto);
+    let reading = read_client(&end, &client, sealing);
+    let delivering = deliver_client(&end, &client, opening);
+    tokio::select! {
+        () = reading => {}
+        () = delivering => return,
+    }
+    end.close();
+    while !matches!(end.read().await, Delivery::Closed(_)) {}
+}
+
+async fn read_client(end: &LocalEnd, client: &weft_tunnel::Datagrams, mut sealing: Sealing) {
+    if !sealing.begin(end).await {
+        return;
+    }
+    while end.writable().await {
+        let Some(data) = client.receive().await else { return };
+        let Ok(data) = sealing.apply(&data) else { return };
+        if end.write(data).is_err() {
+            return;
+        }
+    }
+}
+
+async fn deliver_client(end: &LocalEnd, client: &weft_tunnel::Datagrams, mut opening: Opening) {
+    loop {
+        match end.read().await {
+            Delivery::Data { data, .. } => match opening.apply(data) {
+                Ok(Some(data)) => drop(client.answer(&data).await),
+                Ok(None) => {}
+                Err(_) => end.delivery_failed(),
+            },
+            Delivery::Fin { .. } => end.close(),
+            Delivery::Closed(_) => return,
+        }
+    }
+}
+
 /// When something happened last.
 #[derive(Default)]
 struct Activity {
@@ -466,6 +529,55 @@ mod tests {
         let (socket, accepted) =
             tokio::join!(socket.connect(listener.local_addr().unwrap()), listener.accept());
         (socket.unwrap(), accepted.unwrap().0)
+    }
+
+    /// A stream that takes everything but its end.
+    struct Endless;
+
+    impl AsyncWrite for Endless {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            data: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(data.len()))
+        }
+
+        fn poll_flush(
+            self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(
+            self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl Writer for Endless {
+        fn reset(&self) {}
+    }
+
+    #[tokio::test]
+    async fn an_application_that_does_not_take_the_goodbye_is_given_up() {
+        const SHORT: Duration = Duration::from_millis(50);
+        let (mut dialer, end) = before_a_socket();
+        dialer.write("hello".into()).unwrap();
+        dialer.finish(std::time::Instant::now());
+        pass(&mut dialer, &end);
+        let carried = Arc::clone(&end);
+        let mut delivering = tokio::spawn(async move {
+            deliver_stream(&carried, Endless, Opening::Plain, SHORT).await;
+        });
+        let early = tokio::time::timeout(5 * SHORT, &mut delivering).await;
+        assert!(early.is_err(), "the application may take its time");
+        end.unrouted();
+        let late = Duration::from_secs(20);
+        tokio::time::timeout(late, delivering).await.expect("given up").unwrap();
     }
 
     #[tokio::test]

@@ -218,6 +218,7 @@ pub(crate) async fn connect_udp(addresses: &[SocketAddr]) -> Result<UdpSocket, R
     let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let what = format!("cannot open a socket to udp:{address}");
     let socket = UdpSocket::bind(any).await.map_err(|error| io_failure(&what, &error))?;
+    weft_channel::mark(&socket).map_err(|error| io_failure(&what, &error))?;
     socket.connect(address).await.map_err(|error| io_failure(&what, &error))?;
     Ok(socket)
 }

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use weft_channel::{Lane, RequestError};
+use weft_spans::{Kind, Span, attribute};
 use weft_wire::{
     Message, ProtoBody, WireError,
     ctrl::{self, CircuitFailed, CircuitSuccess},
@@ -60,7 +61,10 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Circ
         terminator_instance_id: request.instance,
         peer_data: request.peer_data,
     };
-    let message = message.to_message().map_err(not_sent)?;
+    let mut message = message.to_message().map_err(not_sent)?;
+    if let Some(trace) = request.trace {
+        trace.put(&mut message.headers);
+    }
     let reply = ask(&controller, message, request.timeout).await?;
     let created = CreatedCircuit::from_message(&reply).map_err(malformed)?;
     Ok(Circuit {
@@ -76,6 +80,17 @@ pub(crate) async fn for_tunnel(
     core: &Core,
     request: TunnelCircuitRequest,
 ) -> Result<Circuit, Refusal> {
+    let mut span = begin(core, &request.service, "tunnel");
+    let made = ask_for_tunnel(core, request, &span).await;
+    end(&mut span, &made);
+    made
+}
+
+async fn ask_for_tunnel(
+    core: &Core,
+    request: TunnelCircuitRequest,
+    span: &Span,
+) -> Result<Circuit, Refusal> {
     let controller = core
         .controllers
         .any()
@@ -85,7 +100,8 @@ pub(crate) async fn for_tunnel(
         terminator_instance_id: request.instance,
         peer_data: request.peer_data,
     };
-    let reply = ask(&controller, message.to_message(), request.timeout).await?;
+    let message = traced(message.to_message(), span);
+    let reply = ask(&controller, message, request.timeout).await?;
     let created = CreateTunnelCircuitV2Response::from_message(&reply).map_err(malformed)?;
     Ok(Circuit {
         id: created.circuit_id,
@@ -100,6 +116,17 @@ pub(crate) async fn for_binding(
     core: &Core,
     request: BindingCircuitRequest,
 ) -> Result<Circuit, Refusal> {
+    let mut span = begin(core, &request.service, "transport");
+    let made = ask_for_binding(core, request, &span).await;
+    end(&mut span, &made);
+    made
+}
+
+async fn ask_for_binding(
+    core: &Core,
+    request: BindingCircuitRequest,
+    span: &Span,
+) -> Result<Circuit, Refusal> {
     let controller = core
         .controllers
         .any()
@@ -109,7 +136,8 @@ pub(crate) async fn for_binding(
         service: request.service,
         peer_data: request.peer_data,
     };
-    let reply = ask(&controller, message.to_message(), request.timeout).await?;
+    let message = traced(message.to_message(), span);
+    let reply = ask(&controller, message, request.timeout).await?;
     if reply.content_type == ctrl::content_type::CIRCUIT_FAILED {
         let failed = CircuitFailed::from_message(&reply).map_err(malformed)?;
         return Err(refusal(ErrorCode::INTERNAL, RetryHint::Default, failed.error));
@@ -121,6 +149,36 @@ pub(crate) async fn for_binding(
         peer_data: created.peer_data,
         controller: controller.id.clone(),
     })
+}
+
+/// The span of a dial that begins at this router.
+fn begin(core: &Core, service: &str, binding: &str) -> Span {
+    let mut span = core.options.spans.start("router.dial", Kind::Server, None);
+    span.set(attribute::ROUTER_ID, &core.options.router_id);
+    span.set(attribute::SERVICE_NAME, service);
+    span.set(attribute::LISTENER, binding);
+    span
+}
+
+/// Says in the span of a dial what became of it.
+fn end(span: &mut Span, made: &Result<Circuit, Refusal>) {
+    match made {
+        Ok(circuit) => {
+            span.set(attribute::CIRCUIT_ID, &circuit.id);
+            span.set(attribute::CONTROLLER_ID, &*circuit.controller);
+        }
+        Err(refusal) => {
+            span.set(attribute::ERROR_CODE, refusal.code);
+            span.fail(&refusal.message);
+        }
+    }
+}
+
+fn traced(mut message: Message, span: &Span) -> Message {
+    if let Some(context) = span.context() {
+        context.put(&mut message.headers);
+    }
+    message
 }
 
 /// A request whose failure is an [`EdgeError`].

@@ -220,6 +220,11 @@ fn save(core: &Arc<Core>) {
     if std::fs::read_to_string(path).is_ok_and(|known| known == text) {
         return;
     }
+    // The folder may not be there yet.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(Err(problem)) = folder.map(std::fs::create_dir_all) {
+        tracing::warn!(%problem, path = %path.display(), "no folder for the addresses of controllers");
+    }
     if let Err(problem) = write_private(path, text.as_bytes()) {
         tracing::warn!(%problem, "the addresses of the controllers are not remembered");
     }

@@ -33,7 +33,10 @@ mod validation;
 
 use std::{
     future::Future,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -44,15 +47,15 @@ use tokio::{
     sync::{Semaphore, mpsc},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use weft_channel::TraceFile;
+use weft_channel::{Lane, TraceFile};
 use weft_client::enroll::RouterNames;
 use weft_identity::{
     LiveIdentity,
     tls::{ClientTls, client_config},
 };
 use weft_wire::{
-    Message, ProtoBody,
-    ctrl::{CircuitConfirmation, Fault},
+    Message, ProtoBody, controller_capability,
+    ctrl::{self, CircuitConfirmation, Fault},
 };
 
 use cluster::Cluster;
@@ -106,6 +109,8 @@ pub(crate) struct Core {
     presence: Presence,
     renewal: Renewal,
     side_tasks: Arc<Semaphore>,
+    /// The router is about to stop.
+    drains: AtomicBool,
     runtime: runtime::Handle,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -142,6 +147,7 @@ impl ControlHalf {
             presence: Presence::new(options.connect_events_queue),
             renewal: Renewal::new(names),
             side_tasks: Arc::new(Semaphore::new(SIDE_TASKS)),
+            drains: AtomicBool::new(false),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             data: OnceLock::new(),
@@ -210,6 +216,12 @@ impl ControlHalf {
         });
     }
 
+    /// The router is about to stop: controllers hear that no new circuit is to go over it.
+    pub(crate) fn drain(&self) {
+        self.0.drains.store(true, Ordering::Release);
+        self.0.controllers.all().iter().for_each(|controller| tell_of_drain(controller));
+    }
+
     /// How many terminators are to be removed, and no controller has confirmed it.
     pub(crate) fn removals(&self) -> usize {
         self.0.terminators.removals()
@@ -275,6 +287,9 @@ impl Core {
         if let Err(problem) = controller.channel.try_send(links::all(self)) {
             tracing::debug!(controller = %controller.id, %problem, "links not reported");
         }
+        if self.drains.load(Ordering::Acquire) {
+            tell_of_drain(controller);
+        }
         self.access.connected(controller, chain);
         self.presence.tell_all(&controller.id);
         self.terminators.on_connected(&controller.id);
@@ -283,6 +298,18 @@ impl Core {
     /// A controller is no longer connected.
     fn disconnected(&self, controller: &Arc<Controller>) {
         self.access.disconnected(&controller.id);
+    }
+}
+
+/// Of controllers only those of weft know the message. One that misses it hears of it with every route
+/// that it asks for.
+fn tell_of_drain(controller: &Controller) {
+    if !controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
+        return;
+    }
+    let drains = Message::new(ctrl::content_type::ROUTER_DRAINS, "");
+    if let Err(problem) = controller.channel.try_send_on(Lane::High, drains) {
+        tracing::debug!(controller = %controller.id, %problem, "controller not told of the end");
     }
 }
 

@@ -5,6 +5,7 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use weft_channel::{HeartbeatOptions, HttpProxy};
 use weft_config::RouterConfig;
 use weft_limits::WindowOptions;
+use weft_spans::Spans;
 use weft_wire::{Address, VersionInfo};
 
 use super::interfaces::InterfaceReports;
@@ -66,6 +67,8 @@ pub(crate) struct ControlOptions {
     pub(crate) session_heartbeat: Duration,
     /// Reports of what is measured.
     pub(crate) reports: ReportOptions,
+    /// Where spans of dials go.
+    pub(crate) spans: Spans,
 }
 
 /// Where an edge listener is, and where SDKs find it.
@@ -143,6 +146,7 @@ impl ControlOptions {
                 queue: config.metrics.message_queue as usize,
                 age: config.metrics.interval_age_threshold,
             },
+            spans: Spans::off(),
         }
     }
 }

@@ -24,8 +24,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
 use weft_metrics::Histogram;
+use weft_spans::{Kind, Span, attribute};
 use weft_wire::{
-    Message, ProtoBody, controller_capability,
+    Message, ProtoBody, TraceContext, controller_capability,
     ctrl::{
         self, CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult,
         Unroute,
@@ -46,6 +47,9 @@ const MIN_TIME: Duration = Duration::from_secs(1);
 const MAX_TIME: Duration = Duration::from_secs(300);
 /// Most routes in one report.
 const REPORT_PART: usize = 500;
+/// Most ways of a circuit from neighbours that nothing is sent to any more: the data half knows no
+/// more of them either. A controller takes up no route of more than 2 KiB.
+const LEFT: usize = 8;
 
 /// Routes under way, routes applied, and what their owners still have to hear.
 #[derive(Debug)]
@@ -222,14 +226,21 @@ impl Routes {
     }
 }
 
-/// What comes from an address goes where the last route says that named it.
+/// What comes from an address goes where the last route says that named it. Of the ways that the
+/// circuit has left the oldest are forgotten: it may be moved as long as it lives.
 fn add(known: &mut Vec<ctrl::route::Forward>, new: Vec<ctrl::route::Forward>) {
-    for forward in new {
-        match known.iter_mut().find(|it| it.src_address == forward.src_address) {
-            Some(way) => *way = forward,
-            None => known.push(forward),
-        }
-    }
+    known.retain(|way| new.iter().all(|it| it.src_address != way.src_address));
+    known.extend(new);
+    let is_left =
+        |way: &ctrl::route::Forward| known.iter().all(|to| to.dst_address != way.src_address);
+    let left: Vec<bool> = known.iter().map(is_left).collect();
+    let mut over = left.iter().filter(|is_left| **is_left).count().saturating_sub(LEFT);
+    let mut left = left.into_iter();
+    known.retain(|_| {
+        let goes = over > 0 && left.next().unwrap_or_default();
+        over -= usize::from(goes);
+        !goes
+    });
 }
 
 /// A controller wants a route.
@@ -238,11 +249,13 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
         Ok(route) => route,
         Err(problem) => return from.not_understood(&message, &problem),
     };
+    let mut span = begin(core, &route, &message);
     let Ok(queued) = core.routes.queue.clone().try_acquire_owned() else {
         let failure = RouteFailure {
             code: seam::RouteErrorCode::ResourcesUnavailable,
             message: "too many routes wait to be set up on this router".to_owned(),
         };
+        span.fail(&failure);
         let reply = result(&route, Err(failure)).in_reply_to(&message);
         let _ = from.channel.try_send_on(Lane::High, reply);
         return;
@@ -253,7 +266,8 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
         let wait = Wait { routes: &core.routes, circuit: &route.circuit_id, taken_down };
         let Ok(worker) = core.routes.workers.clone().acquire_owned().await else { return };
         drop(queued);
-        set_up(&core, &from, message, &route, wait, worker).await;
+        span.event("a worker is free");
+        set_up(&core, &from, message, &route, wait, worker, span).await;
     });
 }
 
@@ -277,13 +291,14 @@ async fn set_up(
     route: &Route,
     wait: Wait<'_>,
     worker: OwnedSemaphorePermit,
+    mut span: Span,
 ) {
     let Some(data) = core.data.get() else { return };
     let (taken_down, begun) = (&wait.taken_down, std::time::Instant::now());
     let mut done = if taken_down.is_cancelled() {
         Err(RouteFailure::taken_down())
     } else {
-        data.route(command(&from.id, route, taken_down)).await
+        data.route(command(&from.id, route, taken_down, span.context())).await
     };
     drop(worker);
     core.routes.times.took(begun.elapsed());
@@ -294,6 +309,8 @@ async fn set_up(
     let applied = done.is_ok();
     if let Err(failure) = &done {
         tracing::debug!(circuit = %route.circuit_id, %failure, "route not set up");
+        span.set(attribute::ERROR_TYPE, class(failure.code));
+        span.fail(failure);
     }
     let reply = result(route, done).in_reply_to(&message);
     let sent = from.channel.send_written(Lane::High, reply, core.options.request_timeout).await;
@@ -322,14 +339,54 @@ pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Mes
     }
 }
 
+/// The span of a route, if it is part of a trace: routes that move a circuit are not.
+fn begin(core: &Core, route: &Route, message: &Message) -> Span {
+    let spans = &core.options.spans;
+    if !spans.is_on() {
+        return Span::none();
+    }
+    let Some(parent) = TraceContext::take(&message.headers) else { return Span::none() };
+    let mut span = spans.start("router.route", Kind::Server, Some(parent));
+    span.set(attribute::ROUTER_ID, &core.options.router_id);
+    span.set(attribute::CIRCUIT_ID, &route.circuit_id);
+    if let Some(egress) = &route.egress {
+        span.set(attribute::BINDING, &egress.binding);
+        span.set(attribute::DESTINATION, &egress.destination);
+    }
+    span
+}
+
+/// The class of a failure, as spans name it.
+fn class(code: seam::RouteErrorCode) -> &'static str {
+    use seam::RouteErrorCode as Code;
+    match code {
+        Code::Generic => "generic",
+        Code::InvalidTerminator => "invalid_terminator",
+        Code::MisconfiguredTerminator => "misconfigured_terminator",
+        Code::DialTimedOut => "dial_timed_out",
+        Code::ConnectionRefused => "connection_refused",
+        Code::RejectedByApplication => "rejected_by_application",
+        Code::DnsFailed => "dns_failed",
+        Code::PortNotAllowed => "port_not_allowed",
+        Code::InvalidLink => "invalid_link",
+        Code::ResourcesUnavailable => "resources_unavailable",
+    }
+}
+
 /// What the data half is to do for a route.
-fn command(from: &ControllerId, route: &Route, taken_down: &CancellationToken) -> RouteCommand {
+fn command(
+    from: &ControllerId,
+    route: &Route,
+    taken_down: &CancellationToken,
+    trace: Option<TraceContext>,
+) -> RouteCommand {
     let left = u64::try_from(route.time_left()).unwrap_or(0);
     let egress = route.egress.as_ref().map(|egress| Egress {
         binding: egress.binding.clone(),
         address: egress.address.clone(),
         destination: egress.destination.clone(),
         peer_data: egress.peer_data.clone(),
+        trace,
     });
     let forwards = route.forwards.iter().map(|forward| Forward {
         source: forward.src_address.clone(),
@@ -467,8 +524,19 @@ mod tests {
             assert!(routes.keep(&owner, told(REROUTE_ATTEMPT, vec![step]), &stands));
         }
         let kept = routes.of("c").remove(0).forwards;
-        let expected = [way("I", "l2", link), way("l1", "I", start), way("l2", "I", start)];
+        let expected = [way("l1", "I", start), way("l2", "I", start), way("I", "l2", link)];
         assert_eq!(kept, expected);
+        // However often it moves, what is told of it stays small, and what counts is in it.
+        for number in 0..100 {
+            let to = format!("a-link-with-a-long-name-{number}");
+            for step in [way(&to, "I", start), way("I", &to, link)] {
+                assert!(routes.keep(&owner, told(REROUTE_ATTEMPT, vec![step]), &stands));
+            }
+        }
+        let kept = routes.of("c").remove(0).forwards;
+        let last = "a-link-with-a-long-name-99";
+        assert_eq!(kept.len(), LEFT + 2);
+        assert_eq!(kept[LEFT..], [way(last, "I", start), way("I", last, link)]);
         // Another attempt at making it begins anew.
         let again = vec![way("I", "l3", link), way("l3", "I", start)];
         assert!(routes.keep(&owner, told(1, again.clone()), &stands));
@@ -503,7 +571,8 @@ mod tests {
     fn time_left_is_bounded_at_both_ends() {
         let mut late = route("x", true);
         late.set_time_left(-5);
-        let time = |route: &Route| command(&"c".into(), route, &CancellationToken::new()).timeout;
+        let time =
+            |route: &Route| command(&"c".into(), route, &CancellationToken::new(), None).timeout;
         assert_eq!(time(&late), MIN_TIME);
         late.set_time_left(i64::MAX);
         assert_eq!(time(&late), MAX_TIME);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use weft_wire::{
-    Message, ProtoBody, controller_capability,
+    Message, ProtoBody, TRACE_PARENT, TraceContext, controller_capability,
     ctrl::{
         self, CarriedCircuits, CircuitConfirmation, DestType, Fault, FaultSubject, InspectRequest,
         InspectResponse, Route, RouteErrorCode, RouteResult, Unroute, route,
@@ -41,6 +41,7 @@ fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
         instance: "blue".into(),
         peer_data: [(1003, "key".into())].into(),
         timeout,
+        trace: None,
     }
 }
 
@@ -51,6 +52,7 @@ async fn circuits_for_sdks_and_for_the_router() {
     let mut network = Network::new().await;
     let asked = tokio::spawn(network.router.control.create_circuit(request(true, LONG)));
     let message = network.peer.expect(content_type::CREATE_CIRCUIT_V2_REQUEST).await;
+    assert!(!message.headers.contains(TRACE_PARENT));
     let read = CreateCircuitV2::from_message(&message).unwrap();
     assert_eq!(
         (read.session_token.as_str(), read.api_session_token.as_str()),
@@ -76,6 +78,7 @@ async fn circuits_for_sdks_and_for_the_router() {
     };
     let asked = tokio::spawn(network.router.control.create_tunnel_circuit(tunnel));
     let message = network.peer.expect(content_type::CREATE_TUNNEL_CIRCUIT_V2_REQUEST).await;
+    assert!(!message.headers.contains(TRACE_PARENT));
     assert_eq!(CreateTunnelCircuitV2Request::from_message(&message).unwrap().service_name, "web");
     let created = CreateTunnelCircuitV2Response {
         circuit_id: "c2".into(),
@@ -90,8 +93,11 @@ async fn circuits_for_sdks_and_for_the_router() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_keep_their_codes_and_silence_is_one() {
     let mut network = Network::new().await;
-    let asked = tokio::spawn(network.router.control.create_circuit(request(false, LONG)));
+    let trace = TraceContext { trace_id: [1; 16], span_id: [2; 8], is_sampled: true };
+    let asked = CircuitRequest { trace: Some(trace), ..request(false, LONG) };
+    let asked = tokio::spawn(network.router.control.create_circuit(asked));
     let message = network.peer.expect(content_type::CREATE_CIRCUIT_V2_REQUEST).await;
+    assert_eq!(TraceContext::take(&message.headers), Some(trace));
     let error = EdgeError {
         circuit_id: Some("c9".into()),
         ..EdgeError::new(ErrorCode::ENCRYPTION_DATA_MISSING, WireHint::START_OVER, "no key")
@@ -251,5 +257,20 @@ async fn a_controller_hears_of_every_circuit_that_ends_however_many_end_at_once(
         let fault: Fault = network.peer.get().await;
         assert_eq!(fault.id, *id);
     }
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn controllers_hear_that_the_router_stops() {
+    let mut network = Network::new().await;
+    network.restart_controller(capable().with(controller_capability::ADOPTS_CIRCUITS)).await;
+    network.router.control.drain();
+    network.peer.expect(ctrl::content_type::ROUTER_DRAINS).await;
+    // So does one that comes back meanwhile.
+    network.restart_controller(capable().with(controller_capability::ADOPTS_CIRCUITS)).await;
+    network.peer.expect(ctrl::content_type::ROUTER_DRAINS).await;
+    network.restart_controller(capable()).await;
+    network.peer.is_known().await;
+    assert!(!network.peer.has(ctrl::content_type::ROUTER_DRAINS), "it would not know it");
     network.router.control.shutdown().await;
 }

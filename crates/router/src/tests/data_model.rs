@@ -170,9 +170,27 @@ async fn a_damaged_file_is_set_aside_and_the_model_fetched_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosted_services_follow_policies_and_configs() {
+async fn a_file_that_cannot_be_read_is_left_as_it_is() {
     let mut network = Network::new().await;
-    let mut services = network.router.access.hosted_services();
+    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.router.online().await;
+    network.router.control.shutdown().await;
+    let addr = network.controller.addr();
+    let file = network.home.path().join("router.yml.proto.gzip");
+    let aside = network.home.path().join("router.yml.proto.gzip.damaged");
+    // A file that is opened and not read, whoever the user is.
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let router = TestRouter::start(&network.pki, network.home.path(), addr);
+    assert_eq!(router.access.position(), (String::new(), 0));
+    assert!(file.is_dir() && !aside.exists());
+    router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_of_the_tunneler_follow_policies_and_configs() {
+    let mut network = Network::new().await;
+    let mut services = network.router.access.tunnel_services();
     assert!(soon(services.next()).await.unwrap().is_empty());
     let mut web = events::service("web");
     let mut all = vec![events::create(events::identity("router1"))];
@@ -184,10 +202,16 @@ async fn hosted_services_follow_policies_and_configs() {
     assert_eq!(hosted.len(), 1);
     assert_eq!(hosted[0].configs["host.v1"], "{\"port\":80}");
     assert_eq!(
-        (hosted[0].name.as_str(), hosted[0].host_name.as_str()),
+        (hosted[0].name.as_str(), hosted[0].identity.name.as_str()),
         ("web name", "router1 name")
     );
-    network.peer.change(&id, 10, 11, vec![events::delete(web)]).await;
+    assert!(hosted[0].can_bind && !hosted[0].can_dial);
+    let dial = events::policy("p2", PolicyType::Dial, "router1", "web");
+    network.peer.change(&id, 10, 11, dial).await;
+    let both = soon(services.next()).await.unwrap();
+    assert_eq!(both.len(), 1);
+    assert!(both[0].can_bind && both[0].can_dial);
+    network.peer.change(&id, 11, 12, vec![events::delete(web)]).await;
     assert!(soon(services.next()).await.unwrap().is_empty());
     network.router.control.shutdown().await;
 }

@@ -143,9 +143,11 @@ async fn without_dialers_nothing_is_terminated() {
     assert!(error.text.contains("no dialer for binding transport"), "{}", error.text);
     soon(started.router.shutdown()).await;
 
-    let mut dialing = start("dialers: [{binding: transport}]\n").await;
-    dialing.dials(&address).await.result.unwrap();
-    soon(dialing.router.shutdown()).await;
+    for binding in ["transport", "tunnel"] {
+        let mut dialing = start(&format!("dialers: [{{binding: {binding}}}]\n")).await;
+        dialing.dials(&address).await.result.unwrap();
+        soon(dialing.router.shutdown()).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ mod cut;
 mod data;
 mod faults;
 mod router;
+mod spans;
 
 use crate::{BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener};
 use bytes::Bytes;

@@ -21,7 +21,7 @@ use weft_wire::edge::{
     StructuredError, XgressGrant, content_type, data_flags, header,
 };
 use weft_wire::payload::{self, View};
-use weft_wire::{Headers, Message};
+use weft_wire::{Headers, Message, TraceContext};
 
 /// A router that is up; stops when dropped.
 pub(crate) struct Router {
@@ -325,7 +325,12 @@ impl Core {
             xgress: grant("host"),
             ..Dial::default()
         };
-        let answer = port.channel.request(dial.to_message(), Duration::from_secs(5)).await;
+        let mut dial = dial.to_message();
+        if let Some(trace) = TraceContext::take(&message.headers) {
+            self.state.lock().log.push(format!("trace {trace:?}"));
+            trace.put(&mut dial.headers);
+        }
+        let answer = port.channel.request(dial, Duration::from_secs(5)).await;
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::failure::Failure;
 
@@ -11,9 +11,12 @@ use super::failure::Failure;
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
+/// How long the failure of somebody else is waited for.
+const SOON: Duration = Duration::from_millis(500);
+
 /// Tries of one thing.
 #[derive(Debug, Default)]
-pub(super) struct Backoff(Mutex<Option<Trouble>>);
+pub(super) struct Backoff(Mutex<Option<Trouble>>, Condvar);
 
 #[derive(Debug)]
 struct Trouble {
@@ -25,15 +28,31 @@ struct Trouble {
     reason: String,
 }
 
+impl Trouble {
+    fn failure(&self) -> Failure {
+        if self.is_full { Failure::Full } else { Failure::Unavailable(self.reason.clone()) }
+    }
+}
+
 impl Backoff {
     /// Whether it may be tried now; if not, why the last try failed.
     pub(super) fn check(&self, now: Instant) -> Result<(), Failure> {
         let trouble = self.0.lock();
         match trouble.as_ref().filter(|trouble| now < trouble.next) {
             None => Ok(()),
-            Some(trouble) if trouble.is_full => Err(Failure::Full),
-            Some(trouble) => Err(Failure::Unavailable(trouble.reason.clone())),
+            Some(trouble) => Err(trouble.failure()),
         }
+    }
+
+    /// What a failure is due to: one that only says that somebody else failed before is what he met.
+    pub(super) fn cause(&self, failure: Failure) -> Failure {
+        if !matches!(failure, Failure::Broken) {
+            return failure;
+        }
+        let mut trouble = self.0.lock();
+        // He takes note as soon as he is back.
+        self.1.wait_while_for(&mut trouble, |trouble| trouble.is_none(), SOON);
+        trouble.as_ref().map_or(failure, Trouble::failure)
     }
 
     /// How long it is not tried.
@@ -53,6 +72,7 @@ impl Backoff {
             is_full: matches!(failure, Failure::Full),
             reason: failure.reason(),
         });
+        self.1.notify_all();
     }
 
     /// It worked.
@@ -75,6 +95,19 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_finds_it_broken_is_told_what_broke_it() {
+        let backoff = Backoff::default();
+        std::thread::scope(|scope| {
+            let told = scope.spawn(|| backoff.cause(Failure::Broken));
+            backoff.failed(&Failure::Full, Instant::now());
+            assert!(matches!(told.join().unwrap(), Failure::Full));
+        });
+        assert!(matches!(backoff.cause(Failure::InUse), Failure::InUse));
+        backoff.succeeded();
+        assert!(matches!(backoff.cause(Failure::Broken), Failure::Broken));
+    }
 
     #[test]
     fn tries_come_later_and_later_and_at_once_after_one_that_worked() {

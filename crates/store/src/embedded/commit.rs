@@ -37,8 +37,7 @@ impl Shared {
             let (transaction, head) = self.prepare(database, base, sets, batch)?;
             Ok((head, transaction.commit()))
         });
-        let (head, committed) =
-            prepared.inspect_err(|failure| self.note_writing::<()>(Err(failure)))?;
+        let (head, committed) = prepared.map_err(|failure| self.failed_to_write(failure))?;
         let committed = committed.map_err(Failure::from);
         self.note_writing(committed.as_ref());
         if let Err(failure) = committed {

@@ -134,7 +134,13 @@ impl Shared {
         self.check_writing()?;
         let done = self.with(work);
         self.writing.note(done.as_ref());
-        done
+        done.map_err(|failure| self.writing.cause(failure))
+    }
+
+    /// Takes note of a write that failed before it changed anything. Returns what it is due to.
+    pub(super) fn failed_to_write(&self, failure: Failure) -> Failure {
+        self.writing.note::<()>(Err(&failure));
+        self.writing.cause(failure)
     }
 
     /// Whether it is time to write; if not, why the last try failed.

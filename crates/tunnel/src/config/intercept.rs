@@ -1,7 +1,7 @@
 //! Where clients of a service are taken in: `intercept.v1` and `ziti-tunneler-client.v1`
 //! (protocol: tunnel 3.2, 3.3).
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::Deserialize;
 
@@ -20,7 +20,7 @@ pub struct Intercept {
     pub addresses: Vec<InterceptAddress>,
     /// Which ports; at least one range.
     pub port_ranges: Vec<PortRange>,
-    /// The most time a dial takes, if the config says so. Nothing is as it is written.
+    /// The most time a dial takes, if the config says so.
     pub connect_timeout: Option<Duration>,
     /// Template of the instance that is dialed; empty for any.
     pub identity: String,
@@ -41,6 +41,18 @@ pub enum InterceptAddress {
     Domain(String),
     /// Every name.
     AnyName,
+}
+
+impl fmt::Display for InterceptAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(network) if network.is_single() => write!(f, "{}", network.address()),
+            Self::Network(network) => write!(f, "{network}"),
+            Self::Name(name) => f.write_str(name),
+            Self::Domain(domain) => write!(f, "*.{domain}"),
+            Self::AnyName => f.write_str("*"),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -92,6 +104,7 @@ impl Intercept {
     fn from_v1(config: InterceptV1) -> Result<Self> {
         let dial = config.dial_options;
         let seconds = dial.as_ref().and_then(|dial| dial.connect_timeout_seconds);
+        let seconds = seconds.filter(|seconds| *seconds > 0);
         let allowed = config.allowed_source_addresses.map(|texts| {
             let member = "allowedSourceAddresses";
             let texts = part::inhabited(INTERCEPT_V1, member, texts)?;

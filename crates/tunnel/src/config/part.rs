@@ -1,6 +1,6 @@
 //! What several configs have in common (protocol: tunnel 3.1).
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::Deserialize;
 
@@ -14,6 +14,15 @@ pub struct PortRange {
     pub low: u16,
     /// The last.
     pub high: u16,
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.low == self.high {
+            true => write!(f, "{}", self.low),
+            false => write!(f, "{}-{}", self.low, self.high),
+        }
+    }
 }
 
 impl PortRange {

@@ -3,11 +3,11 @@
 use std::{
     fs::OpenOptions,
     io::{self, ErrorKind},
-    net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket},
     path::Path,
 };
 
-use weft_config::{Address, Facts, HostPort, KeyFact, Origin};
+use weft_config::{Address, Facts, HostPort, KeyFact, Origin, router::IngressAddress};
 
 use super::{Finding, Purpose};
 
@@ -17,38 +17,149 @@ pub(super) fn given(facts: &Facts) -> impl Iterator<Item = &KeyFact> {
     facts.all().iter().filter(is_given)
 }
 
-/// Type (empty if there is none), host and port of an address in either form.
+/// Type (empty if there is none), host and port of an address in any form.
 pub(super) fn parts(text: &str) -> Option<(&'static str, String, u16)> {
     if let Ok(HostPort { host, port }) = text.parse() {
         return Some(("", host, port));
     }
-    let Address { kind, host, port } = text.parse().ok()?;
-    Some((kind.name(), host, port))
+    if let Ok(Address { kind, host, port }) = text.parse() {
+        return Some((kind.name(), host, port));
+    }
+    let IngressAddress { kind, at } = text.parse().ok()?;
+    Some((kind.name(), at.host, at.port))
 }
 
-/// Whether it could be listened at the addresses of these keys. Only who is to start now needs the
-/// ports: for anybody else, what runs may have them.
+/// Something that listens.
+struct Listening<'a> {
+    key: &'a str,
+    /// Host and port: those who share a socket write them alike.
+    at: HostPort,
+    kind: &'static str,
+    /// The protocols that TLS tells apart at a socket; none = the socket is its own.
+    protocols: &'static [&'static str],
+}
+
+impl<'a> Listening<'a> {
+    fn of(fact: &'a KeyFact, facts: &Facts) -> Option<Self> {
+        let general = fact.general_key();
+        let listener = fact.key.rsplit_once('.').map_or("", |(listener, _)| listener);
+        let value = |key: &str| facts.get(&format!("{listener}.{key}"));
+        // `bind` says the same again.
+        let is_again = value("address").is_some_and(|one| one.origin != Origin::Default);
+        if fact.kind == "ignored" || (general == "listeners[].bind" && is_again) {
+            return None;
+        }
+        let (kind, host, port) = parts(&fact.value)?;
+        let is_edge = value("binding").is_some_and(|one| one.value == "edge");
+        let protocols: &'static [&'static str] = match general.as_str() {
+            "listeners[].address" | "listeners[].bind" if is_edge => match kind {
+                "wss" => &["http/1.1"],
+                _ => &["ziti-edge", ""],
+            },
+            "link.listeners[].bind" => &["ziti-link"],
+            "ctrl.listener" | "ctrl.listeners[].bind" => &["ziti-ctrl"],
+            "web[].bindPoints[].interface" => weft_router::WEB_PROTOCOLS,
+            _ => &[],
+        };
+        Some(Self { key: &fact.key, at: HostPort { host, port }, kind, protocols })
+    }
+
+    fn is_datagram(&self) -> bool {
+        matches!(self.kind, "udp" | "udp4" | "udp6" | "dtls")
+    }
+
+    /// Where it would listen; the first that can be is taken.
+    fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+        let HostPort { host, port } = &self.at;
+        let found: Vec<SocketAddr> = if host.is_empty() {
+            vec![(Ipv6Addr::UNSPECIFIED, *port).into(), (Ipv4Addr::UNSPECIFIED, *port).into()]
+        } else {
+            let found = (host.as_str(), *port).to_socket_addrs();
+            found.map_err(|error| format!("the host `{host}` does not resolve: {error}"))?.collect()
+        };
+        let fits = |one: &SocketAddr| match self.kind {
+            "udp4" => one.is_ipv4(),
+            "udp6" => one.is_ipv6(),
+            _ => true,
+        };
+        let fitting: Vec<SocketAddr> = found.into_iter().filter(fits).collect();
+        let of_kind = if self.kind.is_empty() { "" } else { " for " };
+        match fitting.is_empty() {
+            true => Err(format!("the host `{host}` has no address{of_kind}{}", self.kind)),
+            false => Ok(fitting),
+        }
+    }
+
+    /// Whether both are served by one socket.
+    fn shares_with(&self, other: &Self) -> bool {
+        let is_spoken = |protocol: &&str| other.protocols.contains(protocol);
+        let is_apart = !self.protocols.iter().any(is_spoken);
+        let share = !self.protocols.is_empty() && !other.protocols.is_empty();
+        self.at == other.at && share && is_apart
+    }
+}
+
+/// Whether it could be listened at the addresses of these keys, all of them at once. Only who is to
+/// start now needs the ports: for anybody else, what runs may have them.
 pub(super) fn listen(facts: &Facts, keys: &[&str], purpose: Purpose) -> Vec<Finding> {
     let mut out = Vec::new();
-    for fact in given(facts).filter(|fact| keys.contains(&fact.general_key().as_str())) {
-        let Some((kind, host, port)) = parts(&fact.value) else { continue };
-        let port = if purpose == Purpose::Start { port } else { 0 };
-        if let Some(problem) = problem(&host, port, matches!(kind, "udp" | "dtls")) {
-            out.push(Finding::mistake(fact.key.clone(), problem));
+    let mut taken: Vec<(Listening<'_>, SocketAddr)> = Vec::new();
+    let wanted = given(facts).filter(|fact| keys.contains(&fact.general_key().as_str()));
+    for one in wanted.filter_map(|fact| Listening::of(fact, facts)) {
+        let addresses = match one.addresses() {
+            Ok(addresses) => addresses,
+            Err(problem) => {
+                out.push(Finding::mistake(one.key, problem));
+                continue;
+            }
+        };
+        let Some(first) = addresses.first().copied() else { continue };
+        let meets = |(other, at): &&(Listening<'_>, SocketAddr)| {
+            other.is_datagram() == one.is_datagram() && overlap(*at, first)
+        };
+        let met: Vec<_> = taken.iter().filter(meets).collect();
+        if let Some((other, _)) = met.iter().find(|(other, _)| !one.shares_with(other)) {
+            let text = format!(
+                "cannot listen at {first}: {} of this file listens there already",
+                other.key
+            );
+            out.push(Finding::mistake(one.key, text));
+            continue;
         }
+        // Who shares a socket was looked at with the first of them.
+        if met.is_empty()
+            && let Some(problem) = one.problem(&addresses, purpose)
+        {
+            out.push(Finding::mistake(one.key, problem));
+        }
+        taken.push((one, first));
     }
     out
 }
 
-fn problem(host: &str, port: u16, udp: bool) -> Option<String> {
-    let mut found = match (host, port).to_socket_addrs() {
-        Ok(found) => found,
-        Err(error) => return Some(format!("the host `{host}` does not resolve: {error}")),
+impl Listening<'_> {
+    fn problem(&self, addresses: &[SocketAddr], purpose: Purpose) -> Option<String> {
+        let mut first_error = None;
+        for address in addresses {
+            let port = if purpose == Purpose::Start { address.port() } else { 0 };
+            match try_at(SocketAddr::new(address.ip(), port), self.is_datagram()) {
+                Ok(()) => return None,
+                Err(error) => {
+                    first_error.get_or_insert_with(|| why(&error, *address, &self.at.host));
+                }
+            }
+        }
+        first_error
+    }
+}
+
+/// Whether only one of two sockets can be at these addresses.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |one: IpAddr, other: IpAddr| {
+        one == other || (one.is_unspecified() && (one.is_ipv6() || other.is_ipv4()))
     };
-    let Some(address) = found.next() else {
-        return Some(format!("the host `{host}` has no address"));
-    };
-    try_at(address, udp).err().map(|error| why(&error, address, host))
+    let (a, b) = (one.ip().to_canonical(), other.ip().to_canonical());
+    one.port() == other.port() && one.port() != 0 && (covers(a, b) || covers(b, a))
 }
 
 fn try_at(address: SocketAddr, udp: bool) -> io::Result<()> {
@@ -111,8 +222,8 @@ fn exists(name: &str) -> bool {
 }
 
 /// A file that is to be written: its folder is there, and nothing that cannot be written has its name.
-pub(super) fn to_write(key: &str, file: &Path) -> Option<Finding> {
-    if let Some(finding) = folder_of(key, file) {
+pub(super) fn to_write(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
+    if let Some(finding) = folder_of(key, file, purpose) {
         return Some(finding);
     }
     if !file.exists() {
@@ -122,15 +233,45 @@ pub(super) fn to_write(key: &str, file: &Path) -> Option<Finding> {
     Some(Finding::mistake(key, format!("{} cannot be written: {error}", file.display())))
 }
 
-/// The folder in which a file is to be written must be there.
-pub(super) fn folder_of(key: &str, file: &Path) -> Option<Finding> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+/// The folder in which a file is to be written must be there, and one to write in.
+pub(super) fn folder_of(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
+    let folder = folder(file);
     match std::fs::metadata(folder) {
-        Ok(found) if found.is_dir() => None,
+        Ok(found) if found.is_dir() => not_writable(key, folder, purpose),
         Ok(_) => Some(Finding::mistake(key, format!("{} is not a directory", folder.display()))),
         Err(error) => Some(Finding::mistake(
             key,
             format!("the directory {} cannot be used: {error}", folder.display()),
         )),
     }
+}
+
+/// The folder in which a file is to be written may be made first.
+pub(super) fn folder_to_make(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
+    let mut folder = folder(file);
+    while !folder.exists() {
+        folder = self::folder(folder);
+    }
+    match folder.is_dir() {
+        true => not_writable(key, folder, purpose),
+        false => Some(Finding::mistake(key, format!("{} is not a directory", folder.display()))),
+    }
+}
+
+fn folder(file: &Path) -> &Path {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// What is started runs as whoever looks now; somebody who wants advice may be another user.
+fn not_writable(key: &str, folder: &Path, purpose: Purpose) -> Option<Finding> {
+    // A name that nobody can have laid there before.
+    let probe = folder.join(format!(".weft-check.{:016x}", rand::random::<u64>()));
+    let written = std::fs::File::create_new(&probe);
+    let error = written.and_then(|_| std::fs::remove_file(&probe)).err()?;
+    let text = format!("no file can be written in the directory {}: {error}", folder.display());
+    Some(match purpose {
+        Purpose::Start => Finding::mistake(key, text),
+        Purpose::Advice => Finding::warning(key, text),
+    })
 }

@@ -22,13 +22,14 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
     findings.extend(addresses::listen(&examined.facts, &BINDS, purpose));
     findings.extend(advertised(config, &examined.facts));
     findings.extend(match &config.storage {
-        Storage::Database(path) => addresses::folder_of("db", path),
+        Storage::Database(path) => addresses::folder_of("db", path, purpose),
         Storage::Cluster(_) => None,
     });
     findings.extend(web::scrapers(&examined.facts));
-    findings.extend(debugging(&config.debugging));
+    findings.extend(debugging(&config.debugging, purpose));
     let folder = config.snapshot_folder.as_deref();
-    findings.extend(folder.and_then(|folder| addresses::folder_of("snapshots.folder", folder)));
+    let of = |folder| addresses::folder_of("snapshots.folder", folder, purpose);
+    findings.extend(folder.and_then(of));
     add(examined, findings);
 }
 

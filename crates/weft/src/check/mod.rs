@@ -7,6 +7,7 @@
 mod addresses;
 mod controller;
 mod identity;
+mod interception;
 mod report;
 mod router;
 mod web;
@@ -63,13 +64,15 @@ fn add<T>(examined: &mut Examined<T>, findings: Vec<Finding>) {
 }
 
 /// Files for whoever looks for faults.
-fn debugging(debugging: &Debugging) -> impl Iterator<Item = Finding> {
+fn debugging(debugging: &Debugging, purpose: Purpose) -> impl Iterator<Item = Finding> {
     let files = [
         ("trace.path", &debugging.trace),
         ("profile.cpu.path", &debugging.cpu_profile),
         ("profile.memory.path", &debugging.memory_profile),
     ];
-    files.into_iter().filter_map(|(key, path)| addresses::to_write(key, path.as_deref()?))
+    files
+        .into_iter()
+        .filter_map(move |(key, path)| addresses::to_write(key, path.as_deref()?, purpose))
 }
 
 /// The file, or everything that is wrong with it.

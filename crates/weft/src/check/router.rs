@@ -2,13 +2,14 @@
 
 use weft_config::{EndpointsFile, Examined, Facts, IdentitySection, RouterConfig};
 use weft_identity::{Identity, Location};
+use weft_router::check_advertised;
 
 use super::{
     Finding, Purpose, add,
     addresses::{self, given},
     debugging,
     identity::{self, Rules},
-    web,
+    interception, web,
 };
 use crate::compose::identity_section;
 
@@ -20,8 +21,9 @@ pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {
     findings.extend(controllers(config, purpose));
     findings.extend(addresses::listen(&examined.facts, &BINDS, purpose));
     findings.extend(interfaces(&examined.facts));
+    findings.extend(interception::look(&examined.facts, purpose));
     findings.extend(advertised(config, &examined.facts));
-    findings.extend(files(config));
+    findings.extend(files(config, purpose));
     findings.extend(web::scrapers(&examined.facts));
     add(examined, findings);
 }
@@ -33,10 +35,7 @@ fn identities(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
         let text = "the router is not enrolled: `weft router enroll` makes these files";
         out.push(Finding::warning("identity", text));
     } else if !own.cert.is_empty() {
-        let rules = Rules {
-            servers_lead_to_ca: true,
-            servers_are_renewed: purpose == Purpose::Start && config.csr.is_some(),
-        };
+        let rules = Rules { servers_lead_to_ca: true, servers_are_renewed: config.csr.is_some() };
         let mut found = identity::look(own, rules);
         if let Some(cert) = found.iter_mut().find(|one| one.key == "identity.cert") {
             cert.message += "; a router gets its certificates by enrolling (`weft router enroll`)";
@@ -96,7 +95,12 @@ fn controllers(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
         "no controller is known: write `endpoint: tls:<host>:<port>`; {} names none either",
         ctrl.endpoints_file.display()
     );
-    vec![Finding::mistake("ctrl", text)]
+    // Routers of the original may wait for controllers; the addresses may come into the file later.
+    vec![if !ctrl.listeners.is_empty() && purpose == Purpose::Advice {
+        Finding::warning("ctrl", format!("{text}, and controllers do not dial routers"))
+    } else {
+        Finding::mistake("ctrl", text)
+    }]
 }
 
 /// Addresses to listen at, by the keys that name them.
@@ -139,6 +143,8 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
     let Ok(identity) = Identity::load(&identity_section(&config.identity)) else {
         return Vec::new();
     };
+    let outer = config.transport.wss.identity.as_ref();
+    let outer = outer.and_then(|section| Identity::load(&identity_section(section)).ok());
     let mut out = Vec::new();
     for fact in given(facts) {
         let general = fact.general_key();
@@ -151,24 +157,40 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
             _ => continue,
         };
         let Some((_, host, _)) = addresses::parts(&fact.value) else { continue };
-        let checked = match web::identity_at(&config.web, &fact.key) {
-            // What is wrong with that section was told of, too.
-            Some(section) => Identity::load(&identity_section(section))
-                .map_or(Ok(()), |own| own.check_host(&host)),
-            None => identity.check_host(&host),
-        };
-        if let Err(error) = checked {
-            out.push(Finding::mistake(fact.key.clone(), format!("{words}: {error}")));
+        let section = web::identity_at(&config.web, &fact.key);
+        let own = section.map(|section| Identity::load(&identity_section(section)));
+        // What is wrong with that section was told of, too.
+        let Ok(own) = own.transpose() else { continue };
+        let outer = outer.as_ref().filter(|_| is_websocket(facts, &fact.key));
+        if let Err(error) = check_advertised(own.as_ref().unwrap_or(&identity), outer, &host) {
+            let text = format!("{words}: {error}");
+            // Whoever asks for the health of a router may not look at names.
+            out.push(match general.starts_with("web") {
+                true => Finding::warning(fact.key.clone(), text),
+                false => Finding::mistake(fact.key.clone(), text),
+            });
         }
     }
     out
 }
 
+/// Whether a key is of a listener that speaks WebSockets.
+fn is_websocket(facts: &Facts, key: &str) -> bool {
+    let Some((listener, _)) = key.split_once(']') else { return false };
+    let says = |key: &str| {
+        let fact = facts.get(&format!("{listener}].{key}"));
+        fact.is_some_and(|fact| fact.value.starts_with("wss:"))
+    };
+    listener.starts_with("listeners[") && (says("address") || says("bind"))
+}
+
 /// Files that are written need a folder.
-fn files(config: &RouterConfig) -> Vec<Finding> {
-    let mut out: Vec<Finding> = debugging(&config.debugging).collect();
+fn files(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
+    let mut out: Vec<Finding> = debugging(&config.debugging, purpose).collect();
     if let Some(edge) = &config.edge {
-        out.extend(addresses::folder_of("edge.db", &edge.db));
+        out.extend(addresses::folder_of("edge.db", &edge.db, purpose));
     }
+    let endpoints = &config.ctrl.endpoints_file;
+    out.extend(addresses::folder_to_make("ctrl.endpointsFile", endpoints, purpose));
     out
 }

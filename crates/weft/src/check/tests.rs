@@ -54,7 +54,19 @@ impl Place {
         purpose: Use,
         until: SystemTime,
     ) {
-        let names = vec![San::Dns("localhost".into())];
+        self.issue_named(name, by, key, purpose, until, "localhost");
+    }
+
+    fn issue_named(
+        &self,
+        name: &str,
+        by: &Authority,
+        key: &PrivateKey,
+        purpose: Use,
+        until: SystemTime,
+        host: &str,
+    ) {
+        let names = vec![San::Dns(host.into())];
         let subject = Subject::common_name("r1");
         let leaf =
             Leaf::for_key(key.public(), &subject, names, purpose, SystemTime::now()).unwrap();
@@ -221,6 +233,174 @@ fn addresses_and_interfaces_are_of_this_machine() {
         assert!(problems.contains(part), "{part}\n{problems}");
     }
     assert_eq!(problems.lines().count(), 7, "{problems}");
+}
+
+#[test]
+fn what_listens_in_a_file_does_not_stand_in_its_own_way() {
+    let place = Place::new();
+    let edge = "{binding: edge, address: 'tls:0.0.0.0:3022', advertise: 'localhost:3022'}";
+    let with_edge =
+        |more: &str| place.problems(&format!("edge: {{}}\nlisteners: [{edge}, {more}]\n"));
+    for (other, key) in [
+        ("{binding: edge, address: 'tls:0.0.0.0:3022', advertise: 'localhost:1'}", "address"),
+        ("{binding: transport, bind: 'tcp:127.0.0.1:3022'}", "bind"),
+        ("{binding: transport, address: 'tcp::3022'}", "address"),
+        ("{binding: edge, address: 'wss:127.0.0.1:3022', advertise: 'localhost:1'}", "address"),
+    ] {
+        let said = with_edge(other);
+        let expected = format!(
+            "listeners[1].{key}: cannot listen at [ADDRESS]: listeners[0].address of this file listens there already"
+        );
+        let (front, back) = expected.split_once("[ADDRESS]").unwrap();
+        assert!(said.contains(front) && said.contains(back), "{other}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    for other in [
+        // Other protocols of TLS, datagrams, another port, any port, the same said twice.
+        "{binding: edge, address: 'wss:0.0.0.0:3022', advertise: 'localhost:1'}",
+        "{binding: transport_udp, address: 'udp:0.0.0.0:3022'}",
+        "{binding: transport, address: 'tcp:127.0.0.1:3023'}",
+        "{binding: transport, address: 'tcp:0.0.0.0:0'}, {binding: transport, address: 'tcp:0.0.0.0:0'}",
+        "{binding: transport, address: 'tcp:0.0.0.0:1', bind: 'tcp:0.0.0.0:1'}",
+        "{binding: tunnel, address: 'tls:0.0.0.0:3022', options: {mode: host}}",
+    ] {
+        assert_eq!(with_edge(other), "", "{other}");
+    }
+    let shared = format!(
+        "edge: {{}}\nlisteners: [{edge}]\nlink: {{listeners: [{{binding: transport, bind: 'tls:0.0.0.0:3022', \
+         advertise: 'tls:localhost:3022'}}]}}\n"
+    );
+    assert_eq!(place.problems(&shared), "");
+    let udp = "listeners: [{binding: transport_udp, address: 'udp4:127.0.0.1:5353'}, \
+               {binding: proxy_udp, address: 'udp:127.0.0.1:5353', service: a}, \
+               {binding: proxy_udp, address: 'udp6:127.0.0.1:5354', service: a}]\n";
+    let said = place.problems(udp);
+    assert!(said.contains("listeners[1].address: cannot listen at 127.0.0.1:5353"), "{said}");
+    assert!(said.contains("the host `127.0.0.1` has no address for udp6"), "{said}");
+}
+
+#[test]
+fn no_host_is_every_address_of_the_machine() {
+    let place = Place::new();
+    let more = "edge: {apiProxy: {listener: ':0', upstream: 'localhost:1280'}}\n\
+                listeners:\n\
+                \x20 - {binding: edge, address: 'tls::0', advertise: 'localhost:3022'}\n\
+                \x20 - {binding: transport, address: 'tcp::0'}\n\
+                \x20 - {binding: transport_udp, address: 'udp::0'}\n\
+                \x20 - {binding: transport_udp, address: 'udp4::0'}\n\
+                \x20 - {binding: transport_udp, address: 'udp6::0'}\n";
+    assert_eq!(said(&place.examine(more, Purpose::Start)), "");
+}
+
+#[test]
+fn a_port_of_datagrams_of_one_family_is_looked_at_too() {
+    let place = Place::new();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let more =
+        format!("listeners: [{{binding: transport_udp, address: 'udp4:127.0.0.1:{port}'}}]\n");
+    let start = said(&place.examine(&more, Purpose::Start));
+    assert!(start.contains("in use by another program"), "{start}");
+    drop(taken);
+    assert_eq!(said(&place.examine(&more, Purpose::Start)), "");
+}
+
+#[test]
+fn browsers_may_be_told_a_name_of_either_certificate() {
+    let place = Place::new();
+    let public = authority("a public one");
+    let until = SystemTime::now() + DAY;
+    place.issue_named("public", &public, &place.key(), Use::Server, until, "browsers.example");
+    let said = |advertise: &str, kind: &str| {
+        let [server, key, ca] =
+            ["public", "key", "ca"].map(|name| place.path(name).display().to_string());
+        place.problems(&format!(
+            "edge: {{}}\n\
+             listeners: [{{binding: edge, address: '{kind}:127.0.0.1:0', options: {{advertise: '{advertise}:443'}}}}]\n\
+             transport: {{wss: {{identity: {{server_cert: {server}, key: {key}, ca: {ca}}}}}}}\n"
+        ))
+    };
+    assert_eq!(said("browsers.example", "wss"), "");
+    assert_eq!(said("localhost", "wss"), "");
+    assert!(said("elsewhere.example", "wss").contains("invalid listeners.binding.advertise"));
+    assert!(said("browsers.example", "tls").contains("invalid listeners.binding.advertise"));
+}
+
+#[test]
+fn a_server_certificate_that_will_be_renewed_stops_nobody() {
+    let place = Place::new();
+    place.issue_until(
+        "server",
+        &place.authority,
+        &place.key(),
+        Use::Server,
+        SystemTime::now() - DAY,
+    );
+    let csr = "csr: {sans: {dns: [localhost]}}\n";
+    for purpose in [Purpose::Advice, Purpose::Start] {
+        let examined = place.examine(csr, purpose);
+        assert_eq!(said(&examined), "");
+        let warned = examined.warnings.iter().any(|one| one.message.contains("expired at 20"));
+        assert!(warned, "{:?}", examined.warnings);
+        assert!(
+            said(&place.examine("", purpose)).contains("identity.server_cert"),
+            "nobody renews it"
+        );
+    }
+}
+
+#[test]
+fn what_is_written_later_can_be_written() {
+    let place = Place::new();
+    // Nobody makes files there, not even the superuser.
+    let more = "edge: {db: /proc/model.gzip}\n\
+                listeners: [{binding: edge, address: 'tls:127.0.0.1:0', advertise: 'localhost:1'}]\n\
+                trace: {path: /proc/trace}\n";
+    let start = said(&place.examine(more, Purpose::Start));
+    for key in ["edge.db", "trace.path"] {
+        let part = format!("{key}: no file can be written in the directory /proc");
+        assert!(start.contains(&part), "{start}");
+    }
+    assert_eq!(said(&place.examine(more, Purpose::Advice)), "", "who asks may be somebody else");
+    let endpoints = |file: &str| {
+        let none = |_: &str| None;
+        let ctrl = format!("{{endpoint: 'tls:localhost:6262', endpointsFile: {file}}}");
+        let text = place.text("").replace("{endpoint: 'tls:localhost:6262'}", &ctrl);
+        let path = place.folder.path().join("router.yml");
+        let mut examined = RouterConfig::examine(&text, &path, &none).unwrap();
+        router(&mut examined, Purpose::Start);
+        said(&examined)
+    };
+    // The folder is made when it is needed.
+    let there = place.folder.path().join("new/newer/endpoints");
+    assert_eq!(endpoints(&there.display().to_string()), "");
+    assert!(!place.folder.path().join("new").exists(), "whoever looks makes nothing");
+    assert_eq!(fs::read_dir(place.folder.path()).unwrap().flatten().count(), 4);
+    let said = endpoints("/proc/new/endpoints");
+    assert!(said.contains("ctrl.endpointsFile: no file can be written in"), "{said}");
+    let said = endpoints(&place.path("ca").join("endpoints").display().to_string());
+    assert!(said.contains("is not a directory"), "{said}");
+}
+
+#[test]
+fn a_router_that_waits_for_controllers_is_told_that_none_comes() {
+    let place = Place::new();
+    let none = |_: &str| None;
+    let ctrl = "{listeners: [{bind: 'tls:127.0.0.1:6263'}]}";
+    let text = place.text("").replace("{endpoint: 'tls:localhost:6262'}", ctrl);
+    let file = place.folder.path().join("router.yml");
+    let look = |purpose| {
+        let mut examined = RouterConfig::examine(&text, &file, &none).unwrap();
+        router(&mut examined, purpose);
+        examined
+    };
+    let advice = look(Purpose::Advice);
+    assert_eq!(said(&advice), "");
+    let warned = |one: &weft_config::KeyAt| one.message.contains("controllers do not dial routers");
+    assert!(advice.warnings.iter().any(warned), "{:?}", advice.warnings);
+    assert!(said(&look(Purpose::Start)).contains("ctrl: no controller is known"));
+    fs::write(place.folder.path().join("endpoints.yml"), "endpoints: ['tls:c:1']\n").unwrap();
+    assert_eq!(said(&look(Purpose::Start)), "");
 }
 
 #[test]

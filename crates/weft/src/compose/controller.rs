@@ -34,10 +34,11 @@ use crate::{
     failure::{Failure, chain},
     profile::Profiles,
     service::{HangUps, Manager},
+    spans::Export,
 };
 
 /// How long stopping takes, at most.
-const STOPPING: Duration = Duration::from_secs(15);
+const STOPPING: Duration = Duration::from_secs(17);
 /// Routers that have not shown yet who they are, in all and from one source.
 const PENDING: usize = 1024;
 const PENDING_PER_SOURCE: usize = 256;
@@ -102,8 +103,10 @@ impl Core {
     pub(crate) async fn serve(self) -> Result<RunningController, Failure> {
         warn_not_acted_upon(&self.config);
         let controller = self.controller.clone();
+        let export = Export::start("weft-controller");
+        let options = NetworkOptions::from(&self.config.network);
         let network =
-            Network::start(controller.clone(), NetworkOptions::from(&self.config.network));
+            Network::start(controller.clone(), NetworkOptions { spans: export.spans(), ..options });
         let mut options = ControlOptions::from(&self.config);
         if let Some(path) = &self.config.debugging.trace {
             let file = TraceFile::create(path, &controller.settings().id);
@@ -128,7 +131,16 @@ impl Core {
             web: api.identities().to_vec(),
         };
         let reload = exchange::follow(self.config.clone(), files, self.controller.clone());
-        Ok(RunningController { core: self, network, control, registration, api, reload, trace })
+        Ok(RunningController {
+            core: self,
+            network,
+            control,
+            registration,
+            api,
+            reload,
+            trace,
+            export,
+        })
     }
 }
 
@@ -141,6 +153,7 @@ pub(crate) struct RunningController {
     api: ApiServer,
     reload: Following,
     trace: Option<TraceFile>,
+    export: Export,
 }
 
 impl RunningController {
@@ -163,7 +176,7 @@ impl RunningController {
     /// Stops in order: no new connections, requests finish, routers are let go, the rest reaches
     /// the disk.
     pub(crate) async fn shutdown(self) -> Result<(), Failure> {
-        let Self { core, network, control, registration, api, reload, trace } = self;
+        let Self { core, network, control, registration, api, reload, trace, export } = self;
         drop(reload);
         control.stop();
         drop(registration);
@@ -172,7 +185,9 @@ impl RunningController {
         if let Some(trace) = trace {
             trace.flush(TRACED).await;
         }
-        core.close().await
+        let closed = core.close().await;
+        export.end().await;
+        closed
     }
 }
 

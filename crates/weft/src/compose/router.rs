@@ -5,6 +5,7 @@ use std::{path::Path, time::Duration};
 use tokio_util::sync::CancellationToken;
 use weft_config::{Loaded, RouterConfig};
 use weft_router::{Router, Runtimes};
+use weft_spans::Spans;
 
 use super::warn;
 use crate::{
@@ -13,10 +14,11 @@ use crate::{
     failure::{Failure, chain},
     profile::Profiles,
     service::{HangUps, Manager},
+    spans::Export,
 };
 
 /// How long stopping takes beyond the grace period, at most.
-const STOPPING: Duration = Duration::from_secs(5);
+const STOPPING: Duration = Duration::from_secs(7);
 
 /// Reads a router's file and says what is worth a word about it.
 pub(crate) fn load(file: &Path) -> Result<RouterConfig, Failure> {
@@ -27,12 +29,17 @@ pub(crate) fn load(file: &Path) -> Result<RouterConfig, Failure> {
 }
 
 /// Starts a router with runtimes of its own.
-pub(crate) async fn start(config: &RouterConfig) -> Result<Router, Failure> {
+pub(crate) async fn start(config: &RouterConfig, spans: Spans) -> Result<Router, Failure> {
     let runtimes = Runtimes::own()
         .map_err(|error| Failure::new(format!("cannot start the router's threads: {error}")))?;
-    Router::start_as(&build::of_router(), config, runtimes)
-        .await
-        .map_err(|error| Failure::new(chain(&error)).during("the router cannot start"))
+    Router::start_as(&build::of_router(), config, runtimes, spans).await.map_err(|error| {
+        let text = chain(&error);
+        let failure = match error.is_of_the_file() {
+            true => Failure::usage(text),
+            false => Failure::new(text),
+        };
+        failure.during("the router cannot start")
+    })
 }
 
 /// Reads a router's file and looks at everything it names. Nothing is started while anything is
@@ -54,8 +61,23 @@ pub(crate) async fn run(
     let hang_ups = HangUps::listen()?;
     let mut manager = Manager::of_process();
     let config = load_to_start(file)?;
+    let export = Export::start("weft-router");
+    let run = run_traced(&config, grace, stop, &hang_ups, &mut manager, export.spans());
+    let done = Box::pin(run).await;
+    export.end().await;
+    done
+}
+
+async fn run_traced(
+    config: &RouterConfig,
+    grace: Duration,
+    stop: &CancellationToken,
+    hang_ups: &HangUps,
+    manager: &mut Manager,
+    spans: Spans,
+) -> Result<(), Failure> {
     let profiles = Profiles::start(&config.debugging)?;
-    let router = start(&config).await?;
+    let router = start(config, spans).await?;
     let reached = tokio::select! {
         reached = router.reach_controller() => reached.map_err(|error| Failure::new(chain(&error))),
         () = stop.cancelled() => Ok(()),
@@ -68,7 +90,7 @@ pub(crate) async fn run(
         }
         tokio::select! {
             () = stop.cancelled() => {}
-            () = hang_ups.follow(&manager, async || router.reload().await) => {}
+            () = hang_ups.follow(manager, async || router.reload().await) => {}
         }
         tracing::info!("router stops");
         manager.stopping(grace + STOPPING);
@@ -77,4 +99,19 @@ pub(crate) async fn run(
     router.shutdown().await;
     profiles.finish().await;
     reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_only_the_start_finds_in_a_file_is_a_mistake_of_the_file() {
+        let text = "v: 3\nidentity: {cert: /no/cert, key: /no/key, ca: /no/ca}\nctrl: {endpoint: 'tls:c:1'}\n";
+        let none = |_: &str| None;
+        let config = RouterConfig::from_str(text, Path::new("r.yml"), &none).unwrap().config;
+        let failure = start(&config, Spans::off()).await.unwrap_err();
+        assert_eq!(failure.report(), Failure::usage("").report(), "{failure}");
+        assert_ne!(failure.report(), Failure::new("").report());
+    }
 }

@@ -45,7 +45,9 @@ use crate::{
     controller::make_admin,
     failure::Failure,
     home::Home,
-    pki, signals, verify,
+    pki, signals,
+    spans::Export,
+    verify,
 };
 use banner::Shown;
 use children::Child;
@@ -126,8 +128,8 @@ fn prepare(home: &Home, args: &QuickstartArgs) -> Result<(), Failure> {
 #[derive(Default)]
 struct Network {
     controller: Option<RunningController>,
-    /// The only router.
-    router: Option<Router>,
+    /// The only router, and its spans.
+    router: Option<(Router, Export)>,
     /// Several routers.
     children: Vec<Child>,
 }
@@ -192,7 +194,9 @@ impl Network {
             self.children.push(child);
             process
         } else {
-            let router = self.router.insert(compose::router::start(&config).await?);
+            let export = Export::start("weft-router");
+            let router = compose::router::start(&config, export.spans()).await?;
+            let (router, _) = self.router.insert((router, export));
             if tokio::time::timeout(ROUTER_LIMIT, router.online()).await.is_err() {
                 return Err(Failure::new(format!(
                     "the router did not get ready in {} s; RUST_LOG=info says more",
@@ -206,18 +210,25 @@ impl Network {
     }
 
     async fn shutdown(self) -> Result<(), Failure> {
-        if let Some(router) = self.router {
+        let mut exported = None;
+        if let Some((router, export)) = self.router {
             router.shutdown().await;
+            // The collector has the same seconds for what the controller still tells.
+            exported = Some(tokio::spawn(export.end()));
         }
         // All at once: each takes its time.
         self.children.iter().for_each(Child::tell_to_stop);
         for child in self.children {
             child.stopped().await;
         }
-        match self.controller {
+        let stopped = match self.controller {
             Some(controller) => controller.shutdown().await,
             None => Ok(()),
+        };
+        if let Some(exported) = exported {
+            let _ = exported.await;
         }
+        stopped
     }
 }
 
@@ -333,7 +344,7 @@ async fn self_check(
     must_pass: bool,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
-    match verify::measure(client, &CHECK, &ProgressBar::hidden(), stop).await {
+    match verify::measure(client, &CHECK, &Export::off(), &ProgressBar::hidden(), stop).await {
         Ok(measured) => step(&format!("self-check passed: {}", banner::checked(&measured))),
         Err(failure) if must_pass || stop.is_cancelled() => {
             return Err(failure.during("self-check"));

@@ -19,9 +19,8 @@ use crate::{
     session::Session,
 };
 use mesh::Mesh;
-use screen::{Key, Screen};
 
-pub(crate) use screen::restore;
+pub(crate) use screen::{Key, Screen, restore};
 
 /// Routers that are drawn; more are told in tables alone.
 const DRAWN: usize = 12;

@@ -30,7 +30,7 @@ static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// What somebody has typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(crate) enum Key {
     /// It is enough.
     End,
     /// Draw it again.
@@ -38,7 +38,7 @@ pub(super) enum Key {
 }
 
 /// The other screen, until it is dropped.
-pub(super) struct Screen {
+pub(crate) struct Screen {
     keys: Receiver<Key>,
     /// Whether somebody can type.
     is_open: bool,
@@ -47,7 +47,7 @@ pub(super) struct Screen {
 
 impl Screen {
     /// Takes the terminal.
-    pub(super) fn open() -> Result<Self, Failure> {
+    pub(crate) fn open() -> Result<Self, Failure> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             return Err(Failure::usage(
                 "--watch draws at a terminal, and there is none; `weft topology` prints it once",
@@ -75,18 +75,18 @@ impl Screen {
     }
 
     /// Columns and lines.
-    pub(super) fn size(&self) -> (usize, usize) {
+    pub(crate) fn size(&self) -> (usize, usize) {
         let width = tables::width().unwrap_or(super::draw::USUAL);
         (width, height().filter(|lines| *lines > 2).unwrap_or(LINES))
     }
 
     /// Draws a text, as much of it as there is room for, with a line at the foot.
-    pub(super) fn show(&self, text: &str, foot: &str) {
+    pub(crate) fn show(&self, text: &str, foot: &str) {
         show(&frame(text, foot, self.size().1));
     }
 
     /// Waits for a key; none if nobody typed one.
-    pub(super) async fn key(&mut self, patience: Duration) -> Option<Key> {
+    pub(crate) async fn key(&mut self, patience: Duration) -> Option<Key> {
         if !self.is_open {
             tokio::time::sleep(patience).await;
             return None;

@@ -20,6 +20,7 @@ use crate::{
     failure::{Failure, chain},
     output::{self, bytes},
     signals,
+    spans::Export,
 };
 use scene::Scene;
 pub(crate) use traffic::{Amount, Measured};
@@ -40,8 +41,10 @@ pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
         patience: Duration::from_secs(args.timeout.into()),
     };
     let progress = progress(&args);
-    let measured = measure(&client, &amount, &progress, &signals::first()?).await;
+    let export = Export::start("weft-verify");
+    let measured = measure(&client, &amount, &export, &progress, &signals::first()?).await;
     progress.finish_and_clear();
+    export.end().await;
     let measured = measured?;
     if args.json {
         output::json(&as_json(&measured));
@@ -56,13 +59,14 @@ pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
 pub(crate) async fn measure(
     client: &ManagementClient,
     amount: &Amount,
+    export: &Export,
     progress: &ProgressBar,
     stop: &CancellationToken,
 ) -> Result<Measured, Failure> {
     progress.set_message("looking for edge routers");
     require_router(client).await?;
     let scene = Scene::new(client, stop);
-    let measured = play(&scene, amount, progress, stop).await;
+    let measured = play(&scene, amount, export, progress, stop).await;
     progress.set_message("removing what was made");
     let removed = tokio::time::timeout(REMOVAL, scene.remove()).await;
     let removed = removed.unwrap_or_else(|_| {
@@ -81,6 +85,7 @@ pub(crate) async fn measure(
 async fn play(
     scene: &Scene<'_>,
     amount: &Amount,
+    export: &Export,
     progress: &ProgressBar,
     stop: &CancellationToken,
 ) -> Result<Measured, Failure> {
@@ -94,7 +99,7 @@ async fn play(
         () = patience_is_over => return Err(Failure::interrupted()),
     };
     tokio::select! {
-        measured = traffic::run(cast, amount, progress) => measured,
+        measured = traffic::run(cast, amount, export, progress) => measured,
         () = stop.cancelled() => Err(Failure::interrupted()),
     }
 }

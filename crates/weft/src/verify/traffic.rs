@@ -24,7 +24,7 @@ use tokio::{
 use weft_sdk::{Connection, Context, DialOptions, Listener};
 
 use super::{of, scene::Cast};
-use crate::failure::Failure;
+use crate::{failure::Failure, spans::Export};
 
 const UPLOAD: u8 = b'u';
 const DOWNLOAD: u8 = b'd';
@@ -78,12 +78,13 @@ pub(crate) struct Measured {
 pub(super) async fn run(
     cast: Cast,
     amount: &Amount,
+    export: &Export,
     progress: &ProgressBar,
 ) -> Result<Measured, Failure> {
     let patience = amount.patience;
     progress.set_message("logging in and binding");
     let (host, dialer) = within(patience, "logging in", async {
-        tokio::try_join!(context(cast.host), context(cast.dialer))
+        tokio::try_join!(context(cast.host, export), context(cast.dialer, export))
     })
     .await?;
     let listener = within(patience, "hosting the service", async {
@@ -101,8 +102,9 @@ pub(super) async fn run(
     measured
 }
 
-async fn context(identity: weft_sdk::IdentityFile) -> Result<Context, Failure> {
-    Context::builder()
+async fn context(identity: weft_sdk::IdentityFile, export: &Export) -> Result<Context, Failure> {
+    export
+        .of_sdk(Context::builder())
         .application("weft-verify", env!("CARGO_PKG_VERSION"))
         .build(identity)
         .await

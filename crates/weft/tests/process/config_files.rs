@@ -52,7 +52,7 @@ async fn all_mistakes_of_a_router_are_told_at_once() {
         "6 |   linkDialQueueLength: 0\n  |                        ^\n  = found: 0\n  \
          = allowed: integer, 1..10000 (default 1000)\n",
         "r.yml:7:20\n",
-        "connectTimeoutMs must be at least 30 ms",
+        "connectTimeoutMs: 10 is out of bounds, 30 is used",
         "12 |   - binding: tunel\n   |              ^^^^^\n   = found: tunel\n",
         "   = did you mean: tunnel\n",
         "not acted upon: the transport is not offered",

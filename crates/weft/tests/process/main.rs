@@ -5,12 +5,13 @@
 //! from the files that were written, so that they can be killed one by one. Clients are the Rust
 //! SDK and plain TCP in this process; the operator is the management client or `weft` itself.
 //!
-//! [`program`] is a running `weft`, [`network`] a network of them, [`operator`] who administers it,
+//! [`collector`] is where spans go, [`program`] is a running `weft`, [`network`] a network of them, [`operator`] who administers it,
 //! [`streams`] what flows through it, [`terminal`] a command at a terminal, [`wait`] how long
 //! anything may take.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod collector;
 mod network;
 mod operator;
 mod program;
@@ -25,6 +26,8 @@ mod controller_restart;
 mod durable;
 mod full_disk;
 mod half_close;
+#[cfg(target_os = "linux")]
+mod interception;
 mod keys;
 mod mesh;
 mod network_files;
@@ -36,6 +39,8 @@ mod router_restart;
 mod service;
 mod several_routers;
 mod slow_readers;
+mod spans;
 mod strangers;
 mod tour;
 mod traffic;
+mod tunnel;

@@ -29,6 +29,15 @@ impl Program {
         Self::run(filter, log, Command::new(WEFT).args(args))
     }
 
+    /// The same with this in its environment.
+    pub(crate) fn start_in(
+        environment: &[(&'static str, String)],
+        log: &Path,
+        args: &[&str],
+    ) -> Self {
+        Self::run("", log, Command::new(WEFT).args(args).envs(environment.iter().cloned()))
+    }
+
     /// What a shell makes of a command.
     pub(crate) fn start_shell(log: &Path, command: &str) -> Self {
         Self::run("", log, Command::new("sh").args(["-c", command]))
@@ -123,7 +132,17 @@ impl Drop for Program {
 
 /// Runs a command to its end in a folder, with its logins kept there.
 pub(crate) async fn weft(folder: &Path, args: &[&str]) -> Output {
+    weft_in(folder, &[], args).await
+}
+
+/// The same with this in its environment.
+pub(crate) async fn weft_in(
+    folder: &Path,
+    environment: &[(&'static str, String)],
+    args: &[&str],
+) -> Output {
     let mut command = tokio::process::Command::new(WEFT);
+    command.envs(environment.iter().cloned());
     command.args(args).current_dir(folder).env("WEFT_CONFIG_DIR", folder.join("logins"));
     command.env_remove("RUST_LOG").stdin(Stdio::null()).kill_on_drop(true);
     let done = tokio::time::timeout(PATIENCE, command.output()).await;

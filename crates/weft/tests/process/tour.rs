@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
-    network::{PASSWORD, Place, USER},
+    network::{PASSWORD, Place, USER, free_port},
     operator::Operator,
     program::{Program, WEFT, text, weft},
     streams::{Manner, Server, dial},
@@ -14,8 +14,10 @@ use crate::{
 };
 
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-/// What the README's web server is replaced by.
+/// What a server says instead of a page.
 const PAGE_LENGTH: u64 = 100_000;
+/// The page of the README's web server.
+const PAGE: &str = "this page came through the overlay\n";
 
 /// The shell blocks of the README's tour.
 fn tour() -> Vec<String> {
@@ -40,19 +42,29 @@ async fn the_tour_of_the_readme_works_word_by_word() {
     assert!(network.said().contains("self-check passed"), "{}", network.said());
 
     // Its own web server instead of Python's; ports of this test instead of the usual ones.
-    let server = Server::tcp(Manner::First(PAGE_LENGTH)).await;
+    let server = web_server().await;
+    let local = free_port().to_string();
     let script: Vec<String> = rest
         .iter()
         .flat_map(|block| block.lines())
         .filter(|line| !line.starts_with("python3 "))
         .map(|line| line.replace("./target/release/weft", WEFT))
         .map(|line| line.replace("localhost:1280", &format!("localhost:{}", place.control)))
-        .map(|line| line.replace("8000", &server.port().to_string()))
+        .map(|line| line.replace("8000", &server.to_string()))
+        .map(|line| line.replace("8080", &local))
         .collect();
     assert!(script.len() > 8, "the tour is short: {script:?}");
     let printed = shell(place.folder(), &script.join("\n")).await;
-    for words in ["logged in", "quickstart-router", "identity file: laptop.json", "checksum right"]
-    {
+    let expected = [
+        "logged in",
+        "quickstart-router",
+        "identity file: laptop.json",
+        &format!("web: tcp:127.0.0.1:{local}"),
+        PAGE,
+        "listening",
+        "checksum right",
+    ];
+    for words in expected {
         assert!(printed.contains(words), "`{words}` is missing:\n{printed}");
     }
 
@@ -64,19 +76,41 @@ async fn the_tour_of_the_readme_works_word_by_word() {
     let mut page = dial(&laptop, "web").await;
     page.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
     page.shutdown().await.unwrap();
-    let mut answer = Vec::new();
-    within("the page", PATIENCE, page.read_to_end(&mut answer)).await.unwrap();
-    assert_eq!(answer.len() as u64, PAGE_LENGTH);
+    let mut answer = String::new();
+    within("the page", PATIENCE, page.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.ends_with(PAGE), "{answer}");
     assert!(network.stop().await.success());
+}
+
+/// A web server with one page, on loopback; answers its port.
+async fn web_server() -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    request.push(stream.read_u8().await?);
+                }
+                let head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n";
+                stream.write_all(format!("{head}{PAGE}").as_bytes()).await?;
+                stream.shutdown().await
+            });
+        }
+    });
+    port
 }
 
 /// Runs lines as people type them, each of which must succeed.
 async fn shell(folder: &Path, lines: &str) -> String {
     let script = folder.join("tour.sh");
-    fs::write(&script, format!("set -euo pipefail\nshopt -s expand_aliases\n{lines}\n")).unwrap();
+    // What stays in the background ends with the tour.
+    let (begin, end) = ("set -euo pipefail\nshopt -s expand_aliases", "kill $(jobs -p)\nwait");
+    fs::write(&script, format!("{begin}\n{lines}\n{end}\n")).unwrap();
     let mut command = tokio::process::Command::new("bash");
     command.arg(&script).current_dir(folder).env("WEFT_CONFIG_DIR", folder.join("logins"));
-    command.stdin(Stdio::null()).kill_on_drop(true);
+    command.env("XDG_RUNTIME_DIR", folder).stdin(Stdio::null()).kill_on_drop(true);
     let done = within("the tour", 2 * PATIENCE, command.output()).await.unwrap();
     let printed = text(&done);
     assert!(done.status.success(), "the tour failed:\n{printed}");

@@ -182,14 +182,20 @@ pub(super) struct Adaptive {
     min_seen: u64,
     look: Look,
     looked: u64,
+    /// When the path was exchanged: what was sent earlier tells nothing of the present one.
+    since: u64,
 }
 
 impl Adaptive {
     pub(super) fn new(options: &Options, now: Instant) -> Self {
         let max = options.tx_max_size.max(1);
-        let min = options.tx_min_size.min(max);
+        Self::with(now, options.tx_min_size.min(max), max)
+    }
+
+    /// At the beginning of a path, with a window in these bounds.
+    fn with(epoch: Instant, min: u64, max: u64) -> Self {
         Self {
-            epoch: now,
+            epoch,
             min,
             max,
             phase: Phase::Startup,
@@ -218,6 +224,7 @@ impl Adaptive {
             min_seen: 0,
             look: Look::default(),
             looked: 0,
+            since: 0,
         }
     }
 
@@ -542,6 +549,9 @@ impl Congestion for Adaptive {
         self.delivered += acked.bytes;
         self.delivered_at = t;
         self.delivered_sent_at = self.delivered_sent_at.max(acked.newest.sent_at);
+        if acked.newest.sent_at < self.since {
+            return;
+        }
         self.round.arrived += acked.payloads;
         if let Some(rtt) = acked.rtt {
             self.take_rtt((rtt.as_nanos() as u64).max(1), t);
@@ -561,6 +571,23 @@ impl Congestion for Adaptive {
 
     fn on_lost(&mut self, payloads: u64) {
         self.round.lost += payloads;
+    }
+
+    fn on_path_changed(&mut self, now: Instant) {
+        // As on a new circuit; only the counts go on, for marks of payloads refer to them.
+        let t = self.nanos(now);
+        *self = Self {
+            delivered: self.delivered,
+            delivered_at: t,
+            delivered_sent_at: t,
+            idle_until: self.idle_until,
+            round_ends: self.delivered,
+            pace_at: t,
+            min_seen: t,
+            looked: t,
+            since: t,
+            ..Self::with(self.epoch, self.min, self.max)
+        };
     }
 
     fn on_idle(&mut self, in_flight: u64) {

@@ -71,6 +71,9 @@ pub(crate) trait Congestion: fmt::Debug + Send + Sync {
     /// So many payloads are lost, found out now.
     fn on_lost(&mut self, _payloads: u64) {}
 
+    /// What is sent goes another way from now on: what was learnt of the one before is void.
+    fn on_path_changed(&mut self, _now: Instant) {}
+
     /// There is room in the window and nothing to send, beside `in_flight` on their way.
     fn on_idle(&mut self, _in_flight: u64) {}
 }

@@ -84,6 +84,20 @@ fn a_path_that_becomes_longer_and_shorter_again_is_followed() {
 }
 
 #[test]
+fn a_path_that_is_exchanged_is_learnt_anew() {
+    let net = Net::shared(1, MBIT_100, ms(20))
+        .change(ms(15_000), Change::Exchanged(0, ms(90)))
+        .change(ms(30_000), Change::Exchanged(0, ms(1)))
+        .run(ms(45_000));
+    let longer = net.reaches(MBIT_100 * 8 / 10, ms(15_000)).unwrap();
+    let shorter = net.reaches(MBIT_100 * 8 / 10, ms(30_000)).unwrap();
+    assert!(longer < ms(1_000) && shorter < ms(200), "{longer:?}, {shorter:?}");
+    let (mean, _) = net.queue(ms(20_000), ms(30_000));
+    assert!(mean < ms(90), "{mean:?}");
+    assert!(net.twice() < 0.02, "{:.4} sent twice", net.twice());
+}
+
+#[test]
 fn a_path_that_becomes_slower_and_faster_again_is_followed() {
     let low = MBIT_100 / 10;
     let net = Net::shared(1, MBIT_100, ms(20))

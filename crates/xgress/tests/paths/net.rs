@@ -67,6 +67,8 @@ impl Default for Bulk {
 pub(crate) enum Change {
     Rate(usize, u64),
     Delay(usize, Duration),
+    /// A hop with another delay instead; the ends are told.
+    Exchanged(usize, Duration),
     Cut(usize, bool),
 }
 
@@ -265,6 +267,13 @@ impl Net {
         match change {
             Change::Rate(hop, rate) => self.queues[hop].hop.rate = rate,
             Change::Delay(hop, delay) => self.queues[hop].hop.delay = delay,
+            Change::Exchanged(hop, delay) => {
+                self.queues[hop].hop.delay = delay;
+                for i in 0..self.flows.len() {
+                    self.flows[i].sender.path_changed(self.now);
+                    self.send(i);
+                }
+            }
             Change::Cut(hop, cut) => self.queues[hop].hop.cut = cut,
         }
     }

@@ -90,6 +90,35 @@ async fn a_session_has_so_many_certificates_and_the_oldest_goes() {
     assert_eq!(kept.last().unwrap().created_at, bed.controller.now());
 }
 
+#[tokio::test]
+async fn certificates_of_anothers_session_are_not_there_for_anybody() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (client, _) = laptop(&bed, &admin).await;
+    let (_, chain) = bed.enroll(&admin, "thief").await;
+    let login = bed.login_with(&chain).await.unwrap().data();
+    let thief = bed.with_token(login["token"].as_str().unwrap());
+    let body = json!({"csr": csr("x")});
+    let made = bed.client(&client, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
+    let id = made["id"].as_str().unwrap();
+    let list = async |caller: &Caller| {
+        let all = bed.client(caller, "listCurrentApiSessionCertificates", &[], json!(null)).await;
+        let ids = all.unwrap().as_array().unwrap().clone();
+        ids.iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(list(&client).await.iter().any(|one| one == id));
+    for other in [&thief, &admin] {
+        assert!(list(other).await.iter().all(|one| one != id));
+        for operation in
+            ["detailCurrentApiSessionCertificate", "deleteCurrentApiSessionCertificate"]
+        {
+            let answer = bed.client(other, operation, &[id], json!(null)).await;
+            assert!(answer.is_err(), "{operation}");
+        }
+    }
+    assert!(list(&client).await.iter().any(|one| one == id), "it is still there");
+}
+
 fn login(bed: &Bed) -> ApiSession {
     let now = bed.controller.now();
     let id = bed.controller.ids().ordered(now);

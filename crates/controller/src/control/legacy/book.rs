@@ -11,8 +11,6 @@
 //! together, under one lock: the sessions, the snapshot whose policies count, and the identities
 //! that each connected router serves under it.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -30,7 +28,7 @@ use crate::{Controller, Notice, Published, Subscription};
 const QUEUE: usize = 1024;
 /// A change that concerns more sessions of a router is told by telling it everything anew.
 const BULK: usize = 4096;
-/// Sessions looked at in one go while everything waits.
+/// Identities looked at in one go while everything waits.
 const SCAN: usize = 10_000;
 
 /// A session as routers are told of it.
@@ -76,15 +74,23 @@ pub(crate) struct Book {
 struct State {
     /// Its policies count.
     snapshot: Arc<Snapshot>,
-    sessions: BTreeMap<Id, Known>,
+    sessions: HashMap<Id, Known>,
     identities: HashMap<Id, Own>,
-    /// Ordinals of the identities that have sessions.
+    /// Ordinals of the identities that have sessions, and these.
     present: RoaringBitmap,
+    sessions_at: HashMap<u32, Vec<Numbered>>,
+    /// Sessions that were ever put.
+    numbers: u64,
     /// By the number of the router's connection.
     feeds: HashMap<u64, Feed>,
 }
 
+/// A session with its number among all that were ever put.
+#[derive(Clone)]
+struct Numbered(u64, Arc<Told>);
+
 struct Known {
+    number: u64,
     told: Arc<Told>,
     /// That of the identity; none while the snapshot does not know it.
     ordinal: Option<u32>,
@@ -111,6 +117,8 @@ pub(super) struct Attached {
     book: Arc<Book>,
     connection: u64,
     queue: mpsc::Receiver<Say>,
+    /// Sessions from this number on came later, and come by the queue.
+    later: u64,
 }
 
 impl Attached {
@@ -124,10 +132,11 @@ impl Attached {
         self.queue.try_recv().ok()
     }
 
-    /// Some of the sessions that the router may know behind one, up to another, and whether there
-    /// may be more. None if the router is too far behind.
-    pub(super) fn part(&self, after: &Id, until: &Id, most: usize) -> Option<Part> {
-        self.book.state.read().part(self.connection, after, until, most)
+    /// Sessions that the router may know and that were there when it was attached, from an ordinal
+    /// of an identity on: at least so many, with all of their identity, if there are more. None if
+    /// the router is too far behind.
+    pub(super) fn part(&self, from: u32, least: usize) -> Option<Part> {
+        self.book.state.read().part(self, from, least)
     }
 }
 
@@ -146,8 +155,8 @@ impl Drop for Attached {
 /// Some of the sessions of a router.
 pub(super) struct Part {
     pub(super) sessions: Vec<Arc<Told>>,
-    /// The last one that was looked at, if there may be more.
-    pub(super) more_after: Option<Id>,
+    /// Where to go on, if there may be more.
+    pub(super) more_from: Option<u32>,
 }
 
 impl Book {
@@ -158,9 +167,11 @@ impl Book {
         let (snapshot, changes) = controller.subscribe();
         let mut state = State {
             snapshot,
-            sessions: BTreeMap::new(),
+            sessions: HashMap::new(),
             identities: HashMap::new(),
             present: RoaringBitmap::new(),
+            sessions_at: HashMap::new(),
+            numbers: 0,
             feeds: HashMap::new(),
         };
         controller.legacy_sessions().into_iter().for_each(|it| state.put(it.into()));
@@ -212,6 +223,7 @@ impl Book {
         state.sessions.clear();
         state.identities.clear();
         state.present.clear();
+        state.sessions_at.clear();
         self.controller.legacy_sessions().into_iter().for_each(|it| state.put(it.into()));
     }
 
@@ -227,8 +239,9 @@ impl Book {
             queue: sender,
         };
         state.feeds.insert(connection, feed);
+        let later = state.numbers;
         drop(state);
-        Attached { book: Arc::clone(self), connection, queue }
+        Attached { book: Arc::clone(self), connection, queue, later }
     }
 
     /// Which of these sessions a router may know.
@@ -244,18 +257,17 @@ impl Book {
 }
 
 impl State {
-    fn part(&self, connection: u64, after: &Id, until: &Id, most: usize) -> Option<Part> {
-        let feed = self.feeds.get(&connection)?;
-        let mut part = Part { sessions: Vec::new(), more_after: None };
-        let found = self.sessions.range::<Id, _>((Excluded(after), Included(until)));
-        for (at, (id, known)) in found.enumerate() {
-            if known.ordinal.is_some_and(|ordinal| feed.allowed.contains(ordinal)) {
-                part.sessions.push(Arc::clone(&known.told));
-            }
-            if part.sessions.len() == most || at == SCAN {
-                part.more_after = Some(id.clone());
+    fn part(&self, attached: &Attached, from: u32, least: usize) -> Option<Part> {
+        let feed = self.feeds.get(&attached.connection)?;
+        let mut part = Part { sessions: Vec::new(), more_from: None };
+        for (at, ordinal) in feed.allowed.range(from..).enumerate() {
+            if part.sessions.len() >= least || at == SCAN {
+                part.more_from = Some(ordinal);
                 break;
             }
+            let sessions = self.sessions_at.get(&ordinal).into_iter().flatten();
+            let there = sessions.filter(|Numbered(number, _)| *number < attached.later);
+            part.sessions.extend(there.map(|Numbered(_, told)| Arc::clone(told)));
         }
         Some(part)
     }
@@ -276,13 +288,25 @@ impl State {
             self.present.extend(own.ordinal);
         }
         let ordinal = own.ordinal;
-        let before =
-            self.sessions.insert(told.id.clone(), Known { told: Arc::clone(&told), ordinal });
+        let number = self.sessions.get(&told.id).map_or(self.numbers, |known| known.number);
+        let known = Known { number, told: Arc::clone(&told), ordinal };
+        let before = self.sessions.insert(told.id.clone(), known);
+        let at = ordinal.map(|ordinal| self.sessions_at.entry(ordinal).or_default());
         let say = match before {
             Some(before) if before.told.encoded == told.encoded => return,
-            Some(_) => Say::Updated(told),
+            Some(_) => {
+                let same = at.and_then(|at| at.iter_mut().find(|other| other.0 == number));
+                if let Some(same) = same {
+                    same.1 = Arc::clone(&told);
+                }
+                Say::Updated(told)
+            }
             None => {
+                self.numbers += 1;
                 own.sessions.push(told.id.clone());
+                if let Some(at) = at {
+                    at.push(Numbered(number, Arc::clone(&told)));
+                }
                 Say::Added([told].into())
             }
         };
@@ -292,6 +316,9 @@ impl State {
     fn remove(&mut self, ids: &[Id]) {
         for id in ids {
             let Some(known) = self.sessions.remove(id) else { continue };
+            if let Some(at) = known.ordinal.and_then(|at| self.sessions_at.get_mut(&at)) {
+                at.retain(|other| other.0 != known.number);
+            }
             if let Some(own) = self.identities.get_mut(&known.told.identity) {
                 own.sessions.retain(|other| other != id);
                 if own.sessions.is_empty() {
@@ -306,6 +333,7 @@ impl State {
         let own = self.identities.remove(identity);
         if let Some(ordinal) = own.and_then(|own| own.ordinal) {
             self.present.remove(ordinal);
+            self.sessions_at.remove(&ordinal);
         }
     }
 
@@ -385,18 +413,23 @@ impl State {
     fn identity_changed(&mut self, id: &Id) {
         let Some(ordinal) = self.snapshot.ordinal_of::<Identity>(id) else { return };
         let usable = self.snapshot.routers_of_identity(id);
-        let mut sessions: Vec<Arc<Told>> = Vec::new();
+        let mut sessions: Vec<Numbered> = Vec::new();
         if let Some(own) = self.identities.get_mut(id) {
-            own.ordinal = Some(ordinal);
+            let before = own.ordinal.replace(ordinal);
+            debug_assert!(before.is_none_or(|before| before == ordinal), "ordinals stay");
             self.present.insert(ordinal);
             for session in &own.sessions {
                 if let Some(known) = self.sessions.get_mut(session) {
                     known.ordinal = Some(ordinal);
-                    sessions.push(Arc::clone(&known.told));
+                    sessions.push(Numbered(known.number, Arc::clone(&known.told)));
                 }
             }
         }
-        let sessions: Arc<[Arc<Told>]> = sessions.into();
+        let named: Arc<[Arc<Told>]> = sessions.iter().map(|it| Arc::clone(&it.1)).collect();
+        if !sessions.is_empty() {
+            self.sessions_at.insert(ordinal, sessions);
+        }
+        let sessions = named;
         self.feeds.retain(|_, feed| {
             let may = feed.ordinal.is_some_and(|router| usable.contains(router));
             let say = match (feed.allowed.contains(ordinal), may) {
@@ -437,10 +470,8 @@ impl State {
     fn sessions_of(&self, ordinals: &RoaringBitmap) -> Option<Arc<[Arc<Told>]>> {
         let mut found = Vec::new();
         for ordinal in ordinals {
-            let identity = self.snapshot.at::<Identity>(ordinal);
-            let own = identity.and_then(|identity| self.identities.get(&identity.base.id));
-            let ids = own.into_iter().flat_map(|own| &own.sessions);
-            found.extend(ids.filter_map(|id| Some(Arc::clone(&self.sessions.get(id)?.told))));
+            let at = self.sessions_at.get(&ordinal).into_iter().flatten();
+            found.extend(at.map(|Numbered(_, told)| Arc::clone(told)));
             if found.len() > BULK {
                 return None;
             }

@@ -25,6 +25,10 @@ use super::session::Session;
 
 /// Sessions in one message.
 const PART: usize = 100;
+/// Messages of all sessions that wait to be written at a time.
+const AT_A_TIME: u64 = 4;
+/// How long a router may take to take one message of all sessions.
+const WRITTEN: Duration = Duration::from_secs(60);
 /// Ids of service sessions in one message.
 const IDS: usize = 1_000;
 /// Most ids of ended service sessions that wait for a router.
@@ -181,34 +185,49 @@ impl Feed<'_> {
         self.backlog.clear();
         let run = self.ordered_id().to_string();
         let last = self.ordered_id();
-        let mut after = Id::default();
-        let (mut sequence, mut waiting): (u64, Vec<Arc<Told>>) = (0, Vec::new());
+        let (mut sequence, mut from, mut waiting) = (0, 0, VecDeque::new());
         loop {
             let room = BACKLOG - self.backlog.len();
             self.backlog.extend(std::iter::from_fn(|| self.attached.already()).take(room));
-            let part = self.attached.part(&after, &last, PART - waiting.len());
+            let part = self.attached.part(from, PART);
             // Too far behind again: what comes next is everything.
             let Some(part) = part else { return Ok(()) };
             waiting.extend(part.sessions);
-            let is_last = part.more_after.is_none();
-            if waiting.len() < PART && !is_last {
-                after = part.more_after.unwrap_or_default();
-                tokio::task::yield_now().await;
-                continue;
+            while waiting.len() > PART {
+                let rest = waiting.split_off(PART);
+                let some = std::mem::replace(&mut waiting, rest);
+                self.say_some(&run, sequence, &some, None).await?;
+                sequence += 1;
             }
-            let end = self.end_of_all(&last);
-            let end = (is_last && (sequence > 0 || !waiting.is_empty())).then_some(&end);
-            let sessions = waiting.iter().map(|told| &told.encoded).chain(end);
-            let state = SyncState { id: run.clone(), is_last, sequence };
-            self.send(EncodedApiSession::added(true, sessions, &state)).await?;
-            let Some(more_after) = part.more_after else { break };
-            after = more_after;
-            sequence += 1;
-            waiting.clear();
+            let Some(more_from) = part.more_from else { break };
+            from = more_from;
+            tokio::task::yield_now().await;
         }
+        let end = self.end_of_all(&last);
+        let end = (sequence > 0 || !waiting.is_empty()).then_some(&end);
+        self.say_some(&run, sequence, &waiting, Some(end)).await?;
         let until = Instant::now() + SETTLING;
         self.settling = Some(Settling { until, last, late: BTreeMap::new() });
         Ok(())
+    }
+
+    /// One message of all sessions. Some at a time wait to be written: routers that come back
+    /// together would have everything wait in memory otherwise. `end` is there with the last one.
+    async fn say_some(
+        &self,
+        run: &str,
+        sequence: u64,
+        some: &VecDeque<Arc<Told>>,
+        end: Option<Option<&EncodedApiSession>>,
+    ) -> Result<(), SendError> {
+        let state = SyncState { id: run.to_owned(), is_last: end.is_some(), sequence };
+        let sessions = some.iter().map(|told| &told.encoded).chain(end.flatten());
+        let message = EncodedApiSession::added(true, sessions, &state);
+        let channel = &self.session.router.channel;
+        match sequence % AT_A_TIME {
+            0 => channel.send_written(Lane::Default, message, WRITTEN).await,
+            _ => channel.send_timeout(Lane::Default, message, WRITTEN).await,
+        }
     }
 
     fn end_of_all(&self, id: &Id) -> EncodedApiSession {

@@ -37,7 +37,7 @@ async fn host(peer: &Peer, service: &Id, id: &str) -> CreateTunnelTerminatorResp
     CreateTunnelTerminatorResponseV2::from_message(&reply).unwrap()
 }
 
-fn dial_request() -> Message {
+pub(super) fn dial_request() -> Message {
     CreateTunnelCircuitV2Request {
         service_name: "web".into(),
         terminator_instance_id: String::new(),
@@ -61,12 +61,22 @@ pub(super) async fn dial_with(
             message = peer.expect(ctrl::content_type::ROUTE) => {
                 let route = Route::from_message(&message).unwrap();
                 let Some(result) = answer(&route) else { continue };
-                let (circuit_id, attempt) = (route.circuit_id.clone(), route.attempt);
-                let result = RouteResult { circuit_id, attempt, result };
-                peer.send(result.to_message().in_reply_to(&message)).await;
+                respond(peer, &message, &route, result).await;
             }
         }
     }
+}
+
+/// Answers a route.
+pub(super) async fn respond(
+    peer: &Peer,
+    message: &Message,
+    route: &Route,
+    result: Result<PeerData, RouteError>,
+) {
+    let (circuit_id, attempt) = (route.circuit_id.clone(), route.attempt);
+    let result = RouteResult { circuit_id, attempt, result };
+    peer.send(result.to_message().in_reply_to(message)).await;
 }
 
 pub(super) fn fine() -> Option<Result<PeerData, RouteError>> {
@@ -82,7 +92,7 @@ pub(super) async fn hosted() -> (Net, TestRouter, Peer, Id) {
     hosted_with(quick()).await
 }
 
-async fn hosted_with(options: NetworkOptions) -> (Net, TestRouter, Peer, Id) {
+pub(super) async fn hosted_with(options: NetworkOptions) -> (Net, TestRouter, Peer, Id) {
     let net = Net::with(options).await;
     let service = net.open_service(json!({"name": "web", "encryptionRequired": true})).await;
     let router = net.router("er1").await;

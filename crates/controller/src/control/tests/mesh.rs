@@ -120,7 +120,10 @@ async fn a_late_success_of_an_earlier_attempt_is_taken_down() {
         id: Some("chosen".to_owned()),
     };
     let network = net.network.clone();
-    let asked = tokio::spawn(async move { network.create_circuit(&spec).await });
+    let asked =
+        tokio::spawn(
+            async move { network.create_circuit(&spec, &mut weft_spans::Span::none()).await },
+        );
     let slow = host.expect(ctrl::content_type::ROUTE).await;
     let failing = dialer.expect(ctrl::content_type::ROUTE).await;
     let answer = |message: &Message, result| {

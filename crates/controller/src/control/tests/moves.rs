@@ -120,9 +120,13 @@ impl Auto {
 
     /// Answers what it left open, as if it had only been slow.
     async fn catch_up(&self) {
+        self.answer_open(Mood::Obeys).await;
+    }
+
+    async fn answer_open(&self, mood: Mood) {
         let open = std::mem::take(&mut self.state.lock().open);
         for message in open {
-            self.send(answer(&message, Mood::Obeys)).await;
+            self.send(answer(&message, mood)).await;
         }
     }
 }
@@ -168,7 +172,10 @@ struct Square {
 
 impl Square {
     async fn new(options: NetworkOptions) -> Self {
-        let net = Net::with(NetworkOptions { latency_interval: Duration::ZERO, ..options }).await;
+        // Of what waits for a path nothing is given up while a busy machine takes its time.
+        let (latency_interval, without_path) = (Duration::ZERO, LONG);
+        let options = NetworkOptions { latency_interval, without_path, ..options };
+        let net = Net::with(options).await;
         let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
         let mut routers = Vec::new();
         for name in ["er1", "er2", "er3", "er4"] {
@@ -308,6 +315,88 @@ async fn the_second_try_goes_around_the_router_of_the_first() {
         mesh.has_path(&circuit, &["to3", "from3"]).await;
         until(|| mesh.two.unroutes(&circuit) > 0).await;
     }
+}
+
+/// It is killed while the circuit is on its way to it: what its neighbours say of their links comes
+/// later.
+#[tokio::test]
+async fn the_second_try_goes_around_a_router_that_is_gone() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.two.is(Mood::SaysNothing);
+    mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    until(|| !mesh.two.routes(&circuit).is_empty()).await;
+    mesh.two.channel.close("killed");
+    mesh.has_path(&circuit, &["to3", "from3"]).await;
+}
+
+/// Nothing but the host can say that these circuits go on: no other path helps them.
+#[tokio::test]
+async fn circuits_wait_for_a_host_that_answers_late() {
+    let options = NetworkOptions { route_timeout: Duration::from_secs(2), ..quick() };
+    for is_late in [true, false] {
+        let mesh = Square::new(options.clone()).await;
+        let mut circuits = vec![mesh.circuit().await];
+        let (dialer, host) = (mesh.dialer.id().as_str(), mesh.host.id().as_str());
+        for number in 0..20 {
+            let id = format!("c{number}");
+            let one = Arc::new(circuit(&id, &[dialer, host], &["direct"]));
+            assert!(mesh.net.network.circuits().adopt(one, || {}));
+            circuits.push(id);
+        }
+        mesh.host.is(Mood::SaysNothing);
+        mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+        let open = || mesh.host.state.lock().open.len();
+        until(|| open() > 0 && mesh.net.network.waiting_moves() == circuits.len()).await;
+        assert_eq!(mesh.net.network.without_path(), 0, "there is a path");
+        mesh.host.is(Mood::Obeys);
+        // Else it is asked again when it was left alone for a while.
+        if is_late {
+            mesh.host.catch_up().await;
+        }
+        for circuit in &circuits {
+            mesh.has_path(circuit, &["to2", "from2"]).await;
+        }
+    }
+}
+
+/// The host has as long as others, however long these took before.
+#[tokio::test]
+async fn each_step_of_a_move_has_the_whole_time() {
+    let time = Duration::from_secs(4);
+    let mesh = Square::new(NetworkOptions { route_timeout: time, ..quick() }).await;
+    let circuit = mesh.circuit().await;
+    mesh.two.is(Mood::SaysNothing);
+    mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    until(|| !mesh.two.routes(&circuit).is_empty() && mesh.host.routes(&circuit).len() == 1).await;
+    tokio::time::sleep(time * 5 / 8).await;
+    mesh.host.is(Mood::SaysNothing);
+    mesh.two.catch_up().await;
+    until(|| mesh.host.routes(&circuit).len() == 2).await;
+    tokio::time::sleep(time * 5 / 8).await;
+    mesh.host.is(Mood::Obeys);
+    mesh.host.catch_up().await;
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+    assert_eq!((mesh.two.routes(&circuit).len(), mesh.host.routes(&circuit).len()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_path_that_breaks_while_there_seems_to_be_a_cheaper_one_is_left() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.two.is(Mood::SaysNothing);
+    mesh.measure(&[("direct", 60), ("to2", 0), ("from2", 0)]).await;
+    assert_eq!(mesh.net.network.improve().await, 1);
+    until(|| !mesh.two.routes(&circuit).is_empty()).await;
+    mesh.dialer.fault(FaultSubject::Link, "direct").await;
+    let refuses = Mood::Refuses(RouteErrorCode::Generic);
+    mesh.two.is(refuses);
+    mesh.three.is(Mood::SaysNothing);
+    mesh.two.answer_open(refuses).await;
+    until(|| !mesh.three.routes(&circuit).is_empty()).await;
+    mesh.three.is(Mood::Obeys);
+    mesh.three.answer_open(refuses).await;
+    mesh.has_path(&circuit, &["to3", "from3"]).await;
 }
 
 #[tokio::test]
@@ -453,4 +542,36 @@ async fn of_all_circuits_those_move_that_are_dearest_and_gain() {
     assert_eq!(mesh.path("c").unwrap(), ["direct"]);
     assert_eq!(mesh.net.network.improve().await, 1, "now it is the dearest");
     mesh.has_path("c", &["to2", "from2"]).await;
+}
+
+/// The direct link is the dearest way; the routers on the others are about to stop.
+#[tokio::test]
+async fn a_dial_goes_around_routers_that_take_nothing_new() {
+    let mesh = Square::new(quick()).await;
+    mesh.set_cost("direct", 100_000);
+    for between in [&mesh.two, &mesh.three] {
+        between.is(Mood::Refuses(RouteErrorCode::ResourcesNotAvailable));
+    }
+    let circuit = mesh.circuit().await;
+    for between in [&mesh.two, &mesh.three] {
+        assert!(between.routes(&circuit).is_empty());
+        assert_eq!(between.state.lock().told.len(), 1, "it was asked once");
+    }
+}
+
+#[tokio::test]
+async fn no_new_circuit_goes_through_a_router_that_drains() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    for between in [&mesh.two, &mesh.three] {
+        between.send(Message::new(ctrl::content_type::ROUTER_DRAINS, "")).await;
+        between.settled().await;
+    }
+    mesh.set_cost("direct", 100_000);
+    until(|| mesh.net.network.waiting_moves() == 0).await;
+    mesh.net.network.remove_circuit(&circuit, true);
+    mesh.circuit().await;
+    for between in [&mesh.two, &mesh.three] {
+        assert!(between.state.lock().told.is_empty(), "nobody asked it");
+    }
 }

@@ -141,6 +141,31 @@ async fn routers_may_ask_in_the_first_form() {
 }
 
 #[tokio::test]
+async fn no_form_of_a_request_makes_a_circuit_of_anothers_session() {
+    let (net, mut peer, service) = network().await;
+    let (one, thief) = (Sdk::new(&net, "one").await, Sdk::new(&net, "thief").await);
+    create(&peer, &one.hosting(&service, "hosted-1").await).await;
+    let session = one.session(&service, "Dial").await.1;
+    let first = |api: &str| CreateCircuitRequest {
+        api_session_token: api.into(),
+        session_token: session.clone(),
+        ..CreateCircuitRequest::default()
+    };
+    let second = |api: &str| CreateCircuitV2 {
+        api_session_token: api.into(),
+        session_token: session.clone(),
+        ..CreateCircuitV2::default()
+    };
+    for stolen in [first(&thief.token).to_message(), second(&thief.token).to_message().unwrap()] {
+        let reply = peer.ask(stolen).await;
+        assert_eq!(reply.content_type, is::ERROR, "{}", reply.text());
+    }
+    assert!(net.network.circuits().is_empty());
+    let reply = dial_with(&mut peer, second(&one.token).to_message().unwrap(), |_| fine()).await;
+    assert_eq!(CreatedCircuit::from_message(&reply).unwrap().tags["clientId"], one.identity);
+}
+
+#[tokio::test]
 async fn an_instance_belongs_to_one_identity() {
     let (net, peer, service) = network().await;
     let (one, other) = (Sdk::new(&net, "one").await, Sdk::new(&net, "other").await);

@@ -37,10 +37,10 @@ fn one_router_fills_only_its_own_share() {
     assert_eq!(pieces.add(&r1, route("c7")).unwrap().len(), 1, "it told of this one before");
     assert_eq!(pieces.add(&r2, route("more")).unwrap().len(), 1);
     assert_eq!(pieces.add(&r1, route("more")).unwrap().len(), 2);
-    pieces.done("c7");
-    pieces.done("c7");
+    pieces.over("c7");
+    pieces.over("c7");
     assert!(pieces.begin(&r1, "c7") && !pieces.begin(&r1, "c8888888"));
-    pieces.done("more");
+    pieces.over("more");
     assert!(!pieces.state.lock().begun.contains_key(&r2));
 }
 
@@ -60,9 +60,45 @@ fn the_pieces_of_one_router_have_a_limit_in_bytes() {
     assert!(added * 1_900 < MAX_BYTES && (added + 2) * 2_000 > MAX_BYTES, "{added}");
     assert!(pieces.add(&r2, route(0, 1_900)).is_some(), "another has its own share");
     assert!(pieces.add(&r1, route(1, 1_900)).is_some(), "it takes the place of another");
-    (0..MAX_BEGUN).for_each(|number| pieces.done(&route(number, 0).circuit_id));
+    (0..MAX_BEGUN).for_each(|number| pieces.over(&route(number, 0).circuit_id));
     let state = pieces.state.lock();
     assert!(state.bytes.is_empty() && state.begun.is_empty() && state.circuits.is_empty());
+}
+
+/// A circuit of one router is whole at once.
+#[test]
+fn whole_circuits_count_for_who_told_of_them_until_they_end() {
+    let pieces = Pieces::default();
+    let (r1, r2) = (Id::new("r1"), Id::new("r2"));
+    let tell = |router: &Id, number: usize| {
+        let id = format!("c{number:06}");
+        let route = Route { circuit_id: id.clone(), ..Route::default() };
+        pieces.add(router, route).is_some() && pieces.put_whole(&id, 2_000)
+    };
+    let told = (0..MAX_BEGUN).take_while(|number| tell(&r1, *number)).count();
+    assert_eq!(told, MAX_BYTES / 2_000);
+    assert!(!tell(&r1, told) && tell(&r2, MAX_BEGUN));
+    assert!(pieces.state.lock().first.len() == 1, "what did not fit is known in part");
+    pieces.over("c000000");
+    pieces.over("c000000");
+    assert!(tell(&r1, told) && !tell(&r1, told + 1));
+    (0..=MAX_BEGUN).for_each(|number| pieces.over(&format!("c{number:06}")));
+    let state = pieces.state.lock();
+    assert!(state.bytes.is_empty() && state.whole.is_empty() && state.first.is_empty());
+}
+
+#[test]
+fn only_known_tags_are_taken_up() {
+    let mut pieces = pieces_of(&["r1"], &[]);
+    for route in pieces.values_mut() {
+        route.tags.extend([
+            ("hostId".to_owned(), "h".to_owned()),
+            ("other".to_owned(), "x".repeat(1_900)),
+        ]);
+    }
+    let told = put_together(&pieces);
+    assert_eq!(told.tags.keys().collect::<Vec<_>>(), ["hostId", "serviceId"]);
+    assert_eq!(told.bytes(), "r1IE".len() + "hostIdh".len() + "serviceIdsvc".len());
 }
 
 #[test]

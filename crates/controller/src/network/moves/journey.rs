@@ -37,6 +37,8 @@ enum NotMoved {
     NoPath,
     #[error("router {0} has to answer others first")]
     Full(Id),
+    #[error("router {0}, where it begins or ends, answers nothing")]
+    SilentEnd(Id),
     #[error("router {router}: {text}")]
     Router { router: Id, answer: Answer, text: String },
 }
@@ -44,15 +46,6 @@ enum NotMoved {
 impl NotMoved {
     fn at(router: &Id, answer: Answer, text: impl Into<String>) -> Self {
         Self::Router { router: router.clone(), answer, text: text.into() }
-    }
-
-    /// Whether there may be a path soon: the network is changing, or a router is left alone.
-    fn may_pass(&self) -> bool {
-        match self {
-            Self::NoPath => true,
-            Self::Router { answer, .. } => matches!(answer, Answer::NoLink | Answer::Gone),
-            Self::NotWhole | Self::Full(_) => false,
-        }
     }
 }
 
@@ -151,7 +144,7 @@ impl Network {
         (!left.routers.is_empty()).then_some(left)
     }
 
-    /// A circuit could not be moved: it stays, waits for a path, or is removed.
+    /// A circuit could not be moved: it stays, waits for a path or a router, or is removed.
     fn not_moved(&self, journey: Journey, problem: &NotMoved) {
         let id = &journey.id;
         let circuit = self.0.circuits.get(id);
@@ -159,22 +152,46 @@ impl Network {
         let path = circuit.as_ref().map(|it| it.path.clone()).unwrap_or_default();
         journey.known.beside(&path).iter().for_each(|router| self.unroute(router, id));
         let Some(circuit) = circuit else { return self.0.moves.forget(id) };
-        let stays = journey.wish.only_if_cheaper
-            && !journey.has_changed
-            && (!circuit.is_whole || self.is_usable(&path));
-        if stays {
+        if journey.wish.only_if_cheaper && !journey.has_changed {
             tracing::debug!(circuit = %id, %problem, "circuit stays where it is");
             circuit.moving.end();
             self.0.moves.queue.lock().done(id);
-        } else if problem.may_pass() {
-            let sends_again = journey.wish.sends_again || journey.has_changed;
-            let wish = Wish { is_urgent: true, sends_again, only_if_cheaper: false };
-            self.0.moves.queue.lock().strand(id, wish, Instant::now(), journey.version);
+            // In this order: what broke while the circuit was being moved was nobody's business.
+            if circuit.is_whole && !self.is_usable(&path) {
+                self.move_or_end(&circuit, Why::Broken);
+            }
+        } else if self.waits(&journey, problem) {
             self.0.moves.wake.notify_one();
         } else {
             tracing::info!(circuit = %id, %problem, "circuit removed: it cannot be moved");
             self.remove_circuit(id, true);
         }
+    }
+
+    /// Has a circuit wait for what it could not be moved for. False if there is nothing to wait for.
+    fn waits(&self, journey: &Journey, problem: &NotMoved) -> bool {
+        let (id, version, now) = (&journey.id, journey.version, Instant::now());
+        let sends_again = journey.wish.sends_again || journey.has_changed;
+        let wish = Wish { is_urgent: true, sends_again, only_if_cheaper: false };
+        let mut queue = self.0.moves.queue.lock();
+        match problem {
+            NotMoved::NoPath if journey.avoided.is_empty() => queue.strand(id, wish, now, version),
+            NotMoved::NoPath => queue.fail(id, wish, now, version),
+            NotMoved::Router {
+                answer: Answer::NoLink | Answer::Gone | Answer::Silence, ..
+            } => {
+                queue.fail(id, wish, now, version);
+            }
+            NotMoved::SilentEnd(router) => {
+                let waits = queue.rest(id, wish, router, now);
+                drop(queue);
+                // It may have answered since it was looked at.
+                self.end_rest(router);
+                return waits;
+            }
+            NotMoved::NotWhole | NotMoved::Full(_) | NotMoved::Router { .. } => return false,
+        }
+        true
     }
 
     /// Moves a circuit once, and gives it as it is then.
@@ -189,13 +206,12 @@ impl Network {
             self.plan(circuit, journey, is_first)?
         };
         let Some(Plan { path, steps, mut slots }) = plan else { return Ok(Arc::clone(circuit)) };
-        let deadline = tokio::time::Instant::now() + self.0.options.route_timeout;
         let Steps { new, changing } = steps;
-        self.tell_step(circuit, journey, new, &mut slots, deadline).await?;
+        self.tell_step(circuit, journey, new, &mut slots).await?;
         // Who hears nothing in the second step is done.
         slots.retain(|router, _| changing.iter().any(|(it, _)| it == router));
         journey.has_changed |= !changing.is_empty();
-        self.tell_step(circuit, journey, changing, &mut slots, deadline).await?;
+        self.tell_step(circuit, journey, changing, &mut slots).await?;
         let moved = Arc::new(circuit.moved(path));
         let event = self.circuit_event(CircuitChange::PathUpdated, &moved, Duration::ZERO);
         if !self.0.circuits.put_with(Arc::clone(&moved), || self.tell_event(event)) {
@@ -248,16 +264,24 @@ impl Network {
         journey.known.add_path(circuit, is_certain);
         let steps = journey.known.steps(circuit, &path);
         journey.tried.clone_from(&path);
-        let slots = self.slots(&steps, is_first)?;
+        let slots = self.slots(circuit, &steps, is_first)?;
         Ok(Some(Plan { path, steps, slots }))
     }
 
     /// Places at all routers that have to hear something, or none.
-    fn slots(&self, steps: &Steps, may_wait: bool) -> Result<HashMap<Id, Slot>, NotMoved> {
+    fn slots(
+        &self,
+        circuit: &Circuit,
+        steps: &Steps,
+        may_wait: bool,
+    ) -> Result<HashMap<Id, Slot>, NotMoved> {
         let mut slots = HashMap::new();
         for router in steps.routers() {
             let live = self.live(router)?;
             if live.window.is_silent(Instant::now()) {
+                if is_end(circuit, router) {
+                    return Err(NotMoved::SilentEnd(router.clone()));
+                }
                 return Err(NotMoved::at(router, Answer::Gone, "it answered nothing lately"));
             }
             let slot = match may_wait {
@@ -274,14 +298,14 @@ impl Network {
         live.ok_or_else(|| NotMoved::at(router, Answer::Gone, "not connected"))
     }
 
-    /// Tells routers at the same time, and waits for all.
+    /// Tells routers at the same time, and waits for all. Each step has the whole time for itself: those
+    /// of the second are not to answer for those of the first.
     async fn tell_step(
         &self,
         circuit: &Circuit,
         journey: &mut Journey,
         step: Vec<(Id, Vec<Forward>)>,
         slots: &mut HashMap<Id, Slot>,
-        deadline: tokio::time::Instant,
     ) -> Result<(), NotMoved> {
         let mut asked = Vec::with_capacity(step.len());
         for (router, forwards) in step {
@@ -294,7 +318,7 @@ impl Network {
         let all = try_join_all(asked.into_iter().map(|(live, forwards, slot)| {
             let known = &known;
             async move {
-                let outcome = self.ask_route(&live, circuit, forwards.clone(), deadline).await;
+                let outcome = self.ask_route(&live, circuit, forwards.clone()).await;
                 outcome.map(|()| {
                     known.lock().confirmed(&live.id, &forwards);
                     (live.id.clone(), slot)
@@ -321,11 +345,10 @@ impl Network {
         live: &Arc<LiveRouter>,
         circuit: &Circuit,
         forwards: Vec<Forward>,
-        deadline: tokio::time::Instant,
     ) -> Result<(), NotMoved> {
-        let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-        let route = routes::reroute(circuit, forwards, self.0.options.route_timeout);
-        let reply = live.channel.request_on(Lane::High, route.to_message(), left).await;
+        let timeout = self.0.options.route_timeout;
+        let route = routes::reroute(circuit, forwards, timeout);
+        let reply = live.channel.request_on(Lane::High, route.to_message(), timeout).await;
         let (answer, text) = match reply {
             Ok(reply) => match RouteResult::from_message(&reply).map(|reply| reply.result) {
                 Ok(Ok(_)) => (Answer::Done, String::new()),
@@ -339,13 +362,14 @@ impl Network {
             Err(problem) => (Answer::Gone, problem.to_string()),
         };
         // What an end refuses is about that end: the application may have gone.
-        let is_end = [circuit.path.first(), circuit.path.last()].contains(&Some(&live.id));
+        let is_end = is_end(circuit, &live.id);
         let counts = !is_end || matches!(answer, Answer::Done | Answer::Silence);
         if counts && let Some(until) = live.window.answered(answer, Instant::now()) {
             self.leave_alone(live, until);
         }
         match answer {
             Answer::Done => Ok(()),
+            Answer::Silence if is_end => Err(NotMoved::SilentEnd(live.id.clone())),
             _ => Err(NotMoved::at(&live.id, answer, text)),
         }
     }
@@ -358,4 +382,9 @@ impl Network {
         self.unpark(&live.id);
         self.0.moves.wake.notify_one();
     }
+}
+
+/// Whether a circuit begins or ends at a router.
+fn is_end(circuit: &Circuit, router: &Id) -> bool {
+    [circuit.path.first(), circuit.path.last()].contains(&Some(router))
 }

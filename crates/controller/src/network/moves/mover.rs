@@ -22,8 +22,6 @@ const IN_ALL: usize = 4_096;
 const PART: usize = 500;
 /// Circuits that are begun, looked at or removed before others get their turn.
 const TURN: usize = 64;
-/// How long a circuit may have no path.
-const WITHOUT_PATH: Duration = Duration::from_secs(5);
 /// How often circuits without a path are looked at, and how many at a time.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOKED_AT: usize = 500;
@@ -135,13 +133,13 @@ impl Network {
             && let Some((_, router)) = resting.pop_front()
         {
             self.router_changed(&router);
+            self.end_rest(&router);
         }
     }
 
     /// Moves circuits that have a path again, and removes those that had none for too long.
     async fn look_after(&self) {
-        let now = Instant::now();
-        let expired = self.0.moves.queue.lock().expired(now, WITHOUT_PATH, LOOKED_AT);
+        let expired = self.0.moves.queue.lock().expired(Instant::now(), LOOKED_AT);
         for (at, id) in expired.iter().enumerate() {
             tracing::info!(circuit = %id, "circuit removed: it has no path any more");
             self.remove_circuit(id, true);
@@ -153,8 +151,10 @@ impl Network {
         for (at, id) in next.iter().enumerate() {
             let circuit = self.0.circuits.get(id);
             let ends = circuit.as_ref().and_then(|it| it.path.first().zip(it.path.last()));
-            if ends.is_some_and(|(first, last)| self.ways(first).cost(last).is_some()) {
-                self.0.moves.queue.lock().found_path(id);
+            let has_path = ends.is_some_and(|(first, last)| self.ways(first).cost(last).is_some());
+            match has_path {
+                true => self.0.moves.queue.lock().found_path(id),
+                false => self.0.moves.queue.lock().found_none(id, Instant::now()),
             }
             yield_in_turn(at).await;
         }

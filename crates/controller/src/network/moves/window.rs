@@ -2,7 +2,8 @@
 //!
 //! Every answer gives it more room, up to a bound. A router that lets a route run out of time, or
 //! refuses one after the other as a router between ends, is left alone for a while: no new path leads
-//! through it. One that was silent is asked nothing meanwhile, and then one route tries it again.
+//! through it. One that was silent is asked nothing meanwhile, and then one route tries it again; what
+//! it answers late ends that before its time.
 
 use std::time::{Duration, Instant};
 
@@ -112,6 +113,17 @@ impl Window {
         state.rests_until
     }
 
+    /// The router answered a route after its time. True if it was silent until now.
+    pub(super) fn heard(&self, now: Instant) -> bool {
+        let mut state = self.0.lock();
+        let was_silent = state.is_silent && state.rests_until.is_some_and(|until| now < until);
+        if was_silent {
+            state.is_silent = false;
+            state.rests_until = None;
+        }
+        was_silent
+    }
+
     /// Whether the router is left alone and asked nothing.
     pub(super) fn is_silent(&self, now: Instant) -> bool {
         let state = self.0.lock();
@@ -144,6 +156,12 @@ mod tests {
         assert_eq!(window.room(), 1, "one tries");
         assert_eq!(window.answered(Answer::Done, start + REST), None);
         assert_eq!(window.room(), 2);
+        let later = start + REST;
+        assert!(!window.heard(later), "it was not silent");
+        assert!(window.answered(Answer::Silence, later).is_some() && window.is_silent(later));
+        assert!(window.heard(later) && !window.heard(later));
+        assert!(!window.is_silent(later) && !window.rests(later));
+        assert!(window.answered(Answer::Silence, later).is_some(), "silent once more");
     }
 
     #[test]

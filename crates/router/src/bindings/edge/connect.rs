@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
+use weft_spans::{Span, attribute};
 use weft_wire::{
     Message,
     edge::{Connect, StateConnected, XgressGrant, header},
 };
 use weft_xgress::Role;
 
-use super::{connection::SdkConnection, ids::Conn, revoke::access_lost};
+use super::{connection::SdkConnection, ids::Conn, revoke::access_lost, spans};
 use crate::{
     forwarder::{App, LocalEnd, SdkCircuit},
-    seam::{Circuit, CircuitRequest, End, Grant, PeerData, Refusal, Use},
+    seam::{Circuit, CircuitRequest, End, Grant, PeerData, Refusal, Session, Use},
 };
 
 /// Peer data: leads back to the same host (header 1027 of SDKs).
@@ -37,12 +38,24 @@ impl SdkConnection {
         let Some(conn_id) = connect.conn_id else {
             return self.refuse(message, 0, &plain("connId not set, required")).await;
         };
+        let came = self.binding.came();
         let cancel = match reserved {
             Some(Ok(cancel)) => cancel,
             Some(Err(why)) => return self.refuse(message, conn_id, &plain(why)).await,
             None => return,
         };
-        if let Err(refusal) = self.make_circuit(message, &connect, conn_id, &cancel).await {
+        let gone = || plain("the channel is closed");
+        let (mut span, made) = match self.judged_session().await.ok_or_else(gone) {
+            Ok(session) => {
+                let mut span = self.binding.dial_span(message, &session, came);
+                let made =
+                    self.make_circuit(message, &connect, conn_id, &cancel, session, &mut span);
+                let made = made.await;
+                (span, made)
+            }
+            Err(refusal) => (Span::none(), Err(refusal)),
+        };
+        if let Err(refusal) = made {
             let refusal = match (self.release_reserved(conn_id, &cancel), cancel.is_cancelled()) {
                 (_, false) => refusal,
                 // Cancelled by this side: what was allowed at first is not any more.
@@ -50,6 +63,7 @@ impl SdkConnection {
                 // The SDK gave up.
                 (false, true) => return,
             };
+            spans::refused(&mut span, &refusal);
             self.refuse(message, conn_id, &refusal).await;
         }
     }
@@ -60,11 +74,13 @@ impl SdkConnection {
         connect: &Connect,
         conn_id: u32,
         cancel: &CancellationToken,
+        session: Arc<Session>,
+        span: &mut Span,
     ) -> Result<(), Refusal> {
-        let gone = || plain("the channel is closed");
-        let session = self.judged_session().await.ok_or_else(gone)?;
         let binding = &self.binding;
         let grant = self.judge(conn_id, &session, &connect.token, Use::Dial)?;
+        span.event("session looked up");
+        span.set(attribute::SERVICE_ID, &grant.service);
         let mut peer_data = connect.peer_data();
         if let Some(token) = &connect.stickiness {
             peer_data.insert(STICKINESS, token.clone());
@@ -80,9 +96,11 @@ impl SdkConnection {
             instance: connect.instance.clone(),
             peer_data,
             timeout,
+            trace: span.context(),
         };
         let made = tokio::time::timeout(timeout, binding.control.create_circuit(request)).await;
         let circuit = made.map_err(|_| plain("no circuit was made in time"))??;
+        spans::made(span, &circuit);
         self.attach_dialer(message, connect, conn_id, cancel, circuit, grant).await
     }
 

@@ -251,7 +251,7 @@ fn dial_message(
     let data = |key: u32| egress.peer_data.get(&key).cloned();
     let header_data = |key: i32| data(key.cast_unsigned());
     let [dialer_id, dialer_name] = DIALER;
-    Dial {
+    let mut message = Dial {
         conn_id: hosted.conn_id,
         token: hosted.bind.token.clone(),
         caller_id: header_data(header::CALLER_ID).unwrap_or_default(),
@@ -267,7 +267,11 @@ fn dial_message(
             address: egress.address.clone(),
         }),
     }
-    .to_message()
+    .to_message();
+    if let Some(trace) = egress.trace {
+        trace.put(&mut message.headers);
+    }
+    message
 }
 
 fn public_key(key: bytes::Bytes) -> (u32, bytes::Bytes) {

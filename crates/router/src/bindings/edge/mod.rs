@@ -18,6 +18,7 @@ mod nudge;
 mod pace;
 mod pause;
 mod revoke;
+mod spans;
 #[cfg(test)]
 mod tests;
 
@@ -39,13 +40,14 @@ use weft_channel::{
     TraceFile,
 };
 use weft_limits::Budget;
+use weft_spans::Spans;
 use weft_wire::{
     Capabilities, FrameLimits, Headers, VersionInfo, edge::header, hello, router_capability,
 };
 use weft_xgress::Options;
 
 pub(crate) use self::nudge::Nudge;
-use self::{bind::Hosted, connection::SdkConnection, live::Live};
+use self::{bind::Hosted, connection::SdkConnection, live::Live, spans::Trust};
 use crate::{
     forwarder::Forwarder,
     seam::{Access, AccessEvent, Control, ControllerId, Session},
@@ -74,6 +76,8 @@ pub(crate) struct EdgeOptions {
     pub(crate) control_runtime: tokio::runtime::Handle,
     /// Where messages are written down.
     pub(crate) trace: Option<TraceFile>,
+    /// Where spans of dials go.
+    pub(crate) spans: Spans,
 }
 
 /// What all SDK connections share.
@@ -91,6 +95,8 @@ pub(crate) struct EdgeBinding {
     hosts: Mutex<Hosts>,
     /// Nothing new is taken.
     draining: AtomicBool,
+    /// Whose word on traces counts.
+    trust: Trust,
 }
 
 /// What SDKs host here.
@@ -120,6 +126,7 @@ impl EdgeBinding {
             heard: AtomicU64::new(0),
             hosts: Mutex::default(),
             draining: AtomicBool::new(false),
+            trust: Trust::default(),
         })
     }
 

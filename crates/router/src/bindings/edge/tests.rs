@@ -28,6 +28,7 @@ use weft_identity::{
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_limits::Budget;
+use weft_spans::Spans;
 use weft_wire::{
     Address, Message, VersionInfo,
     edge::{
@@ -44,8 +45,8 @@ use crate::{
     forwarder::FIN_HOLD,
     seam::{
         Access, AccessEvent, BindingCircuitRequest, Circuit, CircuitRequest, Control, ControllerId,
-        Data as _, Egress, End, Forward, ForwardKind, Grant, HostedService, Refusal, RouteCommand,
-        Session, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, Use,
+        Data as _, Egress, End, Forward, ForwardKind, Grant, Refusal, RouteCommand, Session,
+        TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, TunnelService, Use,
     },
 };
 
@@ -57,6 +58,7 @@ mod pause;
 mod revoked;
 mod silent;
 mod sockets;
+mod spans;
 mod unjudged;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -112,6 +114,7 @@ impl Table {
                 address: egress.clone(),
                 destination,
                 peer_data: request.peer_data,
+                trace: request.trace,
             }),
             forwards: vec![
                 forward(&ingress, &egress, ForwardKind::End),
@@ -274,7 +277,7 @@ impl Access for Believer {
         .boxed()
     }
 
-    fn hosted_services(&self) -> BoxStream<'static, Arc<Vec<HostedService>>> {
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<TunnelService>>> {
         futures::stream::pending().boxed()
     }
 
@@ -327,6 +330,10 @@ async fn router() -> Router {
 }
 
 async fn router_with(fin_hold: Duration) -> Router {
+    router_telling(fin_hold, Spans::off()).await
+}
+
+async fn router_telling(fin_hold: Duration, spans: Spans) -> Router {
     let authority = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now()).unwrap();
     let judge = ClientAuth::Require;
     let tls = ServerTls { alpn: &[], client_auth: judge };
@@ -338,6 +345,7 @@ async fn router_with(fin_hold: Duration) -> Router {
     let options = DataOptions {
         usage_interval: Duration::from_secs(60),
         trace: None,
+        spans,
         router_id: "router".to_owned(),
         version: VersionInfo::from_header("v2.1.0|x|2026-01-01|linux|amd64").unwrap(),
         xgress: XgressOptions::default(),
@@ -348,7 +356,7 @@ async fn router_with(fin_hold: Duration) -> Router {
         }],
         client_tls: None,
         fin_hold,
-        tunnel: false,
+        tunnel: None,
         data_runtime: runtime.clone(),
         control_runtime: runtime,
     };

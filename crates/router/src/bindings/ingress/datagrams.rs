@@ -5,6 +5,7 @@
 
 use std::{
     cell::RefCell,
+    collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -13,21 +14,24 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{
-    net::UdpSocket,
-    sync::mpsc::{self, error::TrySendError},
-};
+use tokio::{net::UdpSocket, sync::mpsc};
 use tokio_util::sync::CancellationToken;
-use weft_limits::{BoundedTable, Caps, TableFull, WhenFull, source_of};
+use weft_limits::{BoundedTable, Budget, Caps, Grant, TableFull, WhenFull, source_of};
+use weft_xgress::ITEM_COST;
 
 use super::{
     Addresses, Ingress, Opened,
     request::{Request, answer},
 };
-use crate::bindings::socket::{self, Datagrams, MAX_DATAGRAM, UDP_IDLE};
+use crate::bindings::socket::{self, Datagrams, MAX_DATAGRAM, UDP_IDLE, Waiting};
 
 /// Datagrams that may wait for the circuit of a conversation; more are dropped.
 const WAITING: usize = 10;
+/// The part of the memory of all circuits that waiting datagrams of a listener may have, and the
+/// part of that which those of one source may have.
+const MEMORY_SHARE: u64 = 16;
+/// See [`MEMORY_SHARE`].
+const SOURCE_SHARE: u64 = 4;
 
 /// What a listener takes upon itself.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +61,65 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_DATAGRAM]);
 }
 
-/// Those who talk, which conversation of theirs it is, and where what they say goes.
-type Conversations = Mutex<BoundedTable<SocketAddr, (u64, mpsc::Sender<Bytes>), IpAddr>>;
+/// Where what somebody says goes.
+#[derive(Clone)]
+struct Sink {
+    /// Which conversation of his it is.
+    number: u64,
+    inbox: mpsc::Sender<Waiting>,
+    /// What waits is drawn from this.
+    memory: Budget,
+}
+
+/// Those who talk.
+struct Conversations(Mutex<Talkers>);
+
+struct Talkers {
+    sinks: BoundedTable<SocketAddr, Sink, IpAddr>,
+    /// What each source draws from, and how many conversations it has.
+    sources: HashMap<IpAddr, (Budget, usize)>,
+    /// What all of them draw from.
+    memory: Budget,
+}
+
+impl Conversations {
+    fn new(limits: DatagramLimits, memory: &Budget) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Talkers {
+            sinks: BoundedTable::new(Caps {
+                total: limits.conversations,
+                per_source: limits.per_source,
+                max_age: None,
+                when_full: WhenFull::Refuse,
+            }),
+            sources: HashMap::new(),
+            memory: memory.child(memory.limit() / MEMORY_SHARE),
+        })))
+    }
+
+    fn known(&self, peer: &SocketAddr) -> Option<Sink> {
+        self.0.lock().sinks.get(peer, Instant::now()).cloned()
+    }
+
+    /// Begins a conversation.
+    fn begin(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        number: u64,
+        inbox: mpsc::Sender<Waiting>,
+    ) -> Result<(Place, Budget), TableFull> {
+        let source = source_of(peer.ip());
+        let mut talkers = self.0.lock();
+        let share = talkers.memory.limit() / SOURCE_SHARE;
+        let memory = match talkers.sources.get(&source) {
+            Some((memory, _)) => memory.clone(),
+            None => talkers.memory.child(share),
+        };
+        let sink = Sink { number, inbox, memory: memory.clone() };
+        talkers.sinks.insert(peer, sink, source, Instant::now())?;
+        talkers.sources.entry(source).or_insert_with(|| (memory.clone(), 0)).1 += 1;
+        Ok((Place { conversations: Arc::clone(self), peer, source, number }, memory))
+    }
+}
 
 /// What ends listening for datagrams.
 #[derive(Debug, Clone)]
@@ -78,14 +139,11 @@ pub(crate) async fn serve_datagrams(
 ) {
     let DatagramEnds { draining, stop } = ends;
     let socket = Arc::new(socket);
-    let conversations: Arc<Conversations> = Arc::new(Mutex::new(BoundedTable::new(Caps {
-        total: limits.conversations,
-        per_source: limits.per_source,
-        max_age: None,
-        when_full: WhenFull::Refuse,
-    })));
+    let conversations = Conversations::new(limits, ingress.forwarder.budget());
     let mut number = 0;
     loop {
+        // However much comes, others have their turn.
+        tokio::task::consume_budget().await;
         let ready = tokio::select! {
             () = stop.cancelled() => return,
             ready = socket.readable() => ready,
@@ -108,29 +166,37 @@ pub(crate) async fn serve_datagrams(
                 continue;
             }
         };
-        let known = conversations.lock().get(&peer, Instant::now()).cloned();
-        let data = match known.map(|(_, known)| known.try_send(data.clone())) {
+        if let Some(known) = conversations.known(&peer)
+            && !known.inbox.is_closed()
+        {
             // What has no room is lost, as datagrams are.
-            Some(Ok(()) | Err(TrySendError::Full(_))) => continue,
-            // That conversation is being closed: this one is another.
-            Some(Err(TrySendError::Closed(_))) | None => data,
-        };
+            if let Some(grant) = draw(&known.memory, &data) {
+                let _ = known.inbox.try_send(Waiting { data, grant });
+            }
+            continue;
+        }
         if draining.is_cancelled() {
             continue;
         }
+        // That conversation is being closed, if there was one: this one is another.
         let (sender, inbox) = mpsc::channel(WAITING);
         number += 1;
-        let (source, entry) = (source_of(peer.ip()), (number, sender));
-        let entered = conversations.lock().insert(peer, entry, source, Instant::now());
-        if let Err(full) = entered {
-            let most = match full {
-                TableFull::Source(_) => format!("{} from one source", limits.per_source),
-                TableFull::Total(_) => limits.conversations.to_string(),
-            };
-            ingress.complain(peer, &format!("conversations at once: {most}, the most"));
+        let (place, memory) = match conversations.begin(peer, number, sender) {
+            Ok(begun) => begun,
+            Err(full) => {
+                let most = match full {
+                    TableFull::Source(_) => format!("{} from one source", limits.per_source),
+                    TableFull::Total(_) => limits.conversations.to_string(),
+                };
+                ingress.complain(peer, &format!("conversations at once: {most}, the most"));
+                continue;
+            }
+        };
+        let Some(grant) = draw(&memory, &data) else {
+            ingress.complain(peer, "too much waits for circuits already");
             continue;
-        }
-        let place = Place { conversations: Arc::clone(&conversations), peer, number };
+        };
+        let data = Waiting { data, grant };
         let (ingress, socket) = (Arc::clone(&ingress), Arc::clone(&socket));
         let stop = stop.clone();
         tokio::spawn(async move {
@@ -142,19 +208,31 @@ pub(crate) async fn serve_datagrams(
     }
 }
 
+/// Draws for a datagram that is to wait.
+fn draw(memory: &Budget, data: &Bytes) -> Option<Grant> {
+    memory.try_take((data.len() + ITEM_COST) as u64)
+}
+
 /// A place among the conversations; free again when dropped.
 struct Place {
     conversations: Arc<Conversations>,
     peer: SocketAddr,
+    source: IpAddr,
     number: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut conversations = self.conversations.lock();
-        let holder = conversations.get(&self.peer, Instant::now()).map(|(number, _)| *number);
+        let mut talkers = self.conversations.0.lock();
+        let holder = talkers.sinks.get(&self.peer, Instant::now()).map(|sink| sink.number);
         if holder == Some(self.number) {
-            conversations.remove(&self.peer);
+            talkers.sinks.remove(&self.peer);
+        }
+        if let Some((_, conversations)) = talkers.sources.get_mut(&self.source) {
+            *conversations -= 1;
+            if *conversations == 0 {
+                talkers.sources.remove(&self.source);
+            }
         }
     }
 }
@@ -170,8 +248,8 @@ async fn converse(
     ingress: &Ingress,
     socket: Arc<UdpSocket>,
     place: Place,
-    first: Bytes,
-    mut inbox: mpsc::Receiver<Bytes>,
+    first: Waiting,
+    mut inbox: mpsc::Receiver<Waiting>,
     limits: DatagramLimits,
 ) {
     let peer = place.peer;
@@ -179,12 +257,15 @@ async fn converse(
     let answers = ingress.options.service.is_none();
     let wanted = match &ingress.options.service {
         Some(service) => Ok((String::new(), service.clone())),
-        None => Request::parse(&first).map(|request| (request.id, request.service)),
+        None => Request::parse(&first.data).map(|request| (request.id, request.service)),
     };
     let opened = match wanted {
         Ok((client, service)) => {
-            let opened = ingress.open(client, service, addresses, true).await;
-            opened.map_err(|refusal| refusal.message)
+            let opened = async {
+                let turn = ingress.turn(peer).await?;
+                ingress.open(&turn, client, service, addresses, true).await
+            };
+            opened.await.map_err(|refusal| refusal.message)
         }
         Err(why) => Err(why),
     };
@@ -206,6 +287,7 @@ async fn converse(
     let first = if answers {
         // What came before the answer was for nobody.
         while inbox.try_recv().is_ok() {}
+        drop(first);
         None
     } else {
         Some(first)

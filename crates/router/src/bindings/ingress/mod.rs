@@ -7,6 +7,7 @@
 
 mod datagrams;
 mod request;
+mod shares;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,10 @@ use tokio::{
     sync::Semaphore,
 };
 use weft_config::router::{IngressAddress, IngressKind};
+use weft_limits::source_of;
 use weft_xgress::{Options, Role};
 
+use self::shares::{Share, Shares};
 use super::{keys::Offer, socket::Crypto};
 use crate::{
     forwarder::{App, Forwarder, LocalEnd},
@@ -42,6 +45,8 @@ const LOCAL_ADDRESS: u32 = 1112;
 const REMOTE_ADDRESS: u32 = 1113;
 /// Most circuits that one listener is having made at once.
 const MAX_MAKING: usize = 256;
+/// Most of them for one source.
+const MAX_MAKING_OF_SOURCE: usize = 64;
 /// The same complaint is made once in this time, another one a second later.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// See [`COMPLAIN_EVERY`].
@@ -67,8 +72,9 @@ pub(crate) struct Ingress {
     forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
     options: IngressOptions,
-    /// Room among the circuits that are being made.
+    /// Room among the circuits that are being made, and the part of it that each source has.
     making: Semaphore,
+    shares: Arc<Shares>,
     complaint: Mutex<Option<(Instant, String)>>,
 }
 
@@ -125,13 +131,21 @@ impl Ingress {
         control: Arc<dyn Control>,
         options: IngressOptions,
     ) -> Arc<Self> {
-        let making = Semaphore::new(MAX_MAKING);
-        Arc::new(Self { forwarder, control, options, making, complaint: Mutex::default() })
+        let (making, shares) = (Semaphore::new(MAX_MAKING), Shares::new(MAX_MAKING_OF_SOURCE));
+        Arc::new(Self { forwarder, control, options, making, shares, complaint: Mutex::default() })
+    }
+
+    /// Waits until a source may have a circuit made.
+    async fn turn(&self, remote: SocketAddr) -> Result<Share, Refusal> {
+        let turn = self.shares.take(source_of(remote.ip()));
+        let turn = tokio::time::timeout(self.options.circuit_timeout, turn);
+        turn.await.map_err(|_| refusal("too many circuits are being made for this source"))
     }
 
     /// Has a circuit made to a service, when it is its turn.
     async fn open(
         &self,
+        _: &Share,
         client: String,
         service: String,
         addresses: Addresses,

@@ -6,14 +6,16 @@ use bytes::Bytes;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
 };
 use tokio_rustls::{TlsAcceptor, TlsStream};
 use tokio_util::sync::CancellationToken;
+use weft_limits::source_of;
 
 use super::{
     Addresses, Ingress, Opened,
     request::{Line, Request, answer},
+    shares::{Share, Shares},
 };
 use crate::bindings::socket::{self, Stream};
 
@@ -22,13 +24,22 @@ use crate::bindings::socket::{self, Stream};
 pub(crate) struct StreamLimits {
     /// Most connections at once. More are closed.
     pub(crate) connections: usize,
+    /// Most of them from one source: one address of IPv4, one /64 network of IPv6.
+    pub(crate) per_source: usize,
     /// How long a client may take for TLS and for saying what it wants.
     pub(crate) patience: Duration,
+    /// Who got no circuit has one turn less for so long.
+    pub(crate) pause: Duration,
 }
 
 impl Default for StreamLimits {
     fn default() -> Self {
-        Self { connections: 65_536, patience: Duration::from_secs(10) }
+        Self {
+            connections: 65_536,
+            per_source: 16_384,
+            patience: Duration::from_secs(10),
+            pause: Duration::from_secs(1),
+        }
     }
 }
 
@@ -42,6 +53,7 @@ pub(crate) async fn serve_streams(
     stop: CancellationToken,
 ) {
     let room = Arc::new(Semaphore::new(limits.connections));
+    let shares = Shares::new(limits.per_source);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -49,6 +61,12 @@ pub(crate) async fn serve_streams(
         };
         match accepted {
             Ok((stream, remote)) => {
+                let Some(share) = shares.try_take(source_of(remote.ip())) else {
+                    let most = limits.per_source;
+                    let why = format!("{most} connections of one source are open, the most");
+                    ingress.complain(remote, &why);
+                    continue;
+                };
                 let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
                     let most = limits.connections;
                     ingress.complain(remote, &format!("{most} connections are open, the most"));
@@ -56,9 +74,13 @@ pub(crate) async fn serve_streams(
                 };
                 let (ingress, tls) = (Arc::clone(&ingress), tls.clone());
                 tokio::spawn(async move {
-                    let served = serve(&ingress, stream, remote, tls, limits.patience, permit);
-                    if let Err(why) = served.await {
-                        ingress.complain(remote, &why);
+                    let _places = (share, permit);
+                    let served = serve(&ingress, stream, remote, tls, limits.patience);
+                    let Err(Unserved { why, turn }) = served.await else { return };
+                    ingress.complain(remote, &why);
+                    if turn.is_some() {
+                        // Whoever asks again and again has a controller asked so often at most.
+                        tokio::time::sleep(limits.pause).await;
                     }
                 });
             }
@@ -71,14 +93,25 @@ pub(crate) async fn serve_streams(
     }
 }
 
+/// Why somebody got no circuit, and his turn if a controller was asked.
+struct Unserved {
+    why: String,
+    turn: Option<Share>,
+}
+
+impl From<String> for Unserved {
+    fn from(why: String) -> Self {
+        Self { why, turn: None }
+    }
+}
+
 async fn serve(
     ingress: &Ingress,
     stream: TcpStream,
     remote: SocketAddr,
     tls: Option<Arc<rustls::ServerConfig>>,
     patience: Duration,
-    _permit: OwnedSemaphorePermit,
-) -> Result<(), String> {
+) -> Result<(), Unserved> {
     weft_channel::prepare(&stream, ingress.options.peer_timeout)
         .map_err(|error| error.to_string())?;
     let begun = tokio::time::timeout(patience, async {
@@ -95,25 +128,24 @@ async fn serve(
         };
         Ok::<_, String>((stream, wanted))
     });
-    let (mut stream, wanted) =
-        begun.await.map_err(|_| "it did not say in time what it wants")??;
+    let begun = begun.await.map_err(|_| "it did not say in time what it wants".to_owned());
+    let (mut stream, wanted) = begun??;
     let opened = match wanted {
         Ok((client, service, rest)) => {
             let addresses = Addresses { local: stream.socket().local_addr().ok(), remote };
-            let opened = ingress.open(client, service, addresses, false).await;
-            opened.map(|opened| (opened, rest)).map_err(|refusal| refusal.message)
+            open(ingress, client, service, addresses).await.map(|opened| (opened, rest))
         }
-        Err(why) => Err(why),
+        Err(why) => Err(why.into()),
     };
     let answers = ingress.options.service.is_none();
     let (Opened { id, end, crypto }, first) = match opened {
         Ok(opened) => opened,
-        Err(why) => {
+        Err(unserved) => {
             if answers {
                 // It may be gone, and hears nothing then.
-                let _ = tell(&mut stream, Err(&why), patience).await;
+                let _ = tell(&mut stream, Err(&unserved.why), patience).await;
             }
-            return Err(why);
+            return Err(unserved);
         }
     };
     if answers && tell(&mut stream, Ok(&id), patience).await.is_err() {
@@ -123,6 +155,17 @@ async fn serve(
     tracing::debug!(listener = %ingress.options.name, client = %remote, circuit = %id, "connected");
     socket::carry(end, stream, first, crypto).await;
     Ok(())
+}
+
+async fn open(
+    ingress: &Ingress,
+    client: String,
+    service: String,
+    addresses: Addresses,
+) -> Result<Opened, Unserved> {
+    let turn = ingress.turn(addresses.remote).await.map_err(|refusal| refusal.message)?;
+    let opened = ingress.open(&turn, client, service, addresses, false).await;
+    opened.map_err(|refusal| Unserved { why: refusal.message, turn: Some(turn) })
 }
 
 /// Reads what a client wants: who it is, the service, and the data that came behind it.

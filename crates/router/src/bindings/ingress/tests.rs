@@ -58,6 +58,9 @@ impl Table {
     async fn circuit(&self, request: BindingCircuitRequest) -> Result<Circuit, Refusal> {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let service = self.services.lock().get(&request.service).cloned();
+        if request.service == "silent" {
+            std::future::pending::<()>().await;
+        }
         let (binding, destination) = service.ok_or_else(|| refusal("no such service"))?;
         let forwarder = self.forwarder.get().and_then(Weak::upgrade).unwrap();
         let controller: ControllerId = "ctrl".into();
@@ -72,6 +75,7 @@ impl Table {
             address: egress,
             destination,
             peer_data: request.peer_data,
+            trace: None,
         };
         let dialed = transport::dial(&forwarder, set_up.circuit(), &egress, LONG, &dialer).await;
         let peer_data = dialed.map_err(|failure| refusal(&failure.message))?;
@@ -171,10 +175,19 @@ impl Bed {
         service: Option<&str>,
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> SocketAddr {
+        let limits = StreamLimits { patience: Duration::from_secs(2), ..StreamLimits::default() };
+        self.limited_streams(service, tls, limits).await
+    }
+
+    async fn limited_streams(
+        &self,
+        service: Option<&str>,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        limits: StreamLimits,
+    ) -> SocketAddr {
         let address = "tcp:127.0.0.1:0".parse().unwrap();
         let listener = bind_streams(&address).await.unwrap();
         let bound = listener.local_addr().unwrap();
-        let limits = StreamLimits { patience: Duration::from_secs(2), ..StreamLimits::default() };
         let ingress = self.ingress(service);
         tokio::spawn(serve_streams(ingress, listener, tls, limits, self.stop.clone()));
         bound
@@ -265,7 +278,9 @@ async fn a_proxy_leads_to_its_service_plain_and_encrypted() {
         let bound = bed.streams(Some(name)).await;
         assert!(soon(ask(bound, &data)).await == data, "{name}");
         let addresses = Addresses { local: None, remote: bound };
-        let opened = bed.ingress(None).open(String::new(), name.into(), addresses, false).await;
+        let ingress = bed.ingress(None);
+        let turn = ingress.turn(bound).await.unwrap();
+        let opened = ingress.open(&turn, String::new(), name.into(), addresses, false).await;
         let opened = opened.unwrap();
         assert_eq!(opened.crypto.is_some(), binding == "edge_transport");
         opened.end.abort();
@@ -330,6 +345,138 @@ async fn conversations_go_on_while_a_router_drains_and_none_begin() {
         assert_eq!(hear(&known).await, b"after");
     }
     assert_eq!(bed.table.asked.load(Ordering::Relaxed), 1, "one circuit");
+}
+
+#[tokio::test]
+async fn tls_that_ends_without_a_goodbye_has_ended_after_what_it_said() {
+    const ANSWER: usize = 1_000_000;
+    let bed = Bed::new();
+    let identity = Pki::new().identity("router");
+    let client = Arc::new(client_config(&ClientTls::of_identity(&identity, &[])).unwrap());
+    let server = ServerTls { alpn: &[], client_auth: ClientAuth::None };
+    let mut server = server_config(&identity, &server).unwrap();
+    // What a client leaves unread would make its end a reset.
+    server.send_tls13_tickets = 0;
+    let server = Arc::new(server);
+    *bed.table.tls.lock() = Some(client.clone());
+
+    let application = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = application.local_addr().unwrap().port();
+    let acceptor = TlsAcceptor::from(server.clone());
+    let answering = tokio::spawn(async move {
+        let (stream, _) = application.accept().await.unwrap();
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        let mut asked = [0; 5];
+        stream.read_exact(&mut asked).await.unwrap();
+        stream.write_all(&vec![7; ANSWER]).await.unwrap();
+        stream.flush().await.unwrap();
+        // TCP ends and TLS says nothing of it; what the client says then is still heard.
+        stream.get_mut().0.shutdown().await.unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await.unwrap();
+        heard
+    });
+    bed.service("app", "transport", format!("tls:localhost:{port}"));
+    let bound = bed.streams(Some("app")).await;
+    let mut stream = TcpStream::connect(bound).await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    let mut got = Vec::new();
+    soon(stream.read_to_end(&mut got)).await.unwrap();
+    assert_eq!(got.len(), ANSWER);
+    stream.write_all(b"and to you").await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert_eq!(soon(answering).await.unwrap(), "and to you");
+    drop(stream);
+
+    let application = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    bed.service("sink", "transport", format!("tcp:{}", application.local_addr().unwrap()));
+    let bound = bed.tls_streams(Some("sink"), Some(server)).await;
+    let stream = TcpStream::connect(bound).await.unwrap();
+    let connector = TlsConnector::from(client);
+    let mut stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+    stream.write_all(&vec![7; ANSWER]).await.unwrap();
+    stream.flush().await.unwrap();
+    drop(stream);
+    let (mut taken, _) = soon(application.accept()).await.unwrap();
+    let mut got = Vec::new();
+    soon(taken.read_to_end(&mut got)).await.unwrap();
+    assert_eq!(got.len(), ANSWER);
+    drop(taken);
+    bed.empty().await;
+}
+
+/// A connection from an address of this machine, on which this was said.
+async fn from(ip: &str, to: SocketAddr, said: &[u8]) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((ip.parse::<std::net::IpAddr>().unwrap(), 0).into()).unwrap();
+    let mut stream = soon(socket.connect(to)).await.unwrap();
+    stream.write_all(said).await.unwrap();
+    stream
+}
+
+async fn line(stream: TcpStream) -> String {
+    let mut line = String::new();
+    soon(BufReader::new(stream).read_line(&mut line)).await.unwrap();
+    line
+}
+
+#[tokio::test]
+async fn a_source_has_its_share_of_connections_and_of_circuits_being_made() {
+    let bed = Bed::new();
+    bed.service("echo", "transport", echo().await);
+    let asked = || bed.table.asked.load(Ordering::Relaxed);
+    let bound = bed.streams(None).await;
+    let mut waiting = Vec::new();
+    for _ in 0..100 {
+        waiting.push(from("127.0.0.1", bound, b"{\"svcId\":\"silent\"}\n").await);
+    }
+    until(|| asked() == 64).await;
+    let other = from("127.0.0.2", bound, b"{\"svcId\":\"echo\"}\n").await;
+    assert!(line(other).await.contains("\"scc\":true"));
+    assert_eq!(asked(), 65);
+
+    let limits = StreamLimits { per_source: 2, ..StreamLimits::default() };
+    let bound = bed.limited_streams(Some("echo"), None, limits).await;
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut stream = from("127.0.0.1", bound, b"x").await;
+        soon(stream.read_u8()).await.unwrap();
+        held.push(stream);
+    }
+    let mut third = from("127.0.0.1", bound, b"").await;
+    assert_eq!(soon(third.read(&mut [0; 8])).await.unwrap_or(0), 0, "closed");
+    let mut other = from("127.0.0.2", bound, b"x").await;
+    assert_eq!(soon(other.read_u8()).await.unwrap(), b'x');
+    // There is room again.
+    held.clear();
+    soon(async {
+        loop {
+            let mut stream = from("127.0.0.1", bound, b"x").await;
+            if stream.read_u8().await.is_ok() {
+                break;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_source_that_is_refused_has_a_controller_asked_less_often() {
+    let bed = Bed::new();
+    bed.service("echo", "transport", echo().await);
+    let limits = StreamLimits { pause: LONG, ..StreamLimits::default() };
+    let bound = bed.limited_streams(None, None, limits).await;
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        let stream = from("127.0.0.1", bound, b"{\"svcId\":\"nowhere\"}\n").await;
+        answers.push(tokio::spawn(line(stream)));
+    }
+    let answered = || answers.iter().filter(|one| one.is_finished()).count();
+    until(|| answered() == 64).await;
+    let other = from("127.0.0.2", bound, b"{\"svcId\":\"echo\"}\n").await;
+    assert!(line(other).await.contains("\"scc\":true"));
+    assert_eq!(bed.table.asked.load(Ordering::Relaxed), 65);
+    assert_eq!(answered(), 64, "the answer itself does not wait");
 }
 
 #[tokio::test]
@@ -495,6 +642,80 @@ async fn conversations_are_bounded_and_end_when_nothing_is_said() {
         socket.send_to(b"hello", bound).await.unwrap();
         assert_eq!(hear(socket).await, b"hello");
     }
+}
+
+#[tokio::test]
+async fn datagrams_that_wait_share_the_memory_of_circuits_by_source() {
+    const SHARE: u64 = 1 << 20;
+    let bed = Bed::new();
+    let bound = bed.datagrams(Some("silent"), DatagramLimits::default()).await;
+    let used = || bed.forwarder.budget().used();
+    let from = async |ip: &str| {
+        let mut sockets = Vec::new();
+        for _ in 0..40 {
+            sockets.push(UdpSocket::bind((ip, 0)).await.unwrap());
+        }
+        sockets
+    };
+    let say = async |sockets: &[UdpSocket]| {
+        for socket in sockets {
+            socket.send_to(&[7; 40_000], bound).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    let (one, other) = (from("127.0.0.1").await, from("127.0.0.2").await);
+    soon(async {
+        while used() < SHARE - 41_000 {
+            say(&one).await;
+        }
+    })
+    .await;
+    for _ in 0..3 {
+        say(&one).await;
+    }
+    assert!(used() <= SHARE, "{}", used());
+    // Somebody else has his own.
+    soon(async {
+        while used() < 2 * SHARE - 82_000 {
+            say(&other).await;
+        }
+    })
+    .await;
+    assert!(used() <= 2 * SHARE);
+    bed.stop.cancel();
+    until(|| used() == 0).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_datagrams_leaves_others_their_turn() {
+    const MANY: usize = 190;
+    let bed = Bed::new();
+    let socket = bind_datagrams(&"udp4:127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let bound = socket.local_addr().unwrap();
+    // Ports that are given back would be taken again: each is somebody of its own.
+    let mut talkers = Vec::new();
+    for _ in 0..MANY {
+        let talker = talker().await;
+        talker.send_to(b"x", bound).await.unwrap();
+        talkers.push(talker);
+    }
+    let tasks = tokio::runtime::Handle::current().metrics();
+    let begun = || tasks.num_alive_tasks();
+    let before = begun();
+    let (ingress, stop) = (bed.ingress(Some("silent")), bed.stop.clone());
+    let mut serving = Box::pin(serve_datagrams(ingress, socket, DatagramLimits::default(), stop));
+    let mut turns = 0;
+    soon(async {
+        while begun() - before < MANY {
+            let already = begun();
+            assert!(futures::poll!(serving.as_mut()).is_pending());
+            turns += usize::from(begun() > already);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    assert!(turns > 1, "all of them in one turn");
 }
 
 #[tokio::test]

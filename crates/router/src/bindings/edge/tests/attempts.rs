@@ -46,6 +46,7 @@ impl Router {
                 address: egress.clone(),
                 destination,
                 peer_data: PeerData::new(),
+                trace: None,
             }),
             forwards: vec![
                 forward(&ingress, &egress, ForwardKind::End),

@@ -1,0 +1,126 @@
+//! Clients that were accepted at this machine, carried over circuits of the router's own identity
+//! (protocol: tunnel 5.1).
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use weft_tunnel::{Call, Carrier, Client, Refusal};
+use weft_wire::edge::header;
+use weft_xgress::{Options, Role};
+
+use super::super::{
+    keys::Offer,
+    socket::{self, Crypto, Stream},
+};
+use crate::{
+    forwarder::{App, Forwarder, LocalEnd},
+    seam::{Circuit, Control, End, PeerData, TunnelCircuitRequest},
+};
+
+/// How long a dial may take unless the service says otherwise.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Peer data: where the client was accepted, as `host:port`.
+const LOCAL_ADDRESS: u32 = 1112;
+/// Peer data: where the client comes from.
+const REMOTE_ADDRESS: u32 = 1113;
+const APP_DATA: u32 = header::APP_DATA.cast_unsigned();
+
+/// Carries clients over circuits of the router's own identity.
+pub(crate) struct CircuitCarrier {
+    forwarder: Arc<Forwarder>,
+    control: Arc<dyn Control>,
+    options: Options,
+}
+
+impl CircuitCarrier {
+    pub(super) fn new(
+        forwarder: Arc<Forwarder>,
+        control: Arc<dyn Control>,
+        options: Options,
+    ) -> Arc<Self> {
+        Arc::new(Self { forwarder, control, options })
+    }
+}
+
+impl Carrier for CircuitCarrier {
+    fn carry(&self, call: Call) -> BoxFuture<'static, Result<(), Refusal>> {
+        let (forwarder, control) = (Arc::clone(&self.forwarder), Arc::clone(&self.control));
+        let options = self.options.clone();
+        async move {
+            let datagrams = matches!(call.client, Client::Udp(_));
+            let options = Options { datagrams, ..options };
+            let (end, crypto) = match dial(&forwarder, &control, options, &call).await {
+                Ok(ready) => ready,
+                Err(refusal) => {
+                    call.client.refuse();
+                    return Err(refusal);
+                }
+            };
+            match call.client {
+                Client::Tcp(stream) => {
+                    socket::carry(end, Stream::Tcp(stream), Bytes::new(), crypto).await;
+                }
+                Client::Udp(client) => socket::carry_client(end, client, crypto).await,
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// Has a circuit made for a client, and begins its end here.
+async fn dial(
+    forwarder: &Arc<Forwarder>,
+    control: &Arc<dyn Control>,
+    options: Options,
+    call: &Call,
+) -> Result<(Arc<LocalEnd>, Option<Crypto>), Refusal> {
+    let keys = call.service.encryption_required.then(Offer::new);
+    let timeout = call.timeout.unwrap_or(DIAL_TIMEOUT);
+    let request = TunnelCircuitRequest {
+        service: call.service.name.clone(),
+        instance: call.instance.clone(),
+        peer_data: peer_data(call, keys.as_ref()),
+        timeout,
+    };
+    let made = tokio::time::timeout(timeout, control.create_tunnel_circuit(request)).await;
+    let made = made.map_err(|_| Refusal::other("no circuit was made in time"))?;
+    let circuit = made.map_err(|refusal| Refusal::other(refusal.to_string()))?;
+    let give_up = |why: String| {
+        control.circuit_ended(&circuit.controller, &circuit.id, End::Initiator);
+        Refusal::other(why)
+    };
+    let crypto = keys.map(|keys| encryption(&keys, &circuit)).transpose().map_err(give_up)?;
+    let ended = || give_up("the circuit was ended before it was used".to_owned());
+    // Its route stood before the controller answered; it may be down again.
+    let known = forwarder.circuit(&circuit.id).ok_or_else(ended)?;
+    let (address, app) = (&circuit.address, App::socket());
+    let end =
+        LocalEnd::start(forwarder, Arc::clone(&known), address, Role::Initiator, &options, app);
+    if known.has_ended() {
+        // Whoever took it down may not have found the new end.
+        end.discard();
+        return Err(ended());
+    }
+    end.begin();
+    Ok((end, crypto))
+}
+
+/// What the host is told.
+fn peer_data(call: &Call, keys: Option<&Offer>) -> PeerData {
+    let mut data = PeerData::from([
+        (LOCAL_ADDRESS, Bytes::from(call.local.to_string())),
+        (REMOTE_ADDRESS, Bytes::from(call.remote.to_string())),
+        (APP_DATA, call.app_data.clone()),
+    ]);
+    if let Some(keys) = keys {
+        data.extend(keys.peer_data());
+    }
+    data
+}
+
+fn encryption(keys: &Offer, circuit: &Circuit) -> Result<Crypto, String> {
+    let accepted = keys.accepted(&circuit.peer_data).map_err(|error| error.to_string())?;
+    accepted.ok_or_else(|| "the service is encrypted, but the host sent no key".to_owned())
+}

@@ -1,0 +1,280 @@
+//! Services that the router itself hosts: terminators by their configs, kept as they are healthy, and
+//! applications that are dialed for circuits (protocol: tunnel 8, 9).
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use weft_tunnel::{
+    AppData, Cause, Connected, HostConfig, Outcome, Refusal, SourceAddresses, Terms,
+    config::Precedence as Preference,
+};
+use weft_wire::edge::header;
+use weft_xgress::Options;
+
+use super::super::{keys, socket::Crypto, transport};
+use crate::{
+    forwarder::{Circuit, Forwarder},
+    seam::{
+        Control, Egress, Host, PeerData, Precedence, RouteErrorCode, RouteFailure,
+        TerminatorRequest, TerminatorUpdate, TunnelService,
+    },
+};
+
+/// What the router itself hosts.
+pub(crate) struct Hosting {
+    forwarder: Arc<Forwarder>,
+    control: Arc<dyn Control>,
+    options: Options,
+    /// How long applications may leave unanswered what they were sent.
+    peer_timeout: Option<Duration>,
+    /// By terminator id.
+    hosted: Mutex<HashMap<String, Arc<Hosted>>>,
+}
+
+/// One terminator of a service.
+struct Hosted {
+    service: TunnelService,
+    /// Which of the service's terminators.
+    index: usize,
+    config: HostConfig,
+    over: CancellationToken,
+}
+
+impl Hosting {
+    pub(super) fn new(
+        forwarder: Arc<Forwarder>,
+        control: Arc<dyn Control>,
+        options: Options,
+        peer_timeout: Option<Duration>,
+    ) -> Arc<Self> {
+        Arc::new(Self { forwarder, control, options, peer_timeout, hosted: Mutex::default() })
+    }
+
+    pub(super) fn hosts(&self, terminator: &str) -> bool {
+        self.hosted.lock().contains_key(terminator)
+    }
+
+    /// Makes what is hosted what is wanted: terminators whose service and config stay the same
+    /// stay, others come and go.
+    pub(super) fn host(self: &Arc<Self>, services: &[TunnelService]) {
+        let wanted = services.iter().filter(|service| service.can_bind);
+        let wanted: Vec<Hosted> = wanted.flat_map(terminators_of).collect();
+        let mut removed = Vec::new();
+        let mut hosted = self.hosted.lock();
+        hosted.retain(|id, known| {
+            let stays = wanted.iter().any(|wanted| wanted.same_as(known));
+            if !stays {
+                known.over.cancel();
+                removed.push(id.clone());
+            }
+            stays
+        });
+        let known: HashSet<(String, usize)> =
+            hosted.values().map(|known| (known.service.id.clone(), known.index)).collect();
+        for terminator in wanted {
+            if known.contains(&(terminator.service.id.clone(), terminator.index)) {
+                continue;
+            }
+            let id = Uuid::new_v4().to_string();
+            let terminator = Arc::new(terminator);
+            hosted.insert(id.clone(), Arc::clone(&terminator));
+            let this = Arc::clone(self);
+            tokio::spawn(async move { this.keep(id, terminator).await });
+        }
+        drop(hosted);
+        if !removed.is_empty() {
+            self.control.remove_terminators(removed);
+        }
+    }
+
+    /// Establishes a terminator and follows the health of its application, until it is over.
+    async fn keep(&self, id: String, terminator: Arc<Hosted>) {
+        let (service, config) = (&terminator.service, &terminator.config);
+        let work = async {
+            let sources = config.allowed_sources.as_deref();
+            let _sources = SourceAddresses::add(sources).await;
+            let terms = terminator.terms();
+            let request = TerminatorRequest {
+                id: id.clone(),
+                host: Host::Tunnel { service: service.id.clone() },
+                instance: config.instance(&service.identity),
+                instance_secret: Bytes::new(),
+                peer_data: PeerData::new(),
+                cost: terms.cost,
+                precedence: precedence(terms.precedence),
+            };
+            if let Err(refusal) = self.control.create_terminator(request).await {
+                tracing::warn!(service = %service.name, %refusal, "a service cannot be hosted");
+                // Not tried again before the service, its config or the policies change.
+                self.hosted.lock().remove(&id);
+                return;
+            }
+            tracing::info!(service = %service.name, terminator = %id, "hosting a service");
+            weft_tunnel::watch(terms, &config.checks, |outcome, passed| {
+                self.follow(&id, service, outcome, passed);
+            })
+            .await;
+            terminator.over.cancelled().await;
+        };
+        tokio::select! {
+            () = work => {}
+            () = terminator.over.cancelled() => {}
+        }
+    }
+
+    /// Does what follows from a health check.
+    fn follow(&self, id: &str, service: &TunnelService, outcome: Outcome, passed: bool) {
+        if let Some(terms) = outcome.terms {
+            let (cost, precedence) = (terms.cost, precedence(terms.precedence));
+            tracing::info!(service = %service.name, terminator = %id, cost, ?precedence, "health");
+            let update = TerminatorUpdate { cost: Some(cost), precedence: Some(precedence) };
+            self.control.update_terminator(id, update);
+        }
+        if outcome.event {
+            self.control.health_event(id, passed);
+        }
+    }
+
+    /// Dials the application of a terminator and registers the end of the circuit.
+    pub(super) async fn dial(
+        &self,
+        circuit: &Arc<Circuit>,
+        egress: &Egress,
+        timeout: Duration,
+    ) -> Result<PeerData, RouteFailure> {
+        let terminator = self.hosted.lock().get(&egress.destination).cloned();
+        let terminator = terminator.ok_or_else(|| RouteFailure {
+            code: RouteErrorCode::InvalidTerminator,
+            message: format!("terminator {} is not hosted here", egress.destination),
+        })?;
+        let data = egress.peer_data.get(&header::APP_DATA.cast_unsigned());
+        let app_data = AppData::parse(data.map_or(&[][..], |data| &data[..]))?;
+        let keys = encryption(&terminator.service, egress)?;
+        let connecting = terminator.config.connect(&app_data, timeout, self.peer_timeout);
+        let connected = match connecting.await? {
+            Connected::Tcp(stream) => transport::Connected::Tcp(stream),
+            Connected::Udp(socket) => transport::Connected::Udp(socket),
+        };
+        let mut peer_data = connected.peer_data();
+        let crypto = keys.map(|(crypto, told)| {
+            peer_data.extend(told);
+            crypto
+        });
+        transport::attach(&self.forwarder, circuit, egress, connected, &self.options, crypto);
+        Ok(peer_data)
+    }
+}
+
+impl Hosted {
+    fn same_as(&self, other: &Self) -> bool {
+        self.index == other.index && self.service == other.service && self.config == other.config
+    }
+
+    /// Cost and preference of the terminator: what the identity says of this service, else the
+    /// config, else what the identity says of all (protocol: tunnel 9.3).
+    fn terms(&self) -> Terms {
+        let (hosting, config) = (&self.service.hosting, &self.config);
+        let said = hosting.precedence.map(preference).or(config.precedence);
+        Terms {
+            cost: hosting.cost.or(config.cost).unwrap_or(hosting.default_cost),
+            precedence: said.unwrap_or_else(|| preference(hosting.default_precedence)),
+        }
+    }
+}
+
+/// The terminators that a service's configs ask for. A config that makes no sense hosts nothing.
+fn terminators_of(service: &TunnelService) -> Vec<Hosted> {
+    let configs = HostConfig::read(&service.configs).unwrap_or_else(|problem| {
+        tracing::warn!(service = %service.name, %problem, "a service is not hosted");
+        Vec::new()
+    });
+    let terminators = configs.into_iter().enumerate().map(|(index, config)| {
+        if let Some(problem) = &config.checks_problem {
+            tracing::warn!(service = %service.name, %problem, "no health checks are made");
+        }
+        Hosted { service: service.clone(), index, config, over: CancellationToken::new() }
+    });
+    terminators.collect()
+}
+
+/// Keys for the connection, if the dialer brought one.
+fn encryption(
+    service: &TunnelService,
+    egress: &Egress,
+) -> Result<Option<(Crypto, PeerData)>, RouteFailure> {
+    let keys = keys::answer(&egress.peer_data)?;
+    if keys.is_none() && service.encryption_required {
+        return Err(RouteFailure {
+            code: RouteErrorCode::Generic,
+            message: "the service is encrypted, but the dialer sent no key".into(),
+        });
+    }
+    Ok(keys)
+}
+
+fn precedence(of: Preference) -> Precedence {
+    match of {
+        Preference::Default => Precedence::Default,
+        Preference::Required => Precedence::Required,
+        Preference::Failed => Precedence::Failed,
+    }
+}
+
+fn preference(of: Precedence) -> Preference {
+    match of {
+        Precedence::Default => Preference::Default,
+        Precedence::Required => Preference::Required,
+        Precedence::Failed => Preference::Failed,
+    }
+}
+
+impl From<Refusal> for RouteFailure {
+    fn from(refusal: Refusal) -> Self {
+        let code = match refusal.cause {
+            Cause::Other => RouteErrorCode::Generic,
+            Cause::TimedOut => RouteErrorCode::DialTimedOut,
+            Cause::Refused => RouteErrorCode::ConnectionRefused,
+            Cause::Unresolved => RouteErrorCode::DnsFailed,
+            Cause::PortNotAllowed => RouteErrorCode::PortNotAllowed,
+            Cause::Exhausted => RouteErrorCode::ResourcesUnavailable,
+        };
+        Self { code, message: refusal.message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seam;
+
+    #[test]
+    fn the_identity_has_the_last_word_on_terms() {
+        let mut service = TunnelService {
+            configs: [(
+                "host.v1".to_owned(),
+                r#"{"protocol":"tcp","address":"a","port":1,
+                    "listenOptions":{"cost":10,"precedence":"required"}}"#
+                    .to_owned(),
+            )]
+            .into(),
+            ..TunnelService::default()
+        };
+        service.hosting.default_cost = 3;
+        let terms = |service: &TunnelService| terminators_of(service).remove(0).terms();
+        assert_eq!(terms(&service), Terms { cost: 10, precedence: Preference::Required });
+        service.hosting.cost = Some(4);
+        service.hosting.precedence = Some(seam::Precedence::Failed);
+        assert_eq!(terms(&service), Terms { cost: 4, precedence: Preference::Failed });
+        service.hosting = seam::Hosting { default_cost: 3, ..seam::Hosting::default() };
+        let plain = r#"{"protocol":"tcp","address":"a","port":1}"#;
+        service.configs.insert("host.v1".to_owned(), plain.to_owned());
+        assert_eq!(terms(&service).cost, 3);
+    }
+}

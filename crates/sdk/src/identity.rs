@@ -1,0 +1,47 @@
+//! The identity as the network knows it.
+
+use std::collections::BTreeMap;
+use weft_contract::resource::identity::IdentityDetail;
+use weft_wire::edge::Precedence;
+
+/// The identity as the network knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Identity {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Data for its applications.
+    pub app_data: BTreeMap<String, serde_json::Value>,
+    /// Cost of what it hosts, where nothing else says one.
+    pub hosting_cost: u16,
+    /// Precedence of what it hosts, where nothing else says one.
+    pub hosting_precedence: Precedence,
+    /// Cost of services that it hosts, by their id; before all others.
+    pub service_costs: BTreeMap<String, u16>,
+    /// Precedence of services that it hosts, by their id; before all others.
+    pub service_precedences: BTreeMap<String, Precedence>,
+}
+
+impl Identity {
+    pub(crate) fn of(detail: IdentityDetail) -> Self {
+        let precedences = detail.service_hosting_precedences.into_iter();
+        Self {
+            id: detail.base.id,
+            name: detail.name,
+            app_data: detail.app_data.into_iter().collect(),
+            hosting_cost: detail.default_hosting_cost,
+            hosting_precedence: precedence(detail.default_hosting_precedence),
+            service_costs: detail.service_hosting_costs,
+            service_precedences: precedences.map(|(id, one)| (id, precedence(one))).collect(),
+        }
+    }
+}
+
+fn precedence(of: weft_contract::entity::Precedence) -> Precedence {
+    match of {
+        weft_contract::entity::Precedence::Default => Precedence::Default,
+        weft_contract::entity::Precedence::Required => Precedence::Required,
+        weft_contract::entity::Precedence::Failed => Precedence::Failed,
+    }
+}

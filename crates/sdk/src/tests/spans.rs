@@ -1,0 +1,64 @@
+//! What is recorded of a dial, and what routers are told of it.
+
+use super::*;
+use weft_spans::memory::Memory;
+
+fn traced(memory: &Memory) -> ContextBuilder {
+    let mut builder = ContextBuilder::new();
+    builder.settings.spans = memory.spans();
+    builder
+}
+
+fn traces(network: &Network) -> Vec<String> {
+    let log = network.router.log();
+    log.iter().filter_map(|line| line.strip_prefix("trace ")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_dial_and_its_accept_are_one_trace() {
+    let memory = Memory::default();
+    let network = Network::new().await;
+    let context = network.context_of(traced(&memory)).await;
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let (dialed, _accepted) = pair_of(&context, &mut listener).await;
+    until(|| memory.ended().len() == 2).await;
+    let [accept] = &memory.named("host.accept")[..] else { panic!("{memory:?}") };
+    let [dial] = &memory.named("sdk.dial")[..] else { panic!("{memory:?}") };
+    assert_eq!(traces(&network), [format!("{:?}", dial.context)]);
+    assert_eq!(accept.context.trace_id, dial.context.trace_id);
+    assert_eq!(accept.parent, Some(dial.context.span_id));
+    assert_eq!(dial.says("weft.service.name"), Some("plain"));
+    assert_eq!(accept.says("weft.service.name"), Some("plain"));
+    assert_eq!(dial.says("weft.attempts"), Some("1"));
+    assert_eq!(dial.events, ["session known", "router connected"]);
+    assert_eq!(dial.says("weft.circuit.id"), Some(dialed.circuit_id()));
+    assert_eq!(accept.says("weft.circuit.id"), Some(dialed.circuit_id()));
+    assert_eq!(accept.says("weft.identity.id"), Some("i1"));
+}
+
+#[tokio::test]
+async fn refusals_are_told_as_the_application_reads_them() {
+    let memory = Memory::default();
+    let network = Network::new().await;
+    let context = network.context_of(traced(&memory)).await;
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let refuse = async { listener.accept().await.unwrap().reject("not today") };
+    let (refused, ()) = soon(async { tokio::join!(context.dial("plain"), refuse) }).await;
+    let error = refused.unwrap_err().to_string();
+    until(|| memory.ended().len() == 2).await;
+    assert_eq!(memory.named("host.accept")[0].failure.as_deref(), Some("not today"));
+    assert_eq!(memory.named("sdk.dial")[0].failure, Some(error));
+
+    let error = soon(context.dial("no such service")).await.unwrap_err().to_string();
+    until(|| memory.named("sdk.dial").len() == 2).await;
+    assert_eq!(memory.named("sdk.dial")[1].failure, Some(error));
+}
+
+#[tokio::test]
+async fn without_spans_routers_hear_of_no_trace() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let _pair = pair_of(&context, &mut listener).await;
+    assert_eq!(traces(&network), [""; 0]);
+}

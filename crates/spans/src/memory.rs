@@ -1,0 +1,181 @@
+//! Spans that stay in this process, for tests.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weft_wire::TraceContext;
+
+use crate::{Kind, Recorder, Recording, Spans, Start, Value};
+
+/// Keeps spans that have ended and are sampled; those without a parent are. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Memory(Arc<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    last_id: AtomicU64,
+    ended: Mutex<Vec<Ended>>,
+}
+
+/// A span that has ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// What it is called.
+    pub name: &'static str,
+    /// This program's part in it.
+    pub kind: Kind,
+    /// Its ids.
+    pub context: TraceContext,
+    /// Id of the span to which it belongs.
+    pub parent: Option<[u8; 8]>,
+    /// What is said of it, in the order in which it was said first.
+    pub said: Vec<(&'static str, String)>,
+    /// What happened.
+    pub events: Vec<&'static str>,
+    /// Why it came to nothing.
+    pub failure: Option<String>,
+}
+
+impl Ended {
+    /// What is said of it under a name.
+    #[must_use]
+    pub fn says(&self, name: &str) -> Option<&str> {
+        self.said.iter().find(|(said, _)| *said == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Memory {
+    /// Where spans are to go.
+    #[must_use]
+    pub fn spans(&self) -> Spans {
+        Spans::new(self.clone())
+    }
+
+    /// Everything that has ended.
+    #[must_use]
+    pub fn ended(&self) -> Vec<Ended> {
+        self.lock().clone()
+    }
+
+    /// Those of a name that have ended.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Vec<Ended> {
+        self.lock().iter().filter(|span| span.name == name).cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Ended>> {
+        self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn id(&self) -> [u8; 8] {
+        (self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1).to_be_bytes()
+    }
+
+    fn begin(
+        &self,
+        name: &'static str,
+        kind: Kind,
+        parent: Option<TraceContext>,
+    ) -> Box<dyn Recording> {
+        let span_id = self.id();
+        let root = || {
+            let mut trace_id = [0xee; 16];
+            trace_id[8..].copy_from_slice(&span_id);
+            trace_id
+        };
+        let context = TraceContext {
+            trace_id: parent.map_or_else(root, |parent| parent.trace_id),
+            span_id,
+            is_sampled: parent.is_none_or(|parent| parent.is_sampled),
+        };
+        let span = Ended {
+            name,
+            kind,
+            context,
+            parent: parent.map(|parent| parent.span_id),
+            said: Vec::new(),
+            events: Vec::new(),
+            failure: None,
+        };
+        Box::new(Live { memory: self.clone(), span })
+    }
+}
+
+impl Recorder for Memory {
+    fn start(&self, start: Start) -> Box<dyn Recording> {
+        self.begin(start.name, start.kind, start.parent)
+    }
+}
+
+struct Live {
+    memory: Memory,
+    span: Ended,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if self.span.context.is_sampled {
+            self.memory.lock().push(self.span.clone());
+        }
+    }
+}
+
+impl Recording for Live {
+    fn context(&self) -> Option<TraceContext> {
+        Some(self.span.context)
+    }
+
+    fn is_kept(&self) -> bool {
+        self.span.context.is_sampled
+    }
+
+    fn child(&self, name: &'static str, kind: Kind) -> Box<dyn Recording> {
+        self.memory.begin(name, kind, Some(self.span.context))
+    }
+
+    fn set(&mut self, name: &'static str, value: Value<'_>) {
+        let value = match value {
+            Value::Text(text) => text.to_owned(),
+            Value::Number(number) => number.to_string(),
+        };
+        match self.span.said.iter_mut().find(|(said, _)| *said == name) {
+            Some((_, said)) => *said = value,
+            None => self.span.said.push((name, value)),
+        }
+    }
+
+    fn event(&mut self, name: &'static str) {
+        self.span.events.push(name);
+    }
+
+    fn fail(&mut self, reason: &str) {
+        self.span.failure = Some(reason.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribute;
+
+    #[test]
+    fn spans_are_kept_once_they_end() {
+        let memory = Memory::default();
+        let mut span = memory.spans().start("router.dial", Kind::Server, None);
+        span.set(attribute::ATTEMPTS, 1u32);
+        span.set(attribute::ATTEMPTS, 2u32);
+        span.fail(&"no");
+        drop(span.child("router.below", Kind::Client));
+        assert_eq!(memory.ended().len(), 1);
+        let context = span.context().unwrap();
+        drop(span);
+        let [below, span] = &memory.ended()[..] else { panic!("{memory:?}") };
+        assert_eq!(below.parent, Some(context.span_id));
+        assert_eq!(below.context.trace_id, span.context.trace_id);
+        assert_eq!(span.says("weft.attempts"), Some("2"));
+        assert_eq!((span.parent, span.failure.as_deref()), (None, Some("no")));
+        let unsampled = TraceContext { is_sampled: false, ..context };
+        drop(memory.spans().start("router.route", Kind::Server, Some(unsampled)));
+        assert!(memory.named("router.route").is_empty());
+    }
+}

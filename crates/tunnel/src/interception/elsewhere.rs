@@ -1,0 +1,42 @@
+//! Systems on which nothing can be taken in.
+
+use std::{convert::Infallible, sync::Arc};
+
+use super::{InterceptError, InterceptOptions, Interceptable};
+use crate::Carrier;
+
+/// There is none on this system.
+#[derive(Debug)]
+pub struct Interception(Infallible);
+
+/// There is none on this system.
+#[derive(Debug)]
+pub struct Party(Infallible);
+
+impl Interception {
+    /// Says that only Linux can do it.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn start(_options: InterceptOptions) -> Result<Arc<Self>, InterceptError> {
+        Err(InterceptError::Machine("services are intercepted on Linux only".to_owned()))
+    }
+
+    /// Never called.
+    #[must_use]
+    pub fn join(self: &Arc<Self>, _carrier: Arc<dyn Carrier>) -> Party {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub async fn stop(&self) {
+        match self.0 {}
+    }
+}
+
+impl Party {
+    /// Never called.
+    pub async fn set(&self, _services: &[Interceptable<'_>]) -> Vec<(String, String)> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,238 @@
+//! Carries data between a socket and a connection of the SDK.
+//!
+//! A socket is read only while the connection takes data, into a buffer that all connections of a
+//! thread share; what arrives goes to the socket as it is, without a copy. So an idle connection holds
+//! no buffer.
+
+use std::{
+    cell::RefCell,
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::{TcpStream, UdpSocket, tcp::OwnedReadHalf},
+};
+use weft_sdk::{Connection, MAX_MESSAGE, WriteHalf};
+use weft_tunnel::Datagrams;
+use weft_xgress::PAYLOAD_SIZE;
+
+use crate::Traffic;
+
+/// An application that is hosted by datagrams is left after so long without any, in either direction.
+const UDP_IDLE: Duration = Duration::from_secs(300);
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_MESSAGE]);
+}
+
+/// Carries a stream until both directions are over.
+pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
+    let (mut from_network, to_network) = connection.into_split();
+    let (reader, mut writer) = stream.into_split();
+    let sending = async {
+        let sent = send(&reader, to_network, traffic).await;
+        if let Err(problem) = &sent {
+            tracing::debug!(%problem, "sending into the network ended");
+        }
+        sent
+    };
+    let receiving = async {
+        while let Some(data) = from_network.read_message().await.map_err(Broken::Network)? {
+            traffic.received(data.len());
+            writer.write_all(&data).await.map_err(Broken::Socket)?;
+        }
+        writer.shutdown().await.map_err(Broken::Socket)
+    };
+    // A socket that failed takes the connection with it, and the other way round.
+    let ended = tokio::try_join!(sending, receiving);
+    if let Err(Broken::Network(problem)) = ended {
+        tracing::debug!(%problem, "a connection broke");
+        // The client can tell that something is missing.
+        let _ = writer.as_ref().set_zero_linger();
+    }
+}
+
+/// Which side gave up.
+enum Broken {
+    Network(io::Error),
+    Socket(io::Error),
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Network(error) => write!(f, "network: {error}"),
+            Self::Socket(error) => write!(f, "socket: {error}"),
+        }
+    }
+}
+
+/// Socket to network, until either is over. Ends well too when the circuit is over: what has arrived
+/// can still be read then, and what has not is told by whoever reads.
+async fn send(
+    reader: &OwnedReadHalf,
+    mut network: WriteHalf,
+    traffic: &Traffic,
+) -> Result<(), Broken> {
+    let over = network.over();
+    let sending = async {
+        while network.writable().await.is_ok() {
+            reader.readable().await.map_err(Broken::Socket)?;
+            let sent = SCRATCH.with_borrow_mut(|scratch| {
+                let buffer = scratch.get_mut(..PAYLOAD_SIZE).unwrap_or_default();
+                let count = match reader.try_read(buffer) {
+                    Ok(count) => count,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                    Err(error) => return Err(Broken::Socket(error)),
+                };
+                if count > 0 {
+                    let data = buffer.get(..count).unwrap_or_default();
+                    // The direction may have ended since there was room.
+                    let _ = network.try_write_message(data);
+                }
+                Ok(Some(count))
+            })?;
+            match sent {
+                Some(0) => {
+                    let _ = network.shutdown().await;
+                    return Ok(());
+                }
+                Some(count) => traffic.sent(count),
+                None => {}
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        sent = sending => sent,
+        () = over => Ok(()),
+    }
+}
+
+/// Carries datagrams of a client until either side is done.
+pub async fn client_datagrams(connection: Connection, client: Datagrams, traffic: &Traffic) {
+    let (mut from_network, mut to_network) = connection.into_split();
+    let sending = async {
+        while let Some(datagram) = client.receive().await {
+            if to_network.writable().await.is_err() {
+                return;
+            }
+            traffic.sent(datagram.len());
+            if to_network.try_write_message(&datagram).is_err() {
+                return;
+            }
+        }
+    };
+    let receiving = async {
+        while let Ok(Some(data)) = from_network.read_message().await {
+            traffic.received(data.len());
+            // Datagrams may be lost; one that cannot be sent is.
+            let _ = client.answer(&data).await;
+        }
+    };
+    tokio::select! {
+        () = sending => {}
+        () = receiving => {}
+    }
+}
+
+/// Carries datagrams of an application until either side is done, or nothing happens any more.
+pub async fn application_datagrams(connection: Connection, socket: UdpSocket, traffic: &Traffic) {
+    let moved = AtomicU64::new(0);
+    let (mut from_network, mut to_network) = connection.into_split();
+    let sending = async {
+        while to_network.writable().await.is_ok() {
+            if socket.readable().await.is_err() {
+                return;
+            }
+            let sent = SCRATCH.with_borrow_mut(|scratch| {
+                let count = socket.try_recv(scratch)?;
+                to_network.try_write_message(scratch.get(..count).unwrap_or_default())?;
+                Ok::<_, io::Error>(count)
+            });
+            match sent {
+                Ok(count) => {
+                    moved.fetch_add(1, Ordering::Relaxed);
+                    traffic.sent(count);
+                }
+                // A refused datagram of before shows here; the conversation goes on.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused
+                    ) => {}
+                Err(_) => return,
+            }
+        }
+    };
+    let receiving = async {
+        while let Ok(Some(data)) = from_network.read_message().await {
+            moved.fetch_add(1, Ordering::Relaxed);
+            traffic.received(data.len());
+            let _ = socket.send(&data).await;
+        }
+    };
+    tokio::select! {
+        () = sending => {}
+        () = receiving => {}
+        () = idle(&moved) => {}
+    }
+}
+
+/// Returns once a count has stayed the same for long.
+async fn idle(moved: &AtomicU64) {
+    let mut before = moved.load(Ordering::Relaxed);
+    loop {
+        tokio::time::sleep(UDP_IDLE).await;
+        let now = moved.load(Ordering::Relaxed);
+        if now == before {
+            return;
+        }
+        before = now;
+    }
+}
+
+/// Carries what is read from `input`, and writes what arrives to `output`, until both directions are
+/// over, or the peer has closed both.
+///
+/// # Errors
+/// When the connection broke, or `output` takes no more.
+pub async fn pipe(
+    connection: Connection,
+    mut input: impl AsyncRead + Unpin,
+    mut output: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let (mut from_network, mut to_network) = connection.into_split();
+    let over = to_network.over();
+    let sending = async {
+        let mut buffer = vec![0; PAYLOAD_SIZE];
+        loop {
+            let count = input.read(&mut buffer).await?;
+            if count == 0 {
+                return to_network.shutdown().await;
+            }
+            // Who takes no more may still have something to say.
+            let data = buffer.get(..count).unwrap_or_default();
+            if to_network.write_all(data).await.is_err() {
+                return Ok(());
+            }
+        }
+    };
+    let sending = async {
+        tokio::select! {
+            sent = sending => sent,
+            () = over => Ok(()),
+        }
+    };
+    let receiving = async {
+        while let Some(data) = from_network.read_message().await? {
+            output.write_all(&data).await?;
+            output.flush().await?;
+        }
+        output.shutdown().await
+    };
+    tokio::try_join!(sending, receiving).map(drop)
+}

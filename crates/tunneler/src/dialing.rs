@@ -1,0 +1,55 @@
+//! Clients that are carried to services by dials of the SDK.
+
+use std::sync::Arc;
+
+use futures::{FutureExt, future::BoxFuture};
+use weft_sdk::{Context, DialOptions};
+use weft_tunnel::{Call, Carrier, Client, Refusal};
+
+use crate::{Registry, carry};
+
+/// Carries clients to services as an identity.
+#[derive(Debug)]
+pub struct SdkCarrier {
+    context: Context,
+    traffic: Arc<Registry>,
+}
+
+impl SdkCarrier {
+    /// Carries as the identity of this context, and counts.
+    #[must_use]
+    pub fn new(context: Context, traffic: Arc<Registry>) -> Arc<Self> {
+        Arc::new(Self { context, traffic })
+    }
+}
+
+impl Carrier for SdkCarrier {
+    fn carry(&self, call: Call) -> BoxFuture<'static, Result<(), Refusal>> {
+        let (context, traffic) = (self.context.clone(), self.traffic.of(&call.service.name));
+        async move {
+            let options = DialOptions {
+                instance: call.instance,
+                app_data: Some(call.app_data),
+                timeout: call.timeout,
+                caller_id: None,
+            };
+            let connection = match context.dial_with(&call.service.name, options).await {
+                Ok(connection) => connection,
+                Err(error) => {
+                    traffic.failed();
+                    call.client.refuse();
+                    return Err(Refusal::other(error.to_string()));
+                }
+            };
+            // A client is kept alive by its connection alone.
+            drop(context);
+            let _open = traffic.opened();
+            match call.client {
+                Client::Tcp(stream) => carry::tcp(connection, stream, &traffic).await,
+                Client::Udp(client) => carry::client_datagrams(connection, client, &traffic).await,
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,222 @@
+//! A service that is hosted: bound, its applications connected to, kept as they are healthy.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weft_sdk::{BindOptions, Context, Incoming, Listener, Precedence};
+use weft_tunnel::{
+    AppData, Connected, HostConfig, Outcome, SourceAddresses, Terms,
+    config::Precedence as Preference,
+};
+
+use crate::{Traffic, carry};
+
+/// Routers wait 5 s for a host's answer; an application has to have answered before.
+const CONNECT_TIME: Duration = Duration::from_millis(4500);
+/// Connections of one terminator that are being made at once; more wait.
+const MOST_DIALS: usize = 1024;
+/// The first wait after a bind that failed, and the longest.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// How a terminator does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostState {
+    /// Routers over which it can be dialed.
+    pub terminators: usize,
+    /// Cost and preference now.
+    pub terms: Terms,
+    /// Why it is not hosted, if it is not.
+    pub problem: Option<String>,
+}
+
+/// A terminator of a service, hosted until this is dropped; connections that were accepted stay.
+#[derive(Debug)]
+pub struct Hosted {
+    state: watch::Receiver<HostState>,
+    _stop: DropGuard,
+}
+
+/// What is hosted, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) service: String,
+    pub(crate) config: HostConfig,
+    pub(crate) instance: String,
+    pub(crate) terms: Terms,
+}
+
+impl Hosted {
+    /// Hosts a service as a config says.
+    #[must_use]
+    pub fn start(
+        context: Context,
+        service: impl Into<String>,
+        config: HostConfig,
+        instance: impl Into<String>,
+        terms: Terms,
+        traffic: Arc<Traffic>,
+    ) -> Self {
+        let plan = Plan { service: service.into(), config, instance: instance.into(), terms };
+        let plan = Arc::new(plan);
+        let state = watch::Sender::new(HostState { terms, ..HostState::default() });
+        let receiver = state.subscribe();
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                () = host(&context, &plan, &state, &traffic) => {}
+            }
+        });
+        Self { state: receiver, _stop: stop.drop_guard() }
+    }
+
+    /// How it does.
+    #[must_use]
+    pub fn state(&self) -> HostState {
+        self.state.borrow().clone()
+    }
+
+    /// Waits until it can be dialed.
+    ///
+    /// # Errors
+    /// The first thing that stands in the way.
+    pub async fn established(&self) -> Result<(), String> {
+        let mut state = self.state.clone();
+        let known = state.wait_for(|state| state.terminators > 0 || state.problem.is_some()).await;
+        match known.map(|state| state.problem.clone()) {
+            Ok(None) => Ok(()),
+            Ok(Some(problem)) => Err(problem),
+            Err(_) => Err("hosting was stopped".to_owned()),
+        }
+    }
+}
+
+/// Hosts for ever: what does not work is tried again.
+async fn host(
+    context: &Context,
+    plan: &Arc<Plan>,
+    state: &watch::Sender<HostState>,
+    traffic: &Arc<Traffic>,
+) {
+    let sources = plan.config.allowed_sources.as_deref();
+    let _sources = SourceAddresses::add(sources).await;
+    let (mut wait, longest) = WAITS;
+    loop {
+        let problem = match bind(context, plan).await {
+            Ok(listener) => {
+                wait = WAITS.0;
+                tracing::info!(service = %plan.service, "hosting a service");
+                serve(listener, plan, state, traffic).await
+            }
+            Err(error) => error,
+        };
+        let problem = problem.to_string();
+        tracing::warn!(service = %plan.service, problem, "a service is not hosted");
+        state.send_modify(|state| {
+            state.terminators = 0;
+            state.problem = Some(problem);
+        });
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(longest);
+    }
+}
+
+async fn bind(context: &Context, plan: &Plan) -> weft_sdk::Result<Listener> {
+    let options = BindOptions {
+        cost: plan.terms.cost,
+        precedence: precedence(plan.terms.precedence),
+        instance: plan.instance.clone(),
+        max_terminators: plan.config.max_connections,
+        ..BindOptions::default()
+    };
+    context.bind_with(&plan.service, options).await
+}
+
+/// Serves a listener until it cannot go on.
+async fn serve(
+    mut listener: Listener,
+    plan: &Arc<Plan>,
+    state: &watch::Sender<HostState>,
+    traffic: &Arc<Traffic>,
+) -> weft_sdk::Error {
+    let mut changes = listener.changes();
+    let note = |terminators| {
+        state.send_if_modified(|state| {
+            let before = (state.terminators, state.problem.take());
+            state.terminators = terminators;
+            before != (terminators, None)
+        });
+    };
+    note(listener.terminators());
+    let terms = listener.terms();
+    let dials = Arc::new(Semaphore::new(MOST_DIALS));
+    let checks = weft_tunnel::watch(plan.terms, &plan.config.checks, |outcome: Outcome, passed| {
+        if let Some(now) = outcome.terms {
+            let precedence = precedence(now.precedence);
+            tracing::info!(service = %plan.service, cost = now.cost, ?precedence, "health");
+            terms.set(now.cost, precedence);
+            state.send_modify(|state| state.terms = now);
+        }
+        if outcome.event {
+            terms.report_health(passed);
+        }
+    });
+    tokio::pin!(checks);
+    let mut checking = true;
+    loop {
+        tokio::select! {
+            incoming = listener.accept() => match incoming {
+                Ok(incoming) => {
+                    let (plan, traffic) = (Arc::clone(plan), Arc::clone(traffic));
+                    // The queue before has its own bound, and routers give up on what waits in it.
+                    let place = Arc::clone(&dials).acquire_owned().await;
+                    tokio::spawn(async move { serve_one(incoming, place, &plan, &traffic).await });
+                }
+                Err(error) => return error,
+            },
+            terminators = changes.next() => note(terminators),
+            () = &mut checks, if checking => checking = false,
+        }
+    }
+}
+
+async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<Traffic>) {
+    let connected = async {
+        let data = AppData::parse(incoming.app_data().map_or(&[][..], |data| &data[..]))?;
+        let patience = Some(weft_channel::PEER_TIMEOUT);
+        plan.config.connect(&data, CONNECT_TIME, patience).await
+    };
+    let connected = connected.await;
+    let caller = incoming.caller_id();
+    let connected = match connected {
+        Ok(connected) => connected,
+        Err(refusal) => {
+            tracing::warn!(service = %plan.service, %caller, %refusal, "a dialer was refused");
+            traffic.failed();
+            return incoming.reject(&refusal.message);
+        }
+    };
+    let connection = match incoming.accept().await {
+        Ok(connection) => connection,
+        Err(problem) => {
+            tracing::warn!(service = %plan.service, %caller, %problem, "a dialer was not accepted");
+            return traffic.failed();
+        }
+    };
+    drop(place);
+    let _open = traffic.opened();
+    match connected {
+        Connected::Tcp(stream) => carry::tcp(connection, stream, traffic).await,
+        Connected::Udp(socket) => carry::application_datagrams(connection, socket, traffic).await,
+    }
+}
+
+fn precedence(of: Preference) -> Precedence {
+    match of {
+        Preference::Default => Precedence::Default,
+        Preference::Required => Precedence::Required,
+        Preference::Failed => Precedence::Failed,
+    }
+}

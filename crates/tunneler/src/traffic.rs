@@ -1,0 +1,108 @@
+//! What was carried.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+/// Counts what is carried for one service in one direction of dialing.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    open: AtomicU64,
+    total: AtomicU64,
+    failed: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+/// What was carried, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counters {
+    /// Connections that are open.
+    pub open: u64,
+    /// Connections that were opened.
+    pub total: u64,
+    /// Connections that could not be made.
+    pub failed: u64,
+    /// Bytes that went into the network.
+    pub sent: u64,
+    /// Bytes that came out of it.
+    pub received: u64,
+}
+
+/// Counts a connection as open until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Opened(Arc<Traffic>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Traffic {
+    pub(crate) fn opened(self: &Arc<Self>) -> Opened {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.total.fetch_add(1, Ordering::Relaxed);
+        Opened(Arc::clone(self))
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What was carried until now.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Counters {
+            open: read(&self.open),
+            total: read(&self.total),
+            failed: read(&self.failed),
+            sent: read(&self.sent),
+            received: read(&self.received),
+        }
+    }
+}
+
+/// What is carried, by service.
+#[derive(Debug, Default)]
+pub struct Registry(Mutex<BTreeMap<String, Arc<Traffic>>>);
+
+impl Registry {
+    /// The counts of a service.
+    #[must_use]
+    pub fn of(&self, service: &str) -> Arc<Traffic> {
+        let mut known = self.0.lock();
+        if let Some(traffic) = known.get(service) {
+            return Arc::clone(traffic);
+        }
+        Arc::clone(known.entry(service.to_owned()).or_default())
+    }
+
+    /// How many connections are open.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.0.lock().values().map(|traffic| traffic.counters().open).sum()
+    }
+
+    /// Forgets services that are not among these and have nothing open.
+    pub(crate) fn retain(&self, keep: impl Fn(&str) -> bool) {
+        self.0.lock().retain(|service, traffic| keep(service) || traffic.counters().open > 0);
+    }
+}

@@ -1,0 +1,380 @@
+//! What an identity may use, hosted and offered as its services say, and followed as they change.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use weft_sdk::{Context, Identity, Service};
+use weft_tunnel::{
+    Carrier, Configs, HostConfig, Intercept, Interceptable, Interception, NamedPort, Party,
+    PortWanted, Ports, Terms, UdpTimes,
+    config::{ListenAt, Precedence},
+};
+
+use crate::{
+    HostState, Hosted, HostingStatus, PortStatus, Registry, SdkCarrier, ServiceStatus, Status,
+};
+
+/// Ports that could not be listened at are tried again so often.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// While connections are waited for, they are looked at so often.
+const DRAIN_LOOK: Duration = Duration::from_millis(50);
+
+/// What a tunneler does.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether services that the identity may bind are hosted as their configs say.
+    pub host: bool,
+    /// Whether services that the identity may dial are offered where their `proxy.v1` says.
+    pub offer: bool,
+    /// Who takes clients in where `intercept.v1` says, of services that the identity may dial.
+    pub intercept: Option<Arc<Interception>>,
+    /// Ports that are wanted whatever configs say.
+    pub named: Vec<NamedPort>,
+    /// Where ports are that do not say it.
+    pub at: ListenAt,
+    /// When conversations in datagrams are over.
+    pub udp: UdpTimes,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            host: true,
+            offer: true,
+            intercept: None,
+            named: Vec::new(),
+            at: ListenAt::HERE,
+            udp: UdpTimes::default(),
+        }
+    }
+}
+
+/// A tunneler for one identity.
+#[derive(Debug)]
+pub struct Tunneler {
+    context: Context,
+    options: Options,
+    dialed: Arc<Registry>,
+    hosted: Arc<Registry>,
+    ports: Ports,
+    party: Option<Party>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    services: Arc<Vec<Service>>,
+    /// By service id and which of its terminators.
+    hosts: BTreeMap<(String, usize), Host>,
+    /// What of services is not taken in: the name, and why.
+    problems: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+struct Host {
+    plan: Plan,
+    hosted: Hosted,
+}
+
+/// What is hosted; another plan is another host.
+#[derive(Clone, Debug, PartialEq)]
+struct Plan {
+    service: String,
+    encrypted: bool,
+    config: HostConfig,
+    instance: String,
+    terms: Terms,
+}
+
+impl Tunneler {
+    /// A tunneler that does nothing yet. The context is to ask for [`weft_tunnel::config::TYPES`].
+    #[must_use]
+    pub fn new(context: Context, options: Options) -> Arc<Self> {
+        let dialed = Arc::<Registry>::default();
+        let carrier: Arc<dyn Carrier> = SdkCarrier::new(context.clone(), Arc::clone(&dialed));
+        let party = options.intercept.as_ref().map(|one| one.join(Arc::clone(&carrier)));
+        let ports = Ports::new(carrier, options.udp);
+        let (hosted, known) = (Arc::default(), Mutex::default());
+        Arc::new(Self { context, options, dialed, hosted, ports, party, known })
+    }
+
+    /// Reads the identity and its services, and does what they say.
+    ///
+    /// # Errors
+    /// When they cannot be read; everything stays as it is then.
+    pub async fn refresh(&self) -> weft_sdk::Result<()> {
+        self.context.services().await?;
+        let services = self.context.service_changes().borrow().clone();
+        let identity = self.context.identity().await?;
+        self.apply(services, &identity).await;
+        Ok(())
+    }
+
+    /// Follows the services of the identity until cancelled; then nothing new is taken.
+    pub async fn run(&self, stop: &CancellationToken) {
+        let mut changes = self.context.service_changes();
+        // They may have changed since they were read.
+        changes.mark_changed();
+        let mut retry = tokio::time::interval(RETRY);
+        retry.reset();
+        let mut behind = false;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                changed = changes.changed() => match changed {
+                    Ok(()) => {}
+                    Err(_) => break,
+                },
+                _ = retry.tick(), if behind || self.ports.any_failed() => {}
+            }
+            let services = changes.borrow_and_update().clone();
+            match self.context.identity().await {
+                Ok(identity) => {
+                    behind = false;
+                    self.apply(services, &identity).await;
+                }
+                Err(problem) => {
+                    behind = true;
+                    tracing::warn!(%problem, "the identity cannot be read; its services wait");
+                }
+            }
+        }
+        self.ports.set(Vec::new()).await;
+        if let Some(party) = &self.party {
+            party.set(&[]).await;
+        }
+        self.known.lock().hosts.clear();
+    }
+
+    /// The ports that lead to services.
+    #[must_use]
+    pub fn ports(&self) -> Vec<weft_tunnel::PortState> {
+        self.ports.states()
+    }
+
+    /// Waits until nothing is carried any more, at most for so long. Answers how many connections are
+    /// left.
+    pub async fn drained(&self, limit: Duration) -> u64 {
+        let empty = async {
+            while self.open() > 0 {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, empty).await;
+        self.open()
+    }
+
+    /// How many connections are open.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.dialed.open() + self.hosted.open()
+    }
+
+    /// Makes what is hosted and offered what the services say.
+    async fn apply(&self, services: Arc<Vec<Service>>, identity: &Identity) {
+        let own = weft_tunnel::Identity {
+            name: identity.name.clone(),
+            app_data: identity.app_data.clone(),
+        };
+        let configs: Vec<Configs> = services.iter().map(configs_of).collect();
+        let both = || services.iter().zip(&configs);
+        if self.options.host {
+            let wanted = both()
+                .filter(|(service, _)| service.can_bind)
+                .flat_map(|(service, configs)| plans(service, configs, identity, &own));
+            self.host(wanted.collect());
+        }
+        let known = |service: &Service| {
+            Arc::new(weft_tunnel::Service {
+                id: service.id.clone(),
+                name: service.name.clone(),
+                encryption_required: service.encrypted,
+            })
+        };
+        let offered =
+            both().filter(|(service, _)| service.can_dial).flat_map(|(service, configs)| {
+                let mut configs = configs.clone();
+                let is_named = self.options.named.iter().any(|named| named.service == service.name);
+                if !self.options.offer || is_named {
+                    // What somebody asks for at the command line is what he gets.
+                    configs.remove("proxy.v1");
+                }
+                PortWanted::of(
+                    &known(service),
+                    &configs,
+                    &own,
+                    &self.options.named,
+                    &self.options.at,
+                )
+            });
+        self.ports.set(offered.collect()).await;
+        let mut problems = Vec::new();
+        if let Some(party) = &self.party {
+            let dialed = both().filter(|(service, _)| service.can_dial);
+            let wanted = dialed.map(|(service, configs)| Interceptable {
+                service: known(service),
+                configs,
+                identity: &own,
+            });
+            problems = party.set(&wanted.collect::<Vec<_>>()).await;
+        }
+        for registry in [&self.dialed, &self.hosted] {
+            registry.retain(|name| services.iter().any(|service| service.name == name));
+        }
+        let mut known = self.known.lock();
+        (known.services, known.problems) = (services, problems);
+    }
+
+    fn host(&self, wanted: BTreeMap<(String, usize), Plan>) {
+        let mut known = self.known.lock();
+        known.hosts.retain(|key, host| wanted.get(key) == Some(&host.plan));
+        for (key, plan) in wanted {
+            known.hosts.entry(key).or_insert_with(|| {
+                let traffic = self.hosted.of(&plan.service);
+                let hosted = Hosted::start(
+                    self.context.clone(),
+                    plan.service.clone(),
+                    plan.config.clone(),
+                    plan.instance.clone(),
+                    plan.terms,
+                    traffic,
+                );
+                Host { plan, hosted }
+            });
+        }
+    }
+
+    /// What it does now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let ports = self.ports.states();
+        let known = self.known.lock();
+        let service = |service: &Service| ServiceStatus {
+            name: service.name.clone(),
+            can_dial: service.can_dial,
+            can_bind: service.can_bind,
+            encrypted: service.encrypted,
+            ports: ports
+                .iter()
+                .filter(|port| port.service == service.name)
+                .map(|port| PortStatus {
+                    protocol: port.protocol.to_string(),
+                    address: port.listening.as_ref().ok().map(ToString::to_string),
+                    problem: port.listening.as_ref().err().cloned(),
+                })
+                .collect(),
+            intercepted: match &self.party {
+                Some(_) if service.can_dial => intercepted(service),
+                _ => Vec::new(),
+            },
+            problems: {
+                let own = known.problems.iter().filter(|(name, _)| *name == service.name);
+                own.map(|(_, why)| why.clone()).collect()
+            },
+            hosting: known
+                .hosts
+                .iter()
+                .filter(|((id, _), _)| *id == service.id)
+                .map(|(_, host)| hosting(host.hosted.state()))
+                .collect(),
+            dialed: self.dialed.of(&service.name).counters(),
+            hosted: self.hosted.of(&service.name).counters(),
+        };
+        let mut services: Vec<ServiceStatus> = known.services.iter().map(service).collect();
+        services.sort_by(|one, other| one.name.cmp(&other.name));
+        Status {
+            identity: self.context.identity_name(),
+            routers: self.context.connected_routers(),
+            services,
+        }
+    }
+}
+
+fn hosting(state: HostState) -> HostingStatus {
+    let precedence = match state.terms.precedence {
+        Precedence::Default => "default",
+        Precedence::Required => "required",
+        Precedence::Failed => "failed",
+    };
+    HostingStatus {
+        terminators: state.terminators,
+        cost: state.terms.cost,
+        precedence: precedence.to_owned(),
+        problem: state.problem,
+    }
+}
+
+/// Where clients of a service are taken in, `<protocol>:<address>:<ports>`.
+fn intercepted(service: &Service) -> Vec<String> {
+    const SHOWN: usize = 16;
+    let Ok(Some(intercept)) = Intercept::read(&configs_of(service)) else { return Vec::new() };
+    let mut all = Vec::new();
+    for address in &intercept.addresses {
+        for range in &intercept.port_ranges {
+            for protocol in &intercept.protocols {
+                all.push(format!("{protocol}:{address}:{range}"));
+            }
+        }
+    }
+    let more = all.len().saturating_sub(SHOWN);
+    all.truncate(SHOWN);
+    if more > 0 {
+        all.push(format!("{more} more"));
+    }
+    all
+}
+
+fn configs_of(service: &Service) -> Configs {
+    let text = |data: &serde_json::Map<String, serde_json::Value>| {
+        serde_json::Value::Object(data.clone()).to_string()
+    };
+    service.configs.iter().map(|(name, data)| (name.clone(), text(data))).collect()
+}
+
+/// The terminators that a service asks for. A config that makes no sense hosts nothing.
+fn plans(
+    service: &Service,
+    configs: &Configs,
+    identity: &Identity,
+    own: &weft_tunnel::Identity,
+) -> Vec<((String, usize), Plan)> {
+    let read = HostConfig::read(configs).unwrap_or_else(|problem| {
+        tracing::warn!(service = %service.name, %problem, "a service is not hosted");
+        Vec::new()
+    });
+    let plan = |(index, config): (usize, HostConfig)| {
+        if let Some(problem) = &config.checks_problem {
+            tracing::warn!(service = %service.name, %problem, "no health checks are made");
+        }
+        let terms = Terms {
+            cost: identity
+                .service_costs
+                .get(&service.id)
+                .copied()
+                .or(config.cost)
+                .unwrap_or(identity.hosting_cost),
+            precedence: identity
+                .service_precedences
+                .get(&service.id)
+                .copied()
+                .map(preference)
+                .or(config.precedence)
+                .unwrap_or_else(|| preference(identity.hosting_precedence)),
+        };
+        let instance = config.instance(own);
+        let (name, encrypted) = (service.name.clone(), service.encrypted);
+        let plan = Plan { service: name, encrypted, config, instance, terms };
+        ((service.id.clone(), index), plan)
+    };
+    read.into_iter().enumerate().map(plan).collect()
+}
+
+fn preference(of: weft_sdk::Precedence) -> Precedence {
+    match of {
+        weft_sdk::Precedence::Default => Precedence::Default,
+        weft_sdk::Precedence::Required => Precedence::Required,
+        weft_sdk::Precedence::Failed => Precedence::Failed,
+    }
+}

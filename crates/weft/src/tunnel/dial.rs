@@ -1,0 +1,77 @@
+//! `weft dial`: one connection, at standard input and output.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use weft_sdk::DialOptions;
+
+use super::{
+    explain::{self, Use},
+    identities,
+};
+use crate::{cli::DialArgs, failure::Failure, until_interrupted};
+
+/// Nobody waits long enough for services to change.
+const REFRESH: Duration = Duration::from_secs(300);
+
+/// Connects standard input and output with a service.
+pub(crate) async fn dial(args: DialArgs) -> Result<(), Failure> {
+    until_interrupted(connect(args)).await
+}
+
+async fn connect(args: DialArgs) -> Result<(), Failure> {
+    let app_data = args.to.as_deref().map(app_data).transpose()?;
+    let context = identities::log_in(&args.identity, REFRESH).await?;
+    let options = DialOptions {
+        instance: args.instance.unwrap_or_default(),
+        app_data,
+        caller_id: None,
+        timeout: Some(Duration::from_secs(args.timeout.into())),
+    };
+    let connection = match context.dial_with(&args.service, options).await {
+        Ok(connection) => connection,
+        Err(error) => {
+            return Err(explain::of_service(&context, &args.service, Use::Dial, &error).await);
+        }
+    };
+    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    let carried = weft_tunneler::carry::pipe(connection, input, output).await;
+    // What was written is to arrive, also if this was all.
+    context.close().await;
+    carried
+        .map_err(|error| Failure::new(format!("the connection to {} broke: {error}", args.service)))
+}
+
+/// What a host that forwards is told: the address that is wanted.
+fn app_data(text: &str) -> Result<Bytes, Failure> {
+    let wrong = || Failure::usage(format!("--to: `{text}` must be <host>:<port>"));
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.is_empty() {
+        return Err(wrong());
+    }
+    let key = if host.parse::<std::net::IpAddr>().is_ok() { "dst_ip" } else { "dst_hostname" };
+    let data = serde_json::json!({
+        "dst_protocol": "tcp", "dst_port": port.to_string(), key: host,
+    });
+    Ok(Bytes::from(data.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_told_what_is_wanted() {
+        let told = |text: &str| -> serde_json::Value {
+            serde_json::from_slice(&app_data(text).unwrap()).unwrap()
+        };
+        assert_eq!(told("web:80")["dst_hostname"], "web");
+        assert_eq!(told("[::1]:80")["dst_ip"], "::1");
+        assert_eq!(told("10.0.0.1:22")["dst_port"], "22");
+        for wrong in ["web", "web:", ":80", "web:70000"] {
+            assert!(app_data(wrong).is_err(), "{wrong}");
+        }
+    }
+}

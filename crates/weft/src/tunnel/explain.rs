@@ -1,0 +1,131 @@
+//! Why a dial or a bind did not work, and what to do about it.
+
+use weft_sdk::{Context, Error, Service};
+
+use crate::failure::{Failure, chain};
+
+/// The failure of a command.
+pub(super) fn failure(error: &Error) -> Failure {
+    let text = chain(error);
+    match error {
+        Error::ServiceUnknown { .. } => Failure::not_found(text),
+        Error::NotPermitted { .. } => Failure::not_logged_in(text),
+        Error::NotLoggedIn(cause) if cause.is_temporary() => Failure::unreachable(text),
+        Error::NotLoggedIn(_) => Failure::not_logged_in(text)
+            .and("hint: the identity may be deleted or disabled, or its certificate has expired"),
+        Error::Controller(cause) if cause.is_temporary() => Failure::unreachable(text),
+        Error::NoEdgeRouters { .. } => Failure::unreachable(text)
+            .and("hint: `weft list edge-routers` says which are online; edge router policies say who may use them"),
+        Error::Timeout { .. } => Failure::unreachable(text),
+        Error::NoTerminators { service, .. } => Failure::refused(text).and(format!(
+            "hint: something has to host it: weft host {service} ADDRESS --identity FILE, or a \
+             tunneler and a host.v1 config"
+        )),
+        Error::Refused { .. } | Error::Encryption { .. } => Failure::refused(text),
+        _ => Failure::new(text),
+    }
+}
+
+/// What is to be done with a service.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Dial,
+    Bind,
+}
+
+impl Use {
+    fn may(self, service: &Service) -> bool {
+        match self {
+            Self::Dial => service.can_dial,
+            Self::Bind => service.can_bind,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Dial => "dial",
+            Self::Bind => "host",
+        }
+    }
+}
+
+/// A failure that concerns one service; where its name is not known, with the names that are.
+pub(super) async fn of_service(context: &Context, name: &str, of: Use, error: &Error) -> Failure {
+    let failure = failure(error);
+    if !matches!(error, Error::ServiceUnknown { .. } | Error::NotPermitted { .. }) {
+        return failure;
+    }
+    match context.services().await {
+        Ok(services) => failure.and(hint(name, of, &context.identity_name(), &services)),
+        Err(_) => failure,
+    }
+}
+
+/// The service of this name, if it may be used so.
+pub(super) fn check(
+    context: &Context,
+    services: &[Service],
+    name: &str,
+    of: Use,
+) -> Result<(), Failure> {
+    let Some(known) = services.iter().find(|service| service.name == name) else {
+        let error = Error::ServiceUnknown { service: name.to_owned() };
+        return Err(failure(&error).and(hint(name, of, &context.identity_name(), services)));
+    };
+    if of.may(known) {
+        return Ok(());
+    }
+    let action = if of == Use::Dial { "dial" } else { "bind" };
+    let error = Error::NotPermitted { service: name.to_owned(), action };
+    Err(failure(&error).and(hint(name, of, &context.identity_name(), services)))
+}
+
+fn hint(name: &str, of: Use, identity: &str, services: &[Service]) -> String {
+    const SHOWN: usize = 8;
+    let usable = || services.iter().filter(|service| of.may(service)).map(|one| one.name.as_str());
+    let word = of.word();
+    if let Some(near) = weft_config::nearest(name, usable().filter(|known| *known != name)) {
+        return format!("hint: did you mean `{near}`?");
+    }
+    let names: Vec<&str> = usable().take(SHOWN).collect();
+    match (names.len(), usable().count()) {
+        (0, _) => format!(
+            "hint: identity `{identity}` may {word} no service at all; `weft why {identity} {name}` says why"
+        ),
+        (shown, all) if all > shown => {
+            format!(
+                "hint: identity `{identity}` may {word} {} and {} more",
+                names.join(", "),
+                all - shown
+            )
+        }
+        _ => format!("hint: identity `{identity}` may {word} {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(name: &str, can_dial: bool) -> Service {
+        Service {
+            id: name.into(),
+            name: name.into(),
+            can_dial,
+            can_bind: false,
+            encrypted: true,
+            configs: Default::default(),
+        }
+    }
+
+    #[test]
+    fn the_names_that_can_be_used_are_told() {
+        let services = [service("web", true), service("wiki", true), service("wed", false)];
+        let hint = |name, of| hint(name, of, "me", &services);
+        assert_eq!(hint("wb", Use::Dial), "hint: did you mean `web`?");
+        assert_eq!(hint("zzzzzz", Use::Dial), "hint: identity `me` may dial web, wiki");
+        assert!(hint("web", Use::Bind).contains("may host no service at all"));
+        let many: Vec<Service> = (0..20).map(|n| service(&format!("s{n}"), true)).collect();
+        assert!(super::hint("zzzzzz", Use::Dial, "me", &many).ends_with("s7 and 12 more"));
+    }
+}

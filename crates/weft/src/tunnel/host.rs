@@ -1,0 +1,112 @@
+//! `weft host`: one application of this machine, as a service.
+
+use std::{sync::Arc, time::Duration};
+
+use weft_tunnel::{HostConfig, Protocol, Terms, config};
+use weft_tunneler::{Hosted, Registry};
+
+use super::{
+    explain::{self, Use},
+    identities,
+};
+use crate::{
+    cli::{HostArgs, HostPrecedence},
+    failure::Failure,
+    output, signals,
+};
+
+/// How often the session is looked after.
+const REFRESH: Duration = Duration::from_secs(60);
+
+/// Hosts a service until it is told to stop.
+pub(crate) async fn host(args: HostArgs) -> Result<(), Failure> {
+    let stop = signals::first()?;
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(Failure::interrupted()),
+        begun = begin(&args) => {
+            let (context, hosted, traffic) = begun?;
+            stop.cancelled().await;
+            drop(hosted);
+            super::run::drained(|| traffic.open(), Duration::from_secs(args.drain.into())).await;
+            context.close().await;
+            Ok(())
+        }
+    }
+}
+
+async fn begin(args: &HostArgs) -> Result<(weft_sdk::Context, Hosted, Arc<Registry>), Failure> {
+    let (protocol, host, port) = address(&args.address)?;
+    let context = identities::log_in(&args.identity, REFRESH).await?;
+    let services = context.services().await.map_err(|error| explain::failure(&error))?;
+    explain::check(&context, &services, &args.service, Use::Bind)?;
+    let precedence = match args.precedence {
+        HostPrecedence::Default => config::Precedence::Default,
+        HostPrecedence::Required => config::Precedence::Required,
+        HostPrecedence::Failed => config::Precedence::Failed,
+    };
+    let traffic = Arc::<Registry>::default();
+    let hosted = Hosted::start(
+        context.clone(),
+        &args.service,
+        HostConfig::fixed(protocol, host.clone(), port),
+        &args.instance,
+        Terms { cost: args.cost, precedence },
+        traffic.of(&args.service),
+    );
+    hosted.established().await.map_err(Failure::refused)?;
+    output::line(format!(
+        "hosting {}: dials go to {protocol}:{host}:{port}; Ctrl-C ends",
+        args.service
+    ));
+    Ok((context, hosted, traffic))
+}
+
+/// `8000`, `host:8000`, `tcp:host:8000`, `udp:host:53`.
+fn address(text: &str) -> Result<(Protocol, String, u16), Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "`{text}` is no address of an application: write <port>, <host>:<port> or \
+             udp:<host>:<port>"
+        ))
+    };
+    let (protocol, rest) = match text.split_once(':') {
+        Some(("tcp", rest)) if rest.contains(':') => (Protocol::Tcp, rest),
+        Some(("udp", rest)) => (Protocol::Udp, rest),
+        _ => (Protocol::Tcp, text),
+    };
+    let (host, port) = rest.rsplit_once(':').unwrap_or(("localhost", rest));
+    let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    // Addresses of IPv6 have colons of their own.
+    if bare.is_none() && host.contains(':') {
+        return Err(wrong());
+    }
+    let host = bare.unwrap_or(host);
+    let host = if host.is_empty() { "localhost" } else { host };
+    Ok((protocol, host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_short_where_they_can_be() {
+        let read = |text: &str| {
+            address(text).ok().map(|(protocol, host, port)| format!("{protocol} {host} {port}"))
+        };
+        let is = |text: &str, expected: &str| assert_eq!(read(text).as_deref(), Some(expected));
+        is("8000", "tcp localhost 8000");
+        is(":8000", "tcp localhost 8000");
+        is("web:80", "tcp web 80");
+        is("tcp:web:80", "tcp web 80");
+        is("tcp:80", "tcp tcp 80");
+        is("udp:53", "udp localhost 53");
+        is("udp:[::1]:53", "udp ::1 53");
+        is("[::1]:53", "tcp ::1 53");
+        for wrong in ["", "web", "web:0", "::1:80", "http://web:80", "web:99999"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

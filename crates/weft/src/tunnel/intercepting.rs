@@ -1,0 +1,115 @@
+//! What `weft tunnel run` changes on the machine: asked for before anything else, so that whoever may
+//! not do it hears so at once.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use weft_sdk::IdentityFile;
+use weft_tunnel::{InterceptError, InterceptOptions, Interception, Unanswerable, UpstreamMode};
+
+use crate::{
+    cli::{DnsUnanswered, DnsUpstreams, Intercepting},
+    failure::Failure,
+};
+
+/// The port of a controller that does not say one.
+const HTTPS: u16 = 443;
+
+/// Begins to take clients in, if that is wanted; nobody's yet.
+pub(super) async fn start(
+    wanted: Option<&Intercepting>,
+    identities: &[PathBuf],
+    udp_idle: u32,
+) -> Result<Option<Arc<Interception>>, Failure> {
+    let Some(wanted) = wanted else { return Ok(None) };
+    let options = options(wanted, identities, udp_idle)?;
+    match Interception::start(options).await {
+        Ok(started) => Ok(Some(started)),
+        Err(InterceptError::Options(text)) => Err(Failure::usage(text)),
+        Err(problem) => Err(Failure::new(format!("services cannot be intercepted: {problem}")).and(
+            "hint: interception changes routes and the firewall of this machine: it needs root, `ip`, \
+             and `nft` or `iptables`. Without: `weft tunnel proxy SERVICE:PORT` offers services at \
+             ports, `weft tunnel run-host` hosts, `weft tunnel run --no-intercept` does what configs \
+             say of both",
+        )),
+    }
+}
+
+fn options(
+    wanted: &Intercepting,
+    identities: &[PathBuf],
+    udp_idle: u32,
+) -> Result<InterceptOptions, Failure> {
+    let wrong = || {
+        let text = format!("--dns-range: `{}` must be an address and a prefix", wanted.dns_range);
+        Failure::usage(text + ", for example 100.64.0.1/10")
+    };
+    let (address, prefix) = wanted.dns_range.split_once('/').ok_or_else(wrong)?;
+    let names = (address.parse().map_err(|_| wrong())?, prefix.parse().map_err(|_| wrong())?);
+    let given = |texts: &[String]| -> Vec<String> {
+        texts.iter().filter(|text| !text.is_empty()).cloned().collect()
+    };
+    Ok(InterceptOptions {
+        name: wanted.name.clone(),
+        resolver: given(&wanted.resolver),
+        names,
+        upstream: given(&wanted.dns_upstream),
+        upstream_mode: match wanted.dns_upstream_mode {
+            DnsUpstreams::Parallel => UpstreamMode::Parallel,
+            DnsUpstreams::Serial => UpstreamMode::Serial,
+            DnsUpstreams::Failover => UpstreamMode::Failover,
+            DnsUpstreams::Random => UpstreamMode::Random,
+        },
+        unanswerable: wanted.dns_unanswerable.map(|answer| match answer {
+            DnsUnanswered::Refused => Unanswerable::Refused,
+            DnsUnanswered::Servfail => Unanswerable::Servfail,
+            DnsUnanswered::Timeout => Unanswerable::Timeout,
+        }),
+        interfaces: given(&wanted.interface),
+        udp_idle: Some(Duration::from_secs(udp_idle.into())),
+        udp_check: None,
+        controllers: controllers(identities),
+    })
+}
+
+/// Where the controllers of identities are. What is wrong with a file is told when it is used.
+fn controllers(identities: &[PathBuf]) -> Vec<(String, u16)> {
+    let mut out = Vec::new();
+    for file in identities.iter().filter_map(|path| IdentityFile::read(path).ok()) {
+        for url in file.apis.iter().chain([&file.api]) {
+            out.extend(authority(url));
+        }
+    }
+    out.sort();
+    out.dedup();
+    out
+}
+
+/// Host and port of a URL.
+fn authority(url: &str) -> Option<(String, u16)> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let bare = |host: &str| host.trim_matches(['[', ']']).to_owned();
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => Some((bare(host), port.parse().ok()?)),
+        _ if authority.is_empty() => None,
+        _ => Some((bare(authority), HTTPS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_found_in_urls() {
+        let is = |url: &str, host: &str, port: u16| {
+            assert_eq!(authority(url), Some((host.to_owned(), port)), "{url}");
+        };
+        is("https://ctrl.example:1280/edge/client/v1", "ctrl.example", 1280);
+        is("https://ctrl.example/edge/client/v1", "ctrl.example", 443);
+        is("https://[fd00::1]:1280", "fd00::1", 1280);
+        is("https://[fd00::1]/", "fd00::1", 443);
+        assert_eq!(authority("ctrl.example:1280"), None);
+        assert_eq!(authority(""), None);
+    }
+}

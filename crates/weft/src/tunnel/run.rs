@@ -1,0 +1,232 @@
+//! `weft tunnel run`, `run-host` and `proxy`: tunnelers that stay.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use weft_tunnel::{NamedPort, Protocol, UdpTimes, config::ListenAt};
+use weft_tunneler::{Options, Tunneler};
+
+use super::{
+    explain::{self, Use},
+    identities, intercepting,
+    status::Served,
+};
+use crate::{
+    cli::{Intercepting, Running, TunnelProxyArgs, TunnelRunArgs},
+    failure::Failure,
+    output, signals,
+};
+
+/// The first wait after a login that failed, and the longest.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Tunnels for all identities, until told to stop; takes clients in if it is said how.
+pub(super) async fn run(
+    args: TunnelRunArgs,
+    intercepting: Option<Intercepting>,
+) -> Result<(), Failure> {
+    let stop = signals::first()?;
+    let files = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Err(Failure::interrupted()),
+        files = identities::files(&args.identity) => files?,
+    };
+    let offer = intercepting.is_some();
+    let wanted = intercepting.filter(|how| !how.no_intercept);
+    let intercept = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Err(Failure::interrupted()),
+        started = intercepting::start(wanted.as_ref(), &files, args.running.udp_idle) => started?,
+    };
+    let options = Options { offer, intercept: intercept.clone(), ..options(&args.running) };
+    let tunnelers = Arc::<Mutex<Vec<Arc<Tunneler>>>>::default();
+    let served = Served::start(args.running.socket.as_deref(), Arc::clone(&tunnelers));
+    let ended = match &served {
+        Ok(_) => all(files, &args.running, &options, &tunnelers, &stop).await,
+        Err(_) => Ok(()),
+    };
+    if let Some(intercept) = intercept {
+        intercept.stop().await;
+    }
+    served.and(ended)
+}
+
+/// Tunnels for each identity; answers why the last one was given up that was.
+async fn all(
+    files: Vec<PathBuf>,
+    how: &Running,
+    options: &Options,
+    tunnelers: &Arc<Mutex<Vec<Arc<Tunneler>>>>,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    let mut running = JoinSet::new();
+    for file in files {
+        let (stop, tunnelers, options) = (stop.clone(), Arc::clone(tunnelers), options.clone());
+        let (refresh, drain) = (seconds(how.refresh), seconds(how.drain));
+        running.spawn(async move { one(&file, refresh, drain, options, &tunnelers, &stop).await });
+    }
+    let mut failure = Ok(());
+    while let Some(done) = running.join_next().await {
+        match done {
+            Ok(Ok(())) => {}
+            Ok(Err(problem)) => {
+                tracing::error!(%problem, "an identity is given up");
+                failure = Err(problem);
+            }
+            Err(panic) => failure = Err(Failure::new(panic)),
+        }
+    }
+    if stop.is_cancelled() { Ok(()) } else { failure }
+}
+
+/// Tunnels for one identity. A controller that is not there is waited for.
+async fn one(
+    file: &Path,
+    refresh: Duration,
+    drain: Duration,
+    options: Options,
+    tunnelers: &Mutex<Vec<Arc<Tunneler>>>,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    let (mut wait, longest) = WAITS;
+    let (context, tunneler) = loop {
+        let begun = async {
+            let context = identities::builder(refresh).load(file).await?;
+            let tunneler = Tunneler::new(context.clone(), options.clone());
+            tunneler.refresh().await?;
+            Ok::<_, weft_sdk::Error>((context, tunneler))
+        };
+        let begun = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            begun = begun => begun,
+        };
+        match begun {
+            Ok(begun) => break begun,
+            Err(error) if error.is_final() => {
+                return Err(explain::failure(&error).during(file.display()));
+            }
+            Err(problem) => {
+                tracing::warn!(identity = %file.display(), %problem, "not logged in; trying again");
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(wait) => {}
+        }
+        wait = (wait * 2).min(longest);
+    };
+    tracing::info!(identity = %context.identity_name(), "tunneling");
+    tunnelers.lock().push(Arc::clone(&tunneler));
+    tunneler.run(stop).await;
+    finish(context, &tunneler, drain).await;
+    Ok(())
+}
+
+/// Offers services at ports, until told to stop.
+pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
+    let stop = signals::first()?;
+    let named = args.ports.iter().map(|text| named(text)).collect::<Result<Vec<_>, _>>()?;
+    let options = Options { host: false, offer: false, named, ..options(&args.running) };
+    let begun = async {
+        let context = identities::log_in(&args.identity, seconds(args.running.refresh)).await?;
+        let services = context.services().await.map_err(|error| explain::failure(&error))?;
+        for named in &options.named {
+            explain::check(&context, &services, &named.service, Use::Dial)?;
+        }
+        let tunneler = Tunneler::new(context.clone(), options.clone());
+        tunneler.refresh().await.map_err(|error| explain::failure(&error))?;
+        for port in tunneler.ports() {
+            let at = port.listening.map_err(Failure::new)?;
+            output::line(format!("{}: {}:{at}", port.service, port.protocol));
+        }
+        Ok::<_, Failure>((context, tunneler))
+    };
+    let (context, tunneler) = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Err(Failure::interrupted()),
+        begun = begun => begun?,
+    };
+    let tunnelers = Arc::new(Mutex::new(vec![Arc::clone(&tunneler)]));
+    let _served = Served::start(args.running.socket.as_deref(), tunnelers)?;
+    tunneler.run(&stop).await;
+    finish(context, &tunneler, seconds(args.running.drain)).await;
+    Ok(())
+}
+
+async fn finish(context: weft_sdk::Context, tunneler: &Tunneler, drain: Duration) {
+    drained(|| tunneler.open(), drain).await;
+    context.close().await;
+}
+
+/// Waits until no connection is open, at most for so long.
+pub(super) async fn drained(open: impl Fn() -> u64, limit: Duration) {
+    if open() > 0 {
+        output::say(format!(
+            "waiting {} s for {} connections; Ctrl-C ends at once",
+            limit.as_secs(),
+            open()
+        ));
+    }
+    let empty = async {
+        while open() > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let _ = tokio::time::timeout(limit, empty).await;
+}
+
+fn options(running: &Running) -> Options {
+    Options {
+        at: ListenAt::parse(&running.bind),
+        udp: UdpTimes { idle: seconds(running.udp_idle), ..UdpTimes::default() },
+        ..Options::default()
+    }
+}
+
+fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
+}
+
+/// `<service>:<port>`, with `:tcp` or `:udp` behind it.
+fn named(text: &str) -> Result<NamedPort, Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "`{text}` must be <service>:<port> or <service>:<port>:udp, for example web:8080"
+        ))
+    };
+    let (rest, protocol) = match text.rsplit_once(':').ok_or_else(wrong)? {
+        (rest, "udp") => (rest, Protocol::Udp),
+        (rest, "tcp") => (rest, Protocol::Tcp),
+        _ => (text, Protocol::Tcp),
+    };
+    let (service, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    if service.is_empty() {
+        return Err(wrong());
+    }
+    Ok(NamedPort { service: service.to_owned(), port, protocol })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_names_its_service() {
+        let read = |text: &str| named(text).ok().map(|one| (one.service, one.port, one.protocol));
+        let is = |service: &str, port, protocol| Some((service.to_owned(), port, protocol));
+        assert_eq!(read("web:80"), is("web", 80, Protocol::Tcp));
+        assert_eq!(read("dns:0:udp"), is("dns", 0, Protocol::Udp));
+        assert_eq!(read("a:b:80:tcp"), is("a:b", 80, Protocol::Tcp));
+        for wrong in ["web", "web:", ":80", "web:udp", "web:80:sctp", "web:70000"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A thousand services, and thousands of short connections: nothing is left of them.
+
+use std::{fs, net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use weft_contract::resource;
+
+use super::{
+    PAGE,
+    lab::{Lab, Place::Client, Place::Gateway, inside},
+    prints,
+    router::Bed,
+    service, types, web_server,
+};
+use crate::{
+    program::Program,
+    wait::{PATIENCE, until},
+};
+
+const SERVICES: usize = 1000;
+/// Connections in a minute, and of them at once.
+const CONNECTIONS: usize = 10_000;
+const AT_ONCE: usize = 20;
+/// What the clients are to do, in the client's namespace.
+const DIALS: &str = "WEFT_DIALS";
+
+#[test]
+fn a_thousand_services_and_ten_thousand_connections_leave_nothing() {
+    inside("crowd::a_thousand_services_and_ten_thousand_connections_leave_nothing", crowd);
+}
+
+fn address(index: usize) -> String {
+    format!("10.99.{}.{}", index >> 8, index & 255)
+}
+
+/// Open files of a process.
+fn files(program: &Program) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", program.id())).unwrap().count()
+}
+
+/// With `WEFT_LONG=N`, so many times; each takes a minute then.
+async fn crowd(lab: Lab) {
+    let bed = Bed::start().await;
+    let before = lab.system().await;
+    let (web, types) = (web_server().await, types(&bed.operator).await);
+    let router = bed.router().await;
+    for index in 0..SERVICES {
+        let (name, own) = (format!("s{index}.crowd.example"), address(index));
+        let addresses = [name.as_str(), own.as_str()];
+        service(&bed.operator, &types, &format!("s{index}"), "tcp", &addresses, (80, 80), web)
+            .await;
+    }
+    let hosted = async || match bed.operator.list(&resource::terminator::KIND).await.len() {
+        SERVICES => Ok(()),
+        some => Err(some),
+    };
+    until("every service is hosted", 2 * PATIENCE, hosted).await;
+    for index in [0, SERVICES / 2, SERVICES - 1] {
+        let url = super::get(&format!("http://s{index}.crowd.example/"));
+        prints(&lab, Client, &url, PAGE).await;
+        prints(&lab, Gateway, &super::get(&format!("http://{}/", address(index))), PAGE).await;
+    }
+    let long: Option<usize> = std::env::var("WEFT_LONG").ok().and_then(|text| text.parse().ok());
+    let program = std::env::current_exe().unwrap();
+    let dial = async |count: usize, pace: Duration| {
+        let what = format!("{count} {}", pace.as_micros());
+        let run = format!(
+            "{DIALS}='{what}' {} interception::crowd::dials --exact --nocapture 2>&1",
+            program.display()
+        );
+        lab.says(Client, &run).await.unwrap_or_else(|said| panic!("{said}"));
+    };
+    // Once for what is made once: buffers, timers, threads.
+    dial(500, Duration::ZERO).await;
+    let rules = lab.system().await;
+    let settled = async || {
+        let circuits = bed.operator.list(&resource::fabric::circuit::KIND).await.len();
+        if circuits == 0 { Ok(files(&router)) } else { Err(circuits) }
+    };
+    let (before_files, _) = until("the circuits are gone", PATIENCE, settled).await;
+    let rounds = long.unwrap_or(1);
+    for _ in 0..rounds {
+        let (count, pace) = match long {
+            Some(_) => (CONNECTIONS, Duration::from_secs(60) / (CONNECTIONS / AT_ONCE) as u32),
+            None => (CONNECTIONS / 5, Duration::ZERO),
+        };
+        let begun = std::time::Instant::now();
+        dial(count, pace).await;
+        eprintln!(
+            "{count} connections in {:?}, resident {} KiB",
+            begun.elapsed(),
+            router.resident() / 1024
+        );
+        let left = async || {
+            let circuits = bed.operator.list(&resource::fabric::circuit::KIND).await.len();
+            let files = files(&router);
+            let is_over = circuits == 0 && files <= before_files + 4;
+            if is_over { Ok(()) } else { Err(format!("{circuits} circuits, {files} files")) }
+        };
+        until("circuits and files are gone", 2 * PATIENCE, left).await;
+        assert_eq!(lab.system().await, rules, "rules, routes and addresses are what they were");
+    }
+    assert!(router.stop().await.success());
+    assert_eq!(lab.system().await, before);
+}
+
+/// No test: the clients, in their namespace.
+#[test]
+fn dials() {
+    let Ok(what) = std::env::var(DIALS) else { return };
+    let (count, pace) = what.split_once(' ').unwrap();
+    let (count, pace): (usize, u64) = (count.parse().unwrap(), pace.parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async move {
+        let mut clients = tokio::task::JoinSet::new();
+        for client in 0..AT_ONCE {
+            clients.spawn(async move {
+                let mut turns = tokio::time::interval(Duration::from_micros(pace.max(1)));
+                for number in 0..count / AT_ONCE {
+                    turns.tick().await;
+                    let index = (number * AT_ONCE + client) % SERVICES;
+                    let at: SocketAddr = format!("{}:80", address(index)).parse().unwrap();
+                    let mut stream = TcpStream::connect(at).await.unwrap();
+                    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+                    let mut said = String::new();
+                    stream.read_to_string(&mut said).await.unwrap();
+                    assert!(said.contains(PAGE), "{said}");
+                }
+            });
+        }
+        clients.join_all().await;
+    });
+}

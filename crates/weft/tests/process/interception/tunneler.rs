@@ -1,0 +1,124 @@
+//! `weft tunnel run`.
+
+use super::{
+    PAGE, fails, get,
+    lab::{Lab, Place::Client, Place::Gateway, inside},
+    prints, reflector, remove, service, types, web_server,
+};
+use crate::{
+    network::Place,
+    operator::Operator,
+    program::{Program, WEFT, text, weft},
+    wait::{PATIENCE, until},
+};
+
+#[test]
+fn an_identity_intercepts_and_leaves_nothing() {
+    inside("tunneler::an_identity_intercepts_and_leaves_nothing", intercepts);
+}
+
+async fn intercepts(lab: Lab) {
+    let place = Place::empty();
+    let mut network = place.quickstart();
+    network.says("The network is up", PATIENCE).await;
+    let operator = Operator::log_in(place.control).await;
+    operator.allow_everybody().await;
+    let folder = place.folder();
+    for name in ["one", "two"] {
+        let file = folder.join(format!("{name}.json"));
+        operator.identity(name).await.write(&file).unwrap();
+    }
+    let (web, echo, types) = (web_server().await, reflector().await, types(&operator).await);
+    let before = lab.system().await;
+    let id =
+        service(&operator, &types, "web", "tcp", &["web.lab.example", "10.99.0.1"], (80, 80), web)
+            .await;
+    service(&operator, &types, "echo", "udp", &["10.99.0.7"], (7, 7), echo).await;
+    // All there is, the controller's own address among it: that way stays as it was.
+    service(&operator, &types, "all", "tcp", &["0.0.0.0/0", "*"], (1, 65_535), web).await;
+    let socket = folder.join("run.sock");
+    let start = || -> Program {
+        let args = [
+            "tunnel",
+            "run",
+            "--identity",
+            "one.json",
+            "two.json",
+            "--refresh",
+            "1",
+            "--socket",
+            socket.to_str().unwrap(),
+            "--interface",
+            "lan0",
+            "--resolver",
+            "udp://127.0.0.1:53",
+            "udp://10.77.1.1:53",
+        ];
+        place.start("run", &args)
+    };
+    let tunneler = start();
+    for place in [Client, Gateway] {
+        for host in ["web.lab.example", "10.99.0.1", "10.98.7.6:5432", "what.so.ever"] {
+            prints(&lab, place, &get(&format!("http://{host}/")), PAGE).await;
+        }
+        let ask = "printf 'who is there' | nc -u -w 1 -W 1 10.99.0.7 7";
+        prints(&lab, place, ask, "who is there").await;
+    }
+    let status = format!("{WEFT} tunnel status --output json --socket {}", socket.display());
+    prints(&lab, Gateway, &status, "tcp:web.lab.example:80").await;
+    prints(&lab, Gateway, &status, "intercepted").await;
+    remove(&operator, &id).await;
+    fails(&lab, Gateway, "nft list ruleset | grep -w 10.99.0.1").await;
+
+    let same = weft(folder, &["tunnel", "run", "--identity", "one.json"]).await;
+    assert_eq!(same.status.code(), Some(1), "{}", text(&same));
+    assert!(text(&same).contains("another process intercepts as \"tunnel\""), "{}", text(&same));
+
+    tunneler.kill();
+    assert_ne!(lab.system().await, before);
+    let tunneler = start();
+    prints(&lab, Client, &get("http://what.so.ever/"), PAGE).await;
+    assert!(tunneler.stop().await.success());
+    assert_eq!(lab.system().await, before);
+    assert!(network.stop().await.success());
+}
+
+#[test]
+fn who_may_not_intercept_hears_what_else_there_is() {
+    inside("tunneler::who_may_not_intercept_hears_what_else_there_is", may_not);
+}
+
+async fn may_not(lab: Lab) {
+    let place = Place::empty();
+    let before = lab.system().await;
+    let run = "tunnel run --identity none.json";
+    // Somebody without privileges cannot read where this program lies, perhaps.
+    let copy = format!("/tmp/weft-{}", std::process::id());
+    std::fs::copy(WEFT, &copy).unwrap();
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all";
+    let tools = place.folder().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    let ip = lab.says(Gateway, "command -v ip").await.unwrap();
+    std::os::unix::fs::symlink(ip, tools.join("ip")).unwrap();
+    for (script, why, hinted) in [
+        (format!("cd /; {nobody} {copy} {run}"), "root", true),
+        (format!("PATH={} {WEFT} {run}", tools.display()), "cannot run ip", true),
+        (format!("{WEFT} {run} --interface lan9"), "no such network interface", false),
+        (format!("{WEFT} {run} --dns-range 10.0.0.1"), "--dns-range", false),
+        (format!("{WEFT} {run} --resolver tcp://127.0.0.1:53"), "udp://", false),
+    ] {
+        let said = lab.says(Gateway, &format!("({script}) 2>&1 || true")).await.unwrap();
+        assert!(said.contains(why), "{script}: {said}");
+        let hint = said.contains("weft tunnel proxy SERVICE:PORT") && said.contains("run-host");
+        assert_eq!(hint, hinted, "{script}: {said}");
+    }
+    std::fs::remove_file(&copy).unwrap();
+    // The same without privileges and without interception begins with the file.
+    let said = format!("{WEFT} {run} --no-intercept 2>&1 || true");
+    let look = async || match lab.says(Gateway, &said).await {
+        Ok(said) if said.contains("none.json") => Ok(()),
+        other => Err(other),
+    };
+    until("the file is missing", PATIENCE, look).await;
+    assert_eq!(lab.system().await, before);
+}

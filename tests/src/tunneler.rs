@@ -1,0 +1,381 @@
+//! Tunnelers over a whole network: an identity's over the SDK, and the router's own.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream, UdpSocket},
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use weft_contract::resource;
+use weft_sdk::Context;
+use weft_tunnel::{NamedPort, Protocol};
+use weft_tunneler::{Options, Tunneler};
+
+use crate::network::{Network, soon, until_some};
+
+const HOST_V1: &str = "NH5p4FpGR";
+const INTERCEPT_V1: &str = "g7cIWbcGg";
+const PROXY_V1: &str = "proxy.v1";
+
+/// A tunneler that runs until dropped.
+struct Running {
+    tunneler: Arc<Tunneler>,
+    stop: CancellationToken,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Running {
+    async fn start(network: &Network, name: &str, roles: &[&str], options: Options) -> Self {
+        let file = network.identity_file_of(name, roles).await;
+        let context = Context::builder()
+            .config_types(weft_tunnel::config::TYPES)
+            .refresh_interval(Duration::from_secs(1));
+        let context = soon(context.build(file)).await.unwrap();
+        let tunneler = Tunneler::new(context, options);
+        soon(tunneler.refresh()).await.unwrap();
+        let (stop, running) = (CancellationToken::new(), Arc::clone(&tunneler));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move { running.run(&stopped).await });
+        Self { tunneler, stop, task: AbortOnDropHandle::new(task) }
+    }
+
+    /// One that hosts what it may.
+    async fn host(network: &Network) -> Self {
+        Self::start(network, "host", &["hosts"], Options::default()).await
+    }
+
+    /// One that offers these services at ports.
+    async fn proxy(network: &Network, ports: &[(&str, Protocol)]) -> Self {
+        let named = ports.iter().map(|(service, protocol)| NamedPort {
+            service: (*service).to_owned(),
+            port: 0,
+            protocol: *protocol,
+        });
+        let options = Options { host: false, named: named.collect(), ..Options::default() };
+        Self::start(network, "client", &[], options).await
+    }
+
+    /// Where a service is offered.
+    async fn port(&self, service: &str) -> SocketAddr {
+        let found = async || {
+            let ports = self.tunneler.ports();
+            ports.into_iter().find(|port| port.service == service)?.listening.ok()
+        };
+        until_some(found).await
+    }
+
+    /// Waits until a service can be dialed here.
+    async fn hosts(&self, service: &str) {
+        until_some(async || {
+            let status = self.tunneler.status();
+            let found = status.services.into_iter().find(|one| one.name == service)?;
+            found.hosting.iter().any(|host| host.terminators > 0).then_some(())
+        })
+        .await;
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        soon(self.task).await.unwrap();
+        assert_eq!(self.tunneler.drained(crate::network::LONG).await, 0);
+    }
+}
+
+/// A service that identities with the attribute `hosts` may host, and everybody may dial.
+async fn service(
+    network: &Network,
+    name: &str,
+    encrypted: bool,
+    configs: &[(&str, Value)],
+) -> String {
+    let mut ids = Vec::new();
+    for (kind, data) in configs {
+        let config = json!({"name": format!("{name} {kind}"), "configTypeId": kind, "data": data});
+        ids.push(network.create(&resource::config::CONFIG_KIND, &config).await);
+    }
+    let body = json!({"name": name, "encryptionRequired": encrypted, "configs": ids});
+    let id = network.create(&resource::service::KIND, &body).await;
+    for (kind, roles) in [("Dial", "#all"), ("Bind", "#hosts")] {
+        let policy = json!({"name": format!("{name} {kind}"), "type": kind, "semantic": "AnyOf",
+            "identityRoles": [roles], "serviceRoles": [format!("@{id}")]});
+        network.create(&resource::service_policy::KIND, &policy).await;
+    }
+    id
+}
+
+fn at(protocol: &str, port: u16) -> Value {
+    json!({"protocol": protocol, "address": "127.0.0.1", "port": port})
+}
+
+/// An application that answers with what it heard, once it has heard all.
+async fn application() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut heard = Vec::new();
+                stream.read_to_end(&mut heard).await?;
+                stream.write_all(&heard).await?;
+                stream.shutdown().await
+            });
+        }
+    });
+    port
+}
+
+/// An application that sends every datagram back.
+async fn reflector() -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let port = socket.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let mut buffer = vec![0; 65_536];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+            let _ = socket.send_to(&buffer[..length], from).await;
+        }
+    });
+    port
+}
+
+/// Says so much, ends, and reads the answer to its end.
+async fn talk(at: SocketAddr, length: usize) -> std::io::Result<()> {
+    let data: Vec<u8> = (0..length).map(|n| (n * 7 + n / 255) as u8).collect();
+    let (mut reader, mut writer) = TcpStream::connect(at).await?.into_split();
+    let sent = data.clone();
+    let writing = tokio::spawn(async move {
+        writer.write_all(&sent).await?;
+        writer.shutdown().await.map(|()| writer)
+    });
+    let mut read = Vec::new();
+    reader.read_to_end(&mut read).await?;
+    writing.await.unwrap()?;
+    if read == data { Ok(()) } else { Err(std::io::Error::other(format!("{} bytes", read.len()))) }
+}
+
+/// Talks until it works: routers hear of services and terminators a moment after the controller.
+async fn talked(at: SocketAddr, length: usize) {
+    until_some(async || soon(talk(at, length)).await.ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_pass_two_tunnelers_with_half_close() {
+    let network = Network::start().await;
+    let port = application().await;
+    for (name, encrypted) in [("secret", true), ("plain", false)] {
+        service(&network, name, encrypted, &[(HOST_V1, at("tcp", port))]).await;
+    }
+    let host = Running::host(&network).await;
+    let client =
+        Running::proxy(&network, &[("secret", Protocol::Tcp), ("plain", Protocol::Tcp)]).await;
+    for name in ["secret", "plain"] {
+        host.hosts(name).await;
+        let at = client.port(name).await;
+        talked(at, 1).await;
+        soon(talk(at, 3_000_000)).await.unwrap();
+    }
+    client.stop().await;
+    host.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn datagrams_stay_whole_and_clients_apart() {
+    let network = Network::start().await;
+    let port = reflector().await;
+    for (name, encrypted) in [("secret", true), ("plain", false)] {
+        service(&network, name, encrypted, &[(HOST_V1, at("udp", port))]).await;
+    }
+    let host = Running::host(&network).await;
+    let client =
+        Running::proxy(&network, &[("secret", Protocol::Udp), ("plain", Protocol::Udp)]).await;
+    for name in ["secret", "plain"] {
+        host.hosts(name).await;
+        let at = client.port(name).await;
+        for number in 0..3_u8 {
+            let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            socket.connect(at).await.unwrap();
+            for length in [1, 1400, 20_000, 60_000] {
+                let sent = vec![number + 1; length];
+                // A datagram may be lost, and the first ones are while the dial is refused.
+                until_some(async || {
+                    socket.send(&sent).await.ok()?;
+                    let mut buffer = vec![0; 65_536];
+                    let answer = socket.recv(&mut buffer);
+                    let answer = tokio::time::timeout(Duration::from_secs(1), answer).await;
+                    let length = answer.ok()?.ok()?;
+                    // An answer to an earlier try is of another length.
+                    (buffer[..length] == sent[..]).then_some(())
+                })
+                .await;
+            }
+        }
+        let dialed = client.tunneler.status().services;
+        let open = dialed.iter().find(|one| one.name == name).unwrap().dialed.open;
+        assert_eq!(open, 3, "one conversation for each client");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_are_followed() {
+    let network = Network::start().await;
+    let (host, client) = (
+        Running::host(&network).await,
+        Running::start(&network, "client", &[], Options { host: false, ..Options::default() })
+            .await,
+    );
+    let taken = crate::network::free_port();
+    let proxy = json!({"port": taken, "protocols": ["tcp"], "binding": "127.0.0.1"});
+    let port = application().await;
+    let configs = [(HOST_V1, at("tcp", port)), (PROXY_V1, proxy)];
+    let id = service(&network, "later", true, &configs).await;
+    host.hosts("later").await;
+    let at = client.port("later").await;
+    assert_eq!(at.port(), taken);
+    talked(at, 10_000).await;
+
+    network.admin.delete(&resource::service::KIND, &id).await.unwrap();
+    until_some(async || client.tunneler.ports().is_empty().then_some(())).await;
+    until_some(async || host.tunneler.status().services.is_empty().then_some(())).await;
+    until_some(async || TcpStream::connect(at).await.err()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_forwards_is_told_what_the_service_is_known_as() {
+    let network = Network::start().await;
+    let port = application().await;
+    let forward = json!({
+        "forwardProtocol": true, "allowedProtocols": ["tcp"], "forwardAddress": true,
+        "allowedAddresses": ["localhost"], "forwardPort": true,
+        "allowedPortRanges": [{"low": port, "high": port}],
+    });
+    let intercept = |name: &str| {
+        json!({"protocols": ["tcp"], "addresses": [name],
+            "portRanges": [{"low": port, "high": port}]})
+    };
+    let both = |name: &str| [(HOST_V1, forward.clone()), (INTERCEPT_V1, intercept(name))];
+    service(&network, "allowed", true, &both("localhost")).await;
+    service(&network, "refused", true, &both("127.0.0.1")).await;
+    let host = Running::host(&network).await;
+    let client =
+        Running::proxy(&network, &[("allowed", Protocol::Tcp), ("refused", Protocol::Tcp)]).await;
+    for name in ["allowed", "refused"] {
+        host.hosts(name).await;
+    }
+    talked(client.port("allowed").await, 10_000).await;
+    let failed = || {
+        let status = host.tunneler.status();
+        status.services.iter().find(|one| one.name == "refused").unwrap().hosted.failed
+    };
+    let at = client.port("refused").await;
+    until_some(async || {
+        let refused = soon(talk(at, 10)).await.unwrap_err();
+        // Not as if the application had answered with nothing.
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionReset, "{refused}");
+        (failed() > 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_checks_move_terminators() {
+    let mut network = Network::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut host_v1 = at("tcp", port);
+    host_v1["listenOptions"] = json!({"cost": 7});
+    host_v1["portChecks"] = json!([{
+        "address": format!("127.0.0.1:{port}"), "interval": "100ms", "timeout": "1s", "actions": [
+            {"trigger": "fail", "action": "mark unhealthy", "consecutiveEvents": 2},
+            {"trigger": "fail", "action": "increase cost 5"},
+            {"trigger": "change", "action": "send event"},
+            {"trigger": "pass", "action": "mark healthy"},
+            {"trigger": "pass", "action": "decrease cost 1000"},
+        ],
+    }]);
+    service(&network, "checked", false, &[(HOST_V1, host_v1)]).await;
+    let _host = Running::host(&network).await;
+    // The router hosts it too.
+    let all = network.list(&resource::identity::KIND).await;
+    let own = all.iter().find(|one| one["name"] == "router1").unwrap();
+    let id = own["id"].as_str().unwrap();
+    network.patch(&resource::identity::KIND, id, &json!({"roleAttributes": ["hosts"]})).await;
+    let is = async |wanted: fn(&Value) -> bool| {
+        until_some(async || {
+            let all = network.list(&resource::terminator::KIND).await;
+            (all.len() == 2 && all.iter().all(wanted)).then_some(())
+        })
+        .await;
+    };
+    is(|one| one["precedence"] == "default" && one["cost"] == 7).await;
+    drop(listener);
+    is(|one| one["precedence"] == "failed" && one["cost"].as_u64() > Some(7)).await;
+    let _listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    is(|one| one["precedence"] == "default" && one["cost"] == 7).await;
+    network.stop_router().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_offers_services_at_ports() {
+    let mut network = Network::start().await;
+    network.stop_router().await;
+    let [stream, datagrams] = [(); 2].map(|()| crate::network::free_port());
+    network.proxy_mode(&[("web", stream, false), ("dns", datagrams, true)]);
+    let (web, dns) = (application().await, reflector().await);
+    service(&network, "web", true, &[(HOST_V1, at("tcp", web))]).await;
+    service(&network, "dns", true, &[(HOST_V1, at("udp", dns))]).await;
+    network.start_router().await;
+    let host = Running::host(&network).await;
+    host.hosts("web").await;
+    host.hosts("dns").await;
+    let to = SocketAddr::from(([127, 0, 0, 1], stream));
+    talked(to, 1).await;
+    soon(talk(to, 1_000_000)).await.unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(("127.0.0.1", datagrams)).await.unwrap();
+    until_some(async || {
+        socket.send(&[7; 3000]).await.ok()?;
+        let mut buffer = [0; 4000];
+        let answer = tokio::time::timeout(Duration::from_secs(1), socket.recv(&mut buffer)).await;
+        (answer.ok()?.ok()? == 3000).then_some(())
+    })
+    .await;
+    // Nothing is left of streams that are over.
+    let router = network.router();
+    until_some(async || (router.data().counts().0 <= 1).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_connections_leave_nothing() {
+    const COUNT: usize = 600;
+    let network = Network::start().await;
+    let port = application().await;
+    service(&network, "web", true, &[(HOST_V1, at("tcp", port))]).await;
+    let host = Running::host(&network).await;
+    let client = Running::proxy(&network, &[("web", Protocol::Tcp)]).await;
+    host.hosts("web").await;
+    let to = client.port("web").await;
+    talked(to, 1).await;
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let mut turns = tokio::task::JoinSet::new();
+    for _ in 0..30 {
+        turns.spawn(async move {
+            for _ in 0..COUNT / 30 {
+                soon(talk(to, 100)).await.unwrap();
+            }
+        });
+    }
+    turns.join_all().await;
+    until_some(async || {
+        let open = client.tunneler.open() + host.tunneler.open();
+        (open == 0 && network.router().data().counts() == (0, 0)).then_some(())
+    })
+    .await;
+    until_some(async || {
+        let now = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        (now <= before + 3).then_some(())
+    })
+    .await;
+    let carried = client.tunneler.status().services[0].dialed;
+    assert!(carried.total > COUNT as u64 && carried.sent == carried.received, "{carried:?}");
+}
