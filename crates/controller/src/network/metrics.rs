@@ -1,6 +1,6 @@
 //! What the network's programs measure, as operators get it: Prometheus' text and events.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ impl Network {
         router: &LiveRouter,
         seconds: u64,
         circuit: &str,
-        values: &HashMap<String, u64>,
+        values: &BTreeMap<String, u64>,
     ) {
         let is_possible = values.values().all(|bytes| used::is_possible(*bytes, seconds));
         let service = self.0.circuits.service_over(circuit, router.id.as_str());

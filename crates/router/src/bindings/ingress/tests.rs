@@ -703,8 +703,9 @@ async fn a_flood_of_datagrams_leaves_others_their_turn() {
     let tasks = tokio::runtime::Handle::current().metrics();
     let begun = || tasks.num_alive_tasks();
     let before = begun();
-    let (ingress, stop) = (bed.ingress(Some("silent")), bed.stop.clone());
-    let mut serving = Box::pin(serve_datagrams(ingress, socket, DatagramLimits::default(), stop));
+    let ingress = bed.ingress(Some("silent"));
+    let ends = DatagramEnds { draining: bed.draining.clone(), stop: bed.stop.clone() };
+    let mut serving = Box::pin(serve_datagrams(ingress, socket, DatagramLimits::default(), ends));
     let mut turns = 0;
     soon(async {
         while begun() - before < MANY {
