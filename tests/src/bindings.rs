@@ -1,7 +1,7 @@
 //! Programs that know nothing of the network: over a listener of one router to an address that
 //! another one dials.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -127,6 +127,29 @@ async fn datagrams_go_from_a_listener_to_an_address_over_a_link() {
         }
     }
     drop((network, hosts, router));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_that_drains_serves_its_clients_and_takes_no_others() {
+    let (network, hosts, router) = Box::pin(linked(UNRESTRICTED)).await;
+    let application = application().await;
+    network.at_address("web", &hosts, "transport", &format!("tcp:{application}")).await;
+    let bound = router.router().ingress_addresses();
+    let mut known = TcpStream::connect(bound[0]).await.unwrap();
+    until_some(async || (router.router().data().counts().0 == 1).then_some(())).await;
+    let draining = router.router().drain(Duration::from_secs(60));
+    let clients = async {
+        // The listener is closed: nobody gets in who is not there yet.
+        until_some(async || TcpStream::connect(bound[0]).await.is_err().then_some(())).await;
+        known.write_all(b"abc").await.unwrap();
+        known.shutdown().await.unwrap();
+        let mut got = Vec::new();
+        known.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got, b"cba");
+    };
+    // With its last client the router has nothing left to do.
+    soon(async { tokio::join!(draining, clients) }).await;
+    drop((network, hosts));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

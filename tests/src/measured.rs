@@ -141,6 +141,49 @@ async fn routers_have_every_metric_of_the_table_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn controllers_have_every_metric_of_the_table_and_no_other() {
+    let network = network().await;
+    let (one, _) = measured_router(&network, "r1").await;
+    let inspected = network.circuits().inspect("^ctrl1$", &["metrics".to_owned()]).await;
+    let events = inspected.values[0].value.as_array().unwrap();
+    let mut found = Vec::new();
+    for event in events {
+        let metric = event["metric"].as_str().unwrap();
+        let full = match event["source_entity_id"].as_str() {
+            Some(id) => format!("{metric}:{id}"),
+            None => metric.to_owned(),
+        };
+        let known = names::find(names::CONTROLLER, &full);
+        let known = known.unwrap_or_else(|| panic!("{full} is not in the table"));
+        let kind = event["metric_type"].as_str().unwrap();
+        let kind = if kind == "intValue" { "gauge" } else { kind };
+        assert_eq!(kind, known.kind.word(), "{full}");
+        found.push(known.name);
+    }
+    // There is a timer once somebody has asked for what it times.
+    for named in names::CONTROLLER.iter().filter(|named| named.kind != names::Kind::Timer) {
+        assert!(found.contains(&named.name), "the controller has no {}", named.name);
+    }
+    drop(one);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_that_is_gone_has_no_metrics() {
+    let network = network().await;
+    let (mut one, _) = measured_router(&network, "r1").await;
+    let id = one.id.clone();
+    let of = [("source_id", id.as_str())];
+    let has_metrics = async || {
+        let (status, text) = network.get(None, "/metrics").await;
+        assert_eq!(status, 200);
+        sample(&text, "ziti_weft_links", &of).is_some()
+    };
+    until_some(async || has_metrics().await.then_some(())).await;
+    one.stop().await;
+    until_some(async || (!has_metrics().await).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_checks_say_whether_controllers_and_links_are_there() {
     let mut network = network().await;
     let (one, web) = measured_router(&network, "r1").await;

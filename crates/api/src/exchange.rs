@@ -7,14 +7,13 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body_util::{Either, Full};
+use http_body_util::Either;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response};
 use weft_contract::resource::change::MAX_DOCUMENT;
 use weft_contract::{Api, ErrorCode, Load, Operation, headers, paths as apis};
 use weft_controller::auth::resolve::Credentials;
@@ -25,7 +24,7 @@ use crate::body::Held;
 use crate::compress::Manner;
 use crate::encodings::Encodings;
 use crate::routes::Found;
-use crate::server::{MetricsDoor, Site};
+use crate::server::Site;
 use crate::{accept, body, cors, description, health, paths};
 use weft_web::Place;
 use weft_web::{Peer, Terms};
@@ -60,6 +59,11 @@ impl weft_web::Site for Site {
         } else if cors::is_preflight(&request, &leave) {
             let answer = cors::preflight(request.headers());
             answer.unwrap_or_else(|failure| answer::refused(failure.into(), id)).map(Either::Left)
+        } else if self.is_metrics(&path) {
+            let (head, body) = request.into_parts();
+            let answer = self.serve_metrics(peer, &head, id).await;
+            tokio::spawn(async move { body::discard(body, &head.headers).await });
+            answer
         } else {
             let encodings = Encodings::of(request.headers());
             let answer = self.answer(peer, request, id).await;
@@ -103,10 +107,7 @@ impl Site {
         body::check_length(&head.headers, most)?;
         if api == Api::Health {
             let query = paths::query(head.uri.query());
-            return Ok(health::answer(&self.shared.controller, &path, &query));
-        }
-        if api == Api::Metrics {
-            return Ok(self.metrics(peer).await);
+            return Ok(health::answer(&self.shared.health, &path, &query));
         }
         if let Some(reply) = description::find(api, &head.method, rest) {
             let mut answer = answer::done(reply)?;
@@ -148,23 +149,6 @@ impl Site {
             answer.extensions_mut().insert(manner);
         }
         Ok(answer)
-    }
-
-    /// Everything that is measured, as Prometheus reads it.
-    async fn metrics(&self, peer: &Peer) -> Answer {
-        let MetricsDoor { scraper, with_times } = &self.metrics;
-        let is_admitted = scraper
-            .as_ref()
-            .is_none_or(|one| one.admits(peer.certificates.first(), SystemTime::now()));
-        let (status, text) = match is_admitted {
-            true => (StatusCode::OK, self.shared.controller.prometheus(*with_times).await),
-            false => (StatusCode::UNAUTHORIZED, Bytes::new()),
-        };
-        let mut response = Response::new(Full::from(text));
-        *response.status_mut() = status;
-        let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-        response
     }
 
     fn caller(&self, peer: &Peer, head: &Parts, query: &Query) -> Caller {

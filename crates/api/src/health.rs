@@ -1,5 +1,6 @@
 //! `/health-checks` of a controller (protocol: operations 6).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -7,19 +8,44 @@ use http_body_util::Full;
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use weft_config::controller::StoreCheck;
 use weft_contract::headers;
 use weft_controller::{Controller, Health, Query};
-use weft_web::health::{self, Outcome};
+use weft_web::health::{self, Check, Outcome};
 
 /// The id under which probes look for the check of the store.
 const STORE_CHECK: &str = "bolt.read";
 /// Asks also whether this controller leads.
 const LEADER: &str = "/controller/raft";
+/// Least time between two checks, whatever the file says.
+const LEAST: Duration = Duration::from_millis(10);
+
+/// Checks the store now and then, until it is told to stop.
+pub(crate) fn begin(
+    controller: &Controller,
+    options: StoreCheck,
+    stop: CancellationToken,
+) -> Arc<Check> {
+    let check = Arc::new(Check::new(STORE_CHECK, true, now(controller)));
+    let (of, controller) = (Arc::clone(&check), controller.clone());
+    tokio::spawn(async move {
+        let checks = async {
+            tokio::time::sleep(options.initial_delay).await;
+            loop {
+                of.found(look(&controller, options.timeout).await);
+                tokio::time::sleep(options.interval.max(LEAST)).await;
+            }
+        };
+        let _ = stop.run_until_cancelled(checks).await;
+    });
+    check
+}
 
 /// Answers for a path below `/health-checks`.
-pub(crate) fn answer(controller: &Controller, path: &str, query: &Query) -> Response<Full<Bytes>> {
+pub(crate) fn answer(check: &Check, path: &str, query: &Query) -> Response<Full<Bytes>> {
     let is_short = query.get("type") == Some("short");
-    let mut answer = health::answer(&[(STORE_CHECK, store_check(controller))], is_short);
+    let mut answer = health::answer(&[check.seen()], is_short);
     if path.ends_with(LEADER) {
         // A controller alone is the one that writes.
         answer["raft"] = json!({"isLeader": true, "isRaftEnabled": false});
@@ -30,14 +56,25 @@ pub(crate) fn answer(controller: &Controller, path: &str, query: &Query) -> Resp
 }
 
 /// Reads from the model, and tells whether it can be written.
-fn store_check(controller: &Controller) -> Outcome {
+async fn look(controller: &Controller, limit: Duration) -> Outcome {
     let begun = Instant::now();
-    let _readable = controller.snapshot();
-    let problem = match controller.health() {
-        Health::Fine => None,
-        Health::Failing(cause) | Health::Stopped(cause) => Some(cause),
+    let of = controller.clone();
+    let looking = tokio::task::spawn_blocking(move || {
+        let _readable = of.snapshot();
+        match of.health() {
+            Health::Fine => None,
+            Health::Failing(cause) | Health::Stopped(cause) => Some(cause),
+        }
+    });
+    let problem = match tokio::time::timeout(limit, looking).await {
+        Ok(Ok(problem)) => problem,
+        Ok(Err(fault)) => Some(fault.to_string()),
+        Err(_) => Some(format!("the store did not answer within {limit:?}")),
     };
+    Outcome::new(now(controller), begun.elapsed(), problem, Value::Null)
+}
+
+fn now(controller: &Controller) -> SystemTime {
     let millis = u64::try_from(controller.now().0).unwrap_or_default();
-    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
-    Outcome::new(now, begun.elapsed(), problem, Value::Null)
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
 }

@@ -30,6 +30,7 @@ mod files;
 mod health;
 mod kept;
 mod limits;
+mod metrics;
 mod paths;
 mod routes;
 mod server;

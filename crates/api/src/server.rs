@@ -10,16 +10,20 @@ use hyper::header::HeaderValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use weft_channel::{Accepted, ConnectionHandler, Listeners, Registration};
+use weft_config::controller::StoreCheck;
 use weft_config::{BindPoint, WebApi, WebServer};
 use weft_contract::Api;
 use weft_controller::Controller;
 use weft_identity::LiveIdentity;
-use weft_web::{Places, Scraper, StartError, Terms};
+use weft_web::health::Check;
+use weft_web::{Places, Scraper, Scrapes, StartError, Terms};
 
 use crate::answer::Signature;
 use crate::compress::Compressor;
 use crate::files::{Mount, mounts};
+use crate::health;
 use crate::limits::Limits;
+use crate::metrics::Texts;
 use crate::routes::Routes;
 use crate::urls::{answered, served};
 
@@ -37,6 +41,8 @@ pub struct Setup {
     pub listeners: Arc<Listeners>,
     /// What peers may take up.
     pub limits: Limits,
+    /// How the store is checked.
+    pub store_check: StoreCheck,
 }
 
 impl Setup {
@@ -46,7 +52,8 @@ impl Setup {
         identity: Arc<LiveIdentity>,
         listeners: Arc<Listeners>,
     ) -> Self {
-        Self { controller, identity, listeners, limits: Limits::default() }
+        let limits = Limits::default();
+        Self { controller, identity, listeners, limits, store_check: StoreCheck::default() }
     }
 }
 
@@ -57,6 +64,7 @@ pub struct ApiServer {
     connections: Arc<Places>,
     registrations: Vec<Registration>,
     identities: Vec<Arc<LiveIdentity>>,
+    scrapers: Vec<Arc<Scraper>>,
     shared: Arc<Shared>,
     _stopping: DropGuard,
 }
@@ -72,6 +80,9 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<Places>,
     pub(crate) compressor: Compressor,
     pub(crate) bodies: Arc<Places>,
+    pub(crate) scrapes: Scrapes,
+    pub(crate) texts: Texts,
+    pub(crate) health: Arc<Check>,
     /// No more requests are taken.
     pub(crate) stopping: CancellationToken,
     /// Whoever is still there is cut.
@@ -98,7 +109,7 @@ pub(crate) struct Site {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MetricsDoor {
     /// Who may read them; none is everybody.
-    pub(crate) scraper: Option<Scraper>,
+    pub(crate) scraper: Option<Arc<Scraper>>,
     /// Whether samples carry the time.
     pub(crate) with_times: bool,
 }
@@ -107,7 +118,7 @@ impl MetricsDoor {
     fn of(config: &WebServer) -> Result<Self, StartError> {
         for api in &config.apis {
             let WebApi::Metrics { scrape_cert, include_timestamps } = api else { continue };
-            let load = |path: &std::path::PathBuf| Scraper::load(path);
+            let load = |path: &std::path::PathBuf| Scraper::load(path).map(Arc::new);
             let scraper = scrape_cert.as_ref().map(load).transpose();
             let scraper = scraper
                 .map_err(|source| StartError::Scraper { server: config.name.clone(), source })?;
@@ -120,7 +131,7 @@ impl MetricsDoor {
 impl ApiServer {
     /// Starts the servers of a `web` section. Returns when every bind point listens.
     pub async fn start(servers: &[WebServer], setup: Setup) -> Result<Self, StartError> {
-        let Setup { controller, identity, listeners, limits } = setup;
+        let Setup { controller, identity, listeners, limits, store_check } = setup;
         let stopping = CancellationToken::new();
         let shared = Arc::new(Shared {
             routes: Routes::new(),
@@ -129,6 +140,9 @@ impl ApiServer {
             files: Places::new(limits.files, limits.files_per_source, limits.grace),
             compressor: Compressor::new(),
             bodies: Places::new(limits.body_bytes, limits.body_bytes_per_source, limits.grace),
+            scrapes: Scrapes::default(),
+            texts: Texts::default(),
+            health: health::begin(&controller, store_check, stopping.clone()),
             stopping: stopping.clone(),
             stopped: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -144,6 +158,7 @@ impl ApiServer {
             connections,
             registrations: Vec::new(),
             identities: Vec::new(),
+            scrapers: Vec::new(),
             shared,
             _stopping: stopping.drop_guard(),
         };
@@ -162,6 +177,14 @@ impl ApiServer {
     /// reloads these too.
     pub fn identities(&self) -> &[Arc<LiveIdentity>] {
         &self.identities
+    }
+
+    /// Reads the certificates of those who may read metrics again.
+    pub async fn reload(&self) {
+        let scrapers = self.scrapers.clone();
+        let read = move || scrapers.iter().for_each(|scraper| scraper.reload());
+        // What is wrong with them was said.
+        let _ = tokio::task::spawn_blocking(read).await;
     }
 
     /// Stops listening, lets requests that are worked on finish, and cuts those that are not done
@@ -197,6 +220,7 @@ impl ApiServer {
         let apis = answered(&config.apis);
         let mounts = mounts(&config.apis, &apis);
         let metrics = MetricsDoor::of(config)?;
+        self.scrapers.extend(metrics.scraper.clone());
         let identity = match weft_web::own_identity(config)? {
             Some(own) => {
                 self.identities.push(Arc::clone(&own));

@@ -4,7 +4,7 @@
 //! link comes back, the hop moves to the new outlet with everything that waits. A hop is listed at most once per
 //! class; each move begins a new *listing*, and what an outlet still holds of an older one is ignored.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 use weft_limits::Budget;
@@ -14,7 +14,10 @@ use weft_wire::{
 };
 use weft_xgress::{Class, ITEM_COST, Pushed, Tally, TransitQueue, Waiting, transit_len};
 
-use crate::outlet::{Flow, Outlet, Seat};
+use crate::{
+    outlet::{Flow, Outlet, Seat},
+    probe::Sample,
+};
 
 /// A flow that can be a hop.
 pub trait HopFlow: Flow + Sized {
@@ -35,6 +38,8 @@ struct Inner<F> {
     listing: u32,
     /// Listed for acks, for payloads.
     listed: [bool; 2],
+    /// The payload that is followed, by its sequence.
+    sample: Option<(i32, Sample)>,
     closed: bool,
 }
 
@@ -54,6 +59,7 @@ impl<F: HopFlow> Hop<F> {
             outlet,
             listing: 0,
             listed: [false; 2],
+            sample: None,
             closed: false,
         };
         Arc::new(Self { seat: Seat::default(), tally: Tally::default(), inner: Mutex::new(inner) })
@@ -83,8 +89,12 @@ impl<F: HopFlow> Hop<F> {
                 Class::Payload => inner.frames.push(sequence, len, message),
                 Class::Ack => inner.frames.push_ack(len, message),
             };
-            if pushed == Pushed::Dropped {
-                inner.outlet.note_dropped();
+            match pushed {
+                Pushed::Dropped => inner.outlet.note_dropped(),
+                Pushed::Queued if class == Class::Payload && inner.sample.is_none() => {
+                    inner.sample = inner.outlet.probe().begin().map(|sample| (sequence, sample));
+                }
+                Pushed::Queued | Pushed::Duplicate => {}
             }
             (pushed, inner.begin_listing(class))
         };
@@ -118,13 +128,17 @@ impl<F: HopFlow> Hop<F> {
             return None;
         }
         let frame = match class {
-            Class::Payload => inner.frames.pop().map(|waiting| (waiting.len, waiting.frame)),
+            Class::Payload => inner.frames.pop().map(|waiting| {
+                inner.left(waiting.sequence);
+                (waiting.len, waiting.frame)
+            }),
             Class::Ack => inner.frames.pop_ack(),
         };
         let Some((len, message)) = frame else {
             inner.listed[place(class)] = false;
             if class == Class::Payload {
                 inner.outlet.emptied(&self.seat);
+                inner.sample = None;
             }
             return None;
         };
@@ -158,6 +172,8 @@ impl<F: HopFlow> Hop<F> {
             inner.outlet = Arc::clone(outlet);
             inner.listing = inner.listing.wrapping_add(1);
             inner.listed = [false; 2];
+            // What waits for the other neighbour now was not kept up by it.
+            inner.sample = None;
             [Class::Ack, Class::Payload].map(|class| (class, inner.begin_listing(class)))
         };
         for (class, list) in lists {
@@ -169,6 +185,7 @@ impl<F: HopFlow> Hop<F> {
     pub fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
+        inner.sample = None;
         inner.listing = inner.listing.wrapping_add(1);
         inner.frames.clear();
         // What is left in it draws on nothing.
@@ -193,6 +210,15 @@ impl<F: HopFlow> Hop<F> {
 }
 
 impl<F> Inner<F> {
+    /// A connection takes the payload of this sequence.
+    fn left(&mut self, sequence: i32) {
+        if self.sample.as_ref().is_some_and(|(followed, _)| *followed == sequence)
+            && let Some((_, sample)) = self.sample.take()
+        {
+            sample.taken(Instant::now());
+        }
+    }
+
     /// Where to list for a class, if there is something of it that is not listed.
     fn begin_listing(&mut self, class: Class) -> Option<(Arc<Outlet<F>>, u32)> {
         let has = match class {

@@ -18,10 +18,12 @@
 
 mod hop;
 mod outlet;
+mod probe;
 #[cfg(test)]
 mod tests;
 mod timers;
 
 pub use hop::{Hop, HopFlow};
 pub use outlet::{Carries, DataOutbox, Flow, Outlet, Seat, Unsent};
+pub use probe::{Probe, Sample};
 pub use timers::{Timed, Timers};

@@ -23,6 +23,8 @@ use weft_limits::Budget;
 use weft_wire::Message;
 use weft_xgress::{Class, Scheduler, Source};
 
+use crate::probe::Probe;
+
 /// A flow that had nothing for so many milliseconds may take another port: what it sent before has left.
 const SETTLED: u64 = 200;
 
@@ -42,6 +44,8 @@ pub struct Outlet<F> {
     budget: Budget,
     /// Messages for which there was no room.
     dropped: AtomicU64,
+    /// How long messages wait.
+    probe: Arc<Probe>,
     /// The neighbour is gone: nothing is listed any more.
     closed: AtomicBool,
 }
@@ -96,6 +100,7 @@ impl<F: Flow> Outlet<F> {
             numbers: AtomicU64::new(1),
             budget,
             dropped: AtomicU64::new(0),
+            probe: Arc::default(),
             closed: AtomicBool::new(false),
         })
     }
@@ -104,6 +109,12 @@ impl<F: Flow> Outlet<F> {
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// How long messages wait for the neighbour.
+    #[must_use]
+    pub fn probe(&self) -> &Arc<Probe> {
+        &self.probe
     }
 
     /// How many messages for the neighbour were dropped because there was no room.
@@ -313,6 +324,7 @@ impl<F: Flow> Outbox for DataOutbox<F> {
             batch.push(message);
         }
         self.port.flows.store(self.scheduler.flows(), Ordering::Relaxed);
+        self.outlet.probe.rest(now);
     }
 
     fn give_back(&mut self, unsent: Vec<Message>) {

@@ -1,6 +1,9 @@
 //! Hops and outlets together: nothing that waits is lost or repeated, whatever closes or moves.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -68,6 +71,34 @@ fn sequence(message: &Message) -> i32 {
 
 fn open(outlet: &Arc<Outlet<Listed>>, carries: Carries) -> DataOutbox<Listed> {
     outlet.open(carries, UnderlayWaker::default())
+}
+
+#[test]
+fn the_wait_of_a_payload_is_known_and_that_of_a_payload_that_is_lost_is_not() {
+    let outlet = Outlet::new(Budget::unlimited());
+    let mut connection = open(&outlet, Carries::Payloads);
+    let hop = Hop::new(Arc::clone(&outlet));
+    let begun = Instant::now();
+    for sequence in 0..100 {
+        give(&hop, sequence);
+    }
+    let wait = Duration::from_millis(20);
+    std::thread::sleep(wait);
+    taken(&mut connection);
+    // A burst that has left is told of with the time that it took, however late one looks.
+    let waits = outlet.probe().take(begun + Duration::from_secs(60));
+    assert_eq!(waits.len(), 1);
+    assert!(waits[0] >= wait && waits[0] <= begun.elapsed(), "{waits:?}");
+    let (stuck, other) = (Outlet::new(Budget::unlimited()), Outlet::new(Budget::unlimited()));
+    let hop = Hop::new(Arc::clone(&stuck));
+    give(&hop, 0);
+    let late = || Instant::now() + Duration::from_secs(60);
+    assert_eq!(stuck.probe().take(late()).len(), 1, "it waits still");
+    hop.move_to(&other);
+    assert!(stuck.probe().take(late()).is_empty() && other.probe().take(late()).is_empty());
+    give(&hop, 1);
+    hop.close();
+    assert!(other.probe().take(late()).is_empty());
 }
 
 #[test]

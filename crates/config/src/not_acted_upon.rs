@@ -75,6 +75,11 @@ const ROUTER: Table = &[
     ("transport.protocol", "protocols are chosen by the listeners"),
     ("listeners.*.options.getSessionTimeout", "removed"),
     ("listeners.*.options.svcPollRate", "services come with the data model, nothing is polled"),
+    ("metrics.eventQueueSize", "bytes of circuits are counted in place, no events of them wait"),
+    (
+        "metrics.enableDataDelayMetric",
+        "how long payloads wait for links is always measured, as `link.queue_time`",
+    ),
     ("transport.wss.idleTimeout", "a connection serves one request"),
     ("transport.wss.enableCompression", "what is encrypted cannot be compressed"),
 ];

@@ -40,6 +40,11 @@ impl Measures {
         self.registry.scope()
     }
 
+    /// How many names are not measured because there are too many.
+    pub(crate) fn refused(&self) -> u64 {
+        self.registry.refused()
+    }
+
     /// What is measured now.
     pub(crate) fn read(&self) -> Report {
         self.registry.read(Instant::now())

@@ -25,7 +25,7 @@ mod slots;
 pub mod usage;
 
 pub use buckets::{Buckets, SIZES, TIMES};
-pub use cells::{Counter, Flow, Histogram, Seen, Ticks};
+pub use cells::{Counter, Flow, Histogram, Seen, SmallFlow, Ticks};
 pub use events::{Origin, Tags, events};
 pub use json::{FromJsonError, from_json, to_json};
 pub use prometheus::{Exposition, Labels};

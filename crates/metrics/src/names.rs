@@ -4,7 +4,7 @@
 //! `docs/metrics.md` is the same table for operators; a test compares them. The names are facts of
 //! OpenZiti (protocol: operations 5.2), but for those that begin with `weft.`.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// What a metric is.
@@ -108,12 +108,17 @@ pub const ROUTER: &[Named] = &[
     histogram(
         "link.{link}.queue_time",
         "ns",
-        "how long messages wait for the link: what waits by what leaves, every 5 s",
+        "how long payloads wait for the link, by one at a time",
     ),
     meter(
         "link.dropped_msgs:{link}",
         "messages/s",
         "messages that were dropped because too many waited for the link",
+    ),
+    meter(
+        "link.dropped_fwd_msgs:{link}",
+        "messages/s",
+        "those of them that were forwarded, which is all",
     ),
     meter("xgress.rx.acks", "acks/s", "acks that came to ends of circuits on this router"),
     meter("xgress.tx.acks", "acks/s", "acks that ends of circuits on this router sent"),
@@ -125,7 +130,9 @@ pub const ROUTER: &[Named] = &[
         "payloads that came although they had come before",
     ),
     gauge("xgress.tx_unacked_payload_bytes", "bytes", "sent by such ends and not acknowledged"),
+    gauge("xgress.tx_unacked_payloads", "payloads", "the same in payloads"),
     gauge("xgress.blocked_by_local_window", "ends", "ends whose own window is full"),
+    gauge("xgress.blocked_by_remote_window", "ends", "ends whose peer has no room"),
     meter("edge.connect.successes", "connections/s", "SDKs that were let in"),
     meter("edge.connect.failures", "connections/s", "SDKs that were refused"),
     meter("edge.disconnects", "connections/s", "connections of SDKs that ended"),
@@ -141,6 +148,7 @@ pub const ROUTER: &[Named] = &[
     timer("pool.route.handler.work_timer", "how long setting up a route takes, dial included"),
     gauge("pool.link.dialer.busy_workers", "links", "links that are being dialed"),
     gauge("pool.link.dialer.worker_count", "links", "how many may be dialed at once"),
+    timer("pool.link.dialer.work_timer", "how long dialing a link takes, handshakes included"),
     gauge("weft.circuits", "circuits", "circuits through this router"),
     gauge("weft.links", "links", "links that stand"),
     gauge("weft.controllers", "controllers", "controllers that are connected"),
@@ -149,7 +157,16 @@ pub const ROUTER: &[Named] = &[
     meter("weft.dials.failures", "dials/s", "dials of hosts that failed"),
     meter("weft.dropped.malformed", "messages/s", "messages that did not follow their encoding"),
     meter("weft.dropped.foreign", "messages/s", "messages over links their circuit does not take"),
-    meter("weft.reports.dropped", "reports/s", "reports that no controller took in time"),
+    meter(
+        "weft.reports.dropped",
+        "reports/s",
+        "reports, or parts, that no controller took in time",
+    ),
+    gauge(
+        "weft.metrics.not_measured",
+        "names",
+        "metrics that are not measured: there are too many",
+    ),
     gauge("weft.memory.resident", "bytes", "memory of the process"),
     gauge("weft.threads", "threads", "threads of the process"),
     gauge("weft.open_files", "files", "open files and sockets of the process"),
@@ -171,12 +188,31 @@ pub const CONTROLLER: &[Named] = &[
     gauge("weft.api_sessions", "sessions", "sessions of clients"),
     gauge("weft.sessions", "sessions", "sessions for services"),
     gauge("weft.circuits", "circuits", "circuits of this controller"),
+    gauge(
+        "weft.circuits.waiting_for_a_move",
+        "circuits",
+        "circuits that wait to take another path",
+    ),
     gauge("weft.circuits.waiting_for_a_path", "circuits", "circuits that look for another path"),
     gauge("weft.links", "links", "links of the network"),
     gauge("weft.routers.connected", "routers", "routers that are connected"),
     gauge("weft.routers.refused_reports", "reports", "what routers said of what is not theirs"),
-    gauge("weft.metrics.names", "names", "metrics of routers that are kept"),
-    gauge("weft.metrics.refused", "names", "metrics of routers that found no room"),
+    gauge("weft.metrics.names", "values", "values of routers that are kept"),
+    gauge(
+        "weft.metrics.refused",
+        "values",
+        "values of routers that are no router's or found no room",
+    ),
+    gauge(
+        "weft.metrics.left_out",
+        "values",
+        "values that found no place in the last text of `/metrics`",
+    ),
+    gauge(
+        "weft.metrics.not_measured",
+        "names",
+        "metrics that are not measured: there are too many",
+    ),
     gauge("weft.model.identities", "identities", "identities of the network"),
     gauge("weft.model.routers", "routers", "routers of the network"),
     gauge("weft.model.services", "services", "services of the network"),
@@ -188,55 +224,131 @@ pub const CONTROLLER: &[Named] = &[
 ];
 
 /// What routers of the original have beside these, and routers of weft do not.
-pub const OTHER_ROUTERS: &[&str] = &[
-    "ctrl_limiter.work_timer",
-    "edge.invalid_api_tokens_during_sync",
-    "link.dropped_fwd_msgs:{link}",
-    "link.dropped_rtx_msgs:{link}",
-    "link.dropped_xg_msgs:{link}",
-    "pool.link.dialer.queue_size",
-    "pool.link.dialer.work_timer",
-    "pool.listener.ctrl.busy_workers",
-    "pool.listener.ctrl.queue_size",
-    "pool.listener.ctrl.work_timer",
-    "pool.listener.ctrl.worker_count",
-    "pool.rate_limiter.busy_workers",
-    "pool.rate_limiter.queue_size",
-    "pool.rate_limiter.work_timer",
-    "pool.rate_limiter.worker_count",
-    "pool.rdm.handler.busy_workers",
-    "pool.rdm.handler.queue_size",
-    "pool.rdm.handler.work_timer",
-    "pool.rdm.handler.worker_count",
-    "xgress.ack_duplicates",
-    "xgress.ack_failures",
-    "xgress.acks.queue_size",
-    "xgress.blocked_by_local_window_rate",
-    "xgress.blocked_by_remote_window",
-    "xgress.blocked_by_remote_window_rate",
-    "xgress.blocked_time",
-    "xgress.edge.dropped_acks",
-    "xgress.edge.dropped_msgs",
-    "xgress.edge.dropped_payloads",
-    "xgress.retransmission_failures",
-    "xgress.tx_unacked_payloads",
-    "xgress.tx_write_time",
-    "xgress_edge.long_data_queue_time",
-    "xgress_edge_tunnel.terminator.create_timer",
+pub const OTHER_ROUTERS: &[(&str, Kind)] = &[
+    ("ctrl_limiter.work_timer", Kind::Timer),
+    ("edge.invalid_api_tokens_during_sync", Kind::Meter),
+    ("link.dropped_rtx_msgs:{link}", Kind::Meter),
+    ("link.dropped_xg_msgs:{link}", Kind::Meter),
+    ("pool.link.dialer.queue_size", Kind::Gauge),
+    ("pool.listener.ctrl.busy_workers", Kind::Gauge),
+    ("pool.listener.ctrl.queue_size", Kind::Gauge),
+    ("pool.listener.ctrl.work_timer", Kind::Timer),
+    ("pool.listener.ctrl.worker_count", Kind::Gauge),
+    ("pool.listener.link.busy_workers", Kind::Gauge),
+    ("pool.listener.link.queue_size", Kind::Gauge),
+    ("pool.listener.link.work_timer", Kind::Timer),
+    ("pool.listener.link.worker_count", Kind::Gauge),
+    ("pool.listener.xgress_edge.busy_workers", Kind::Gauge),
+    ("pool.listener.xgress_edge.queue_size", Kind::Gauge),
+    ("pool.listener.xgress_edge.work_timer", Kind::Timer),
+    ("pool.listener.xgress_edge.worker_count", Kind::Gauge),
+    ("pool.rate_limiter.busy_workers", Kind::Gauge),
+    ("pool.rate_limiter.queue_size", Kind::Gauge),
+    ("pool.rate_limiter.work_timer", Kind::Timer),
+    ("pool.rate_limiter.worker_count", Kind::Gauge),
+    ("pool.rdm.handler.busy_workers", Kind::Gauge),
+    ("pool.rdm.handler.queue_size", Kind::Gauge),
+    ("pool.rdm.handler.work_timer", Kind::Timer),
+    ("pool.rdm.handler.worker_count", Kind::Gauge),
+    ("pool.terminator_validation.busy_workers", Kind::Gauge),
+    ("pool.terminator_validation.queue_size", Kind::Gauge),
+    ("pool.terminator_validation.work_timer", Kind::Timer),
+    ("pool.terminator_validation.worker_count", Kind::Gauge),
+    ("xgress.ack_duplicates", Kind::Meter),
+    ("xgress.ack_failures", Kind::Meter),
+    ("xgress.acks.queue_size", Kind::Gauge),
+    ("xgress.blocked_by_local_window_rate", Kind::Meter),
+    ("xgress.blocked_by_remote_window_rate", Kind::Meter),
+    ("xgress.blocked_time", Kind::Timer),
+    ("xgress.edge.dropped_acks", Kind::Meter),
+    ("xgress.edge.dropped_msgs", Kind::Meter),
+    ("xgress.edge.dropped_payloads", Kind::Meter),
+    ("xgress.retransmission_failures", Kind::Meter),
+    ("xgress.tx_write_time", Kind::Timer),
+    ("xgress_edge.long_data_queue_time", Kind::Timer),
+    ("xgress_edge_tunnel.terminator.create_timer", Kind::Timer),
 ];
 
-/// Whether some router has a metric of this name.
-#[must_use]
-pub fn is_of_router(name: &str) -> bool {
-    static WHOLE: LazyLock<HashSet<&str>> = LazyLock::new(|| patterns().collect());
-    if !name.starts_with("link.") {
-        return WHOLE.contains(name);
-    }
-    patterns().any(|pattern| pattern.starts_with("link.") && matches(pattern, name))
+/// A name, or the pattern of names that differ by the link or router that they are of.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Before and after the id; a name that has none is all before it.
+    before: &'static str,
+    after: Option<&'static str>,
+    metric: String,
+    kind: Kind,
 }
 
-fn patterns() -> impl Iterator<Item = &'static str> {
-    ROUTER.iter().map(|named| named.name).chain(OTHER_ROUTERS.iter().copied())
+impl Pattern {
+    fn new(name: &'static str, kind: Kind) -> Self {
+        let Some((before, rest)) = name.split_once('{') else {
+            return Self { before: name, after: None, metric: name.to_owned(), kind };
+        };
+        let after = rest.split_once('}').map_or("", |(_, after)| after);
+        let metric = format!("{}{after}", before.trim_end_matches(['.', ':']));
+        Self { before, after: Some(after), metric, kind }
+    }
+
+    /// The name of the metric without the link or router.
+    #[must_use]
+    pub fn metric(&self) -> &str {
+        &self.metric
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The id within a name that has one. There are names in which it comes last, behind a colon:
+    /// no id has one itself.
+    fn id<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let id = name.strip_prefix(self.before)?.strip_suffix(self.after?)?;
+        (!id.is_empty() && !id.contains(':')).then_some(id)
+    }
+}
+
+/// The patterns of some names, looked up by name.
+struct Patterns {
+    whole: HashMap<&'static str, Pattern>,
+    with_id: Vec<Pattern>,
+}
+
+impl Patterns {
+    fn of(names: impl Iterator<Item = (&'static str, Kind)>) -> Self {
+        let (mut whole, mut with_id) = (HashMap::new(), Vec::new());
+        for (name, kind) in names {
+            let pattern = Pattern::new(name, kind);
+            match pattern.after {
+                None => drop(whole.insert(name, pattern)),
+                Some(_) => with_id.push(pattern),
+            }
+        }
+        Self { whole, with_id }
+    }
+
+    fn with_id<'n>(&self, name: &'n str) -> Option<(&Pattern, &'n str)> {
+        // No other name has an id.
+        if !name.starts_with("link.") && !name.starts_with("ctrl.") {
+            return None;
+        }
+        self.with_id.iter().find_map(|pattern| Some((pattern, pattern.id(name)?)))
+    }
+}
+
+/// The metric of some router that has this name, and the link that it is of.
+#[must_use]
+pub fn of_router(name: &str) -> Option<(&'static Pattern, Option<&str>)> {
+    static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns::of(of_routers()));
+    if let Some(whole) = PATTERNS.whole.get(name) {
+        return Some((whole, None));
+    }
+    PATTERNS.with_id(name).map(|(pattern, id)| (pattern, Some(id)))
+}
+
+fn of_routers() -> impl Iterator<Item = (&'static str, Kind)> {
+    ROUTER.iter().map(|named| (named.name, named.kind)).chain(OTHER_ROUTERS.iter().copied())
 }
 
 /// Something that only grows, for Prometheus alone.
@@ -282,7 +394,7 @@ impl Named {
     #[must_use]
     pub fn exported(&self) -> Option<String> {
         let name = self.name.replace(['{', '}'], "");
-        (self.name != "{request}").then(|| crate::prometheus::exported(&split(&name).0))
+        (self.name != "{request}").then(|| crate::prometheus::exported(split(&name).0))
     }
 }
 
@@ -302,24 +414,14 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 /// The name of a metric without the link or router that it is of, and that.
 #[must_use]
-pub fn split(name: &str) -> (String, Option<&str>) {
-    let whole = || (name.to_owned(), None);
-    if name.starts_with("ctrl.") {
-        return match name.split_once(':') {
-            Some((metric, id)) => (metric.to_owned(), Some(id)),
-            None => whole(),
-        };
-    }
-    let Some(rest) = name.strip_prefix("link.") else { return whole() };
-    if let Some((metric, id)) = name.split_once(':') {
-        return (metric.to_owned(), Some(id));
-    }
-    let words = if name.ends_with("latency") || name.ends_with("queue_time") { 1 } else { 2 };
-    // Ids may have dots.
-    let mut from_the_right = rest.rmatch_indices('.').map(|(at, _)| at);
-    match from_the_right.nth(words - 1) {
-        Some(at) => (format!("link{}", &rest[at..]), Some(&rest[..at])),
-        None => whole(),
+pub fn split(name: &str) -> (&str, Option<&str>) {
+    static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
+        let own = CONTROLLER.iter().filter(|named| named.name != "{request}");
+        Patterns::of(of_routers().chain(own.map(|named| (named.name, named.kind))))
+    });
+    match PATTERNS.with_id(name) {
+        Some((pattern, id)) => (pattern.metric(), Some(id)),
+        None => (name, None),
     }
 }
 
@@ -339,8 +441,10 @@ mod tests {
             ("link.x", "link.x", None),
             ("link.latency", "link.latency", None),
             ("ctrl_limiter.in_process", "ctrl_limiter.in_process", None),
+            ("link.dropped_msgs:a.latency", "link.dropped_msgs", Some("a.latency")),
+            ("link.evil:x.latency", "link.evil:x.latency", None),
         ] {
-            assert_eq!(split(name), (metric.to_owned(), id), "{name}");
+            assert_eq!(split(name), (metric, id), "{name}");
         }
     }
 
@@ -355,14 +459,29 @@ mod tests {
         assert_eq!(of("link.a.b.latency"), Some("link.{link}.latency"));
         assert_eq!(of("link..latency"), None);
         assert_eq!(of("nothing"), None);
-        for name in
-            ["xgress.ack_failures", "link.l1.latency", "link.dropped_xg_msgs:l1", "weft.links"]
-        {
-            assert!(is_of_router(name), "{name}");
+        let of = |name| of_router(name).map(|(pattern, id)| (pattern.metric(), pattern.kind(), id));
+        for (name, metric, kind, id) in [
+            ("xgress.ack_failures", "xgress.ack_failures", Kind::Meter, None),
+            ("link.a.b.latency", "link.latency", Kind::Histogram, Some("a.b")),
+            ("link.dropped_xg_msgs:l1", "link.dropped_xg_msgs", Kind::Meter, Some("l1")),
+            ("weft.links", "weft.links", Kind::Gauge, None),
+            ("pool.listener.link.work_timer", "pool.listener.link.work_timer", Kind::Timer, None),
+        ] {
+            assert_eq!(of(name), Some((metric, kind, id)));
         }
-        for name in ["", "link.l1", "link.l1.evil", "xgress.evil", "ctrl.latency:r1"] {
-            assert!(!is_of_router(name), "{name}");
+        for name in [
+            "",
+            "link.l1",
+            "link.l1.evil",
+            "link.evil:l1.latency",
+            "link..latency",
+            "link.dropped_msgs:",
+            "xgress.evil",
+            "ctrl.latency:r1",
+        ] {
+            assert_eq!(of(name), None, "{name}");
         }
+        assert!(OTHER_ROUTERS.iter().all(|(name, _)| find(ROUTER, name).is_none()));
         let of = |name| find(CONTROLLER, name).map(|named| named.name);
         assert_eq!(of("/edge/client/v1/services.GET"), Some("{request}"));
         assert_eq!(of("elsewhere"), None);

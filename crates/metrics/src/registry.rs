@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,13 +16,15 @@ pub const TICK: Duration = Duration::from_secs(5);
 /// After this time a distribution forgets: it is that of one to two of these.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Most names. What belongs to more links than that is counted and not told.
-const MAX_NAMES: usize = 50_000;
+const MAX_NAMES: usize = 200_000;
 
 /// All that a program measures.
 #[derive(Debug)]
 pub struct Registry {
     began: Instant,
     inner: Mutex<Inner>,
+    /// Names that found no room, since the start.
+    refused: AtomicU64,
     /// Scopes that are gone with the names that they had. A lock of its own: a scope may end within
     /// a closure that is being read.
     gone: Mutex<Vec<(u64, Vec<Arc<str>>)>>,
@@ -32,7 +35,6 @@ struct Inner {
     entries: BTreeMap<Arc<str>, Entry>,
     numbers: u64,
     window_from: Option<Instant>,
-    refused: u64,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,12 @@ impl Registry {
     /// Nothing yet.
     #[must_use]
     pub fn new(now: Instant) -> Arc<Self> {
-        Arc::new(Self { began: now, inner: Mutex::default(), gone: Mutex::default() })
+        Arc::new(Self {
+            began: now,
+            inner: Mutex::default(),
+            refused: AtomicU64::new(0),
+            gone: Mutex::default(),
+        })
     }
 
     /// To register under.
@@ -112,7 +119,7 @@ impl Registry {
     /// How many names were not taken because there were too many.
     #[must_use]
     pub fn refused(&self) -> u64 {
-        self.inner.lock().refused
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Takes out the names of scopes that are gone, unless somebody reads at this moment.
@@ -141,7 +148,7 @@ impl Registry {
                 true
             }
             Place::Vacant(_) if is_full => {
-                inner.refused += 1;
+                self.refused.fetch_add(1, Ordering::Relaxed);
                 false
             }
             Place::Vacant(place) => {

@@ -34,8 +34,8 @@ use crate::{
     bindings::{
         edge::{Dialed, EdgeBinding, EdgeGate, EdgeOptions},
         ingress::{
-            self, DatagramLimits, Ingress, IngressOptions, StreamLimits, serve_datagrams,
-            serve_streams,
+            self, DatagramEnds, DatagramLimits, Ingress, IngressOptions, StreamLimits,
+            serve_datagrams, serve_streams,
         },
         transport::{self, Dialer},
         tunnel::{TunnelBinding, interception},
@@ -390,19 +390,21 @@ impl DataHalf {
                 peer_timeout: self.options.forwarder.xgress_user_timeout,
             },
         );
-        let (address, stop) = (config.address.clone(), self.stop.clone());
+        let address = config.address.clone();
+        let (draining, stop) = (self.draining.clone(), self.stop.clone());
         // A socket belongs to the runtime that it was made on.
         let begun = self.options.data_runtime.spawn(async move {
             if address.kind.is_datagram() {
                 let socket = ingress::bind_datagrams(&address).await?;
                 let bound = socket.local_addr()?;
-                tokio::spawn(serve_datagrams(ingress, socket, DatagramLimits::default(), stop));
+                let ends = DatagramEnds { draining, stop };
+                tokio::spawn(serve_datagrams(ingress, socket, DatagramLimits::default(), ends));
                 return Ok(bound);
             }
             let listener = ingress::bind_streams(&address).await?;
             let bound = listener.local_addr()?;
             let tls = (address.kind == IngressKind::Tls).then_some(tls);
-            tokio::spawn(serve_streams(ingress, listener, tls, StreamLimits::default(), stop));
+            tokio::spawn(serve_streams(ingress, listener, tls, StreamLimits::default(), draining));
             Ok(bound)
         });
         begun.await.map_err(io::Error::other)?
@@ -687,7 +689,6 @@ impl seam::Data for DataHalf {
 async fn measure(data: Weak<DataHalf>, stop: CancellationToken) {
     let mut ticks = tokio::time::interval(weft_metrics::TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut last = std::time::Instant::now();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -696,9 +697,8 @@ async fn measure(data: Weak<DataHalf>, stop: CancellationToken) {
         let Some(data) = data.upgrade() else { return };
         let now = std::time::Instant::now();
         if let Some(links) = data.links.get() {
-            links.look_at_queues(now.saturating_duration_since(last));
+            links.look_at_queues(now);
         }
-        last = now;
         data.forwarder.look_at_ends();
         data.measures().tick(now);
     }

@@ -1,6 +1,7 @@
 //! What a router answers over HTTP: health checks and metrics, to whoever reaches the port.
 //!
-//! The answers are made anew at most once a second, whoever asks and however often.
+//! Metrics are read anew at most once a second, whoever asks and however often, and health checks when
+//! they are made.
 
 use std::{
     net::SocketAddr,
@@ -10,7 +11,6 @@ use std::{
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
-use http_body_util::Full;
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
@@ -22,7 +22,7 @@ use weft_channel::{Accepted, ConnectionHandler, ListenerLimits, Listeners, Regis
 use weft_config::{BindPoint, WebApi, WebServer};
 use weft_identity::LiveIdentity;
 use weft_metrics::{Exposition, names};
-use weft_web::{Peer, Places, Scraper, Site, StartError, Terms, health};
+use weft_web::{Peer, Places, Scraper, Scrapes, Site, StartError, Terms, Text, health};
 
 use crate::{data::DataHalf, health::Health};
 
@@ -44,6 +44,7 @@ const MAX_TEXT: usize = 32 << 20;
 pub(crate) struct WebServers {
     registrations: Vec<Registration>,
     identities: Vec<Arc<LiveIdentity>>,
+    scrapers: Vec<Arc<Scraper>>,
     stopping: CancellationToken,
 }
 
@@ -67,23 +68,34 @@ impl WebServers {
         let mut started = Self {
             registrations: Vec::new(),
             identities: Vec::new(),
+            scrapers: Vec::new(),
             stopping: CancellationToken::new(),
         };
         let sources = Arc::new(sources);
         let grace = Duration::from_secs(2);
+        let scrapes = Scrapes::default();
         let connections = Places::new(CONNECTIONS, CONNECTIONS_PER_SOURCE, grace);
         for config in servers {
             let own = weft_web::own_identity(config)?;
             started.identities.extend(own.clone());
             let identity = own.unwrap_or_else(|| Arc::clone(process));
+            let apis: Arc<[Api]> = apis(config)?.into();
+            started.scrapers.extend(apis.iter().filter_map(|api| match api {
+                Api::Metrics { scraper, .. } => scraper.clone(),
+                Api::Health => None,
+            }));
             for point in &config.bind_points {
                 let BindPoint::Underlay { interface, address, .. } = point else {
                     continue;
                 };
-                weft_web::check_name(&config.name, address, &identity)?;
+                // Whoever asks for the health of a router may not look at names.
+                if let Err(problem) = weft_web::check_name(&config.name, address, &identity) {
+                    tracing::warn!(%problem, "a server of the section web has no certificate for its name");
+                }
                 let site = Arc::new(Door {
                     sources: Arc::clone(&sources),
-                    apis: apis(config)?,
+                    apis: Arc::clone(&apis),
+                    scrapes: scrapes.clone(),
                     terms: Terms {
                         options: config.options.clone(),
                         connections: Arc::clone(&connections),
@@ -119,8 +131,13 @@ impl WebServers {
         self.registrations.iter().map(Registration::local_addr).collect()
     }
 
-    /// Looks at the files of identities that servers have for themselves.
+    /// Looks at the files of identities that servers have for themselves, and at the certificates of
+    /// those who may read metrics.
     pub(crate) async fn reload(&self) {
+        let scrapers = self.scrapers.clone();
+        let read = move || scrapers.iter().for_each(|scraper| scraper.reload());
+        // What is wrong with them was said.
+        let _ = tokio::task::spawn_blocking(read).await;
         for identity in &self.identities {
             let files = Arc::clone(identity);
             let looked = tokio::task::spawn_blocking(move || files.reload_if_changed()).await;
@@ -140,7 +157,7 @@ impl WebServers {
 #[derive(Debug)]
 enum Api {
     Health,
-    Metrics { scraper: Option<Scraper>, with_times: bool },
+    Metrics { scraper: Option<Arc<Scraper>>, with_times: bool },
 }
 
 fn apis(config: &WebServer) -> Result<Vec<Api>, StartError> {
@@ -149,7 +166,7 @@ fn apis(config: &WebServer) -> Result<Vec<Api>, StartError> {
         match api {
             WebApi::HealthChecks => apis.push(Api::Health),
             WebApi::Metrics { scrape_cert, include_timestamps } => {
-                let load = |path: &std::path::PathBuf| Scraper::load(path);
+                let load = |path: &std::path::PathBuf| Scraper::load(path).map(Arc::new);
                 let scraper = scrape_cert.as_ref().map(load).transpose();
                 let scraper = scraper.map_err(|source| StartError::Scraper {
                     server: config.name.clone(),
@@ -166,22 +183,19 @@ fn apis(config: &WebServer) -> Result<Vec<Api>, StartError> {
 /// One bind point.
 struct Door {
     sources: Arc<Sources>,
-    apis: Vec<Api>,
+    apis: Arc<[Api]>,
+    scrapes: Scrapes,
     terms: Terms,
 }
 
 impl Site for Door {
-    type Answer = Full<Bytes>;
+    type Answer = Text;
 
     fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    async fn exchange(
-        &self,
-        peer: &Arc<Peer>,
-        request: Request<Incoming>,
-    ) -> Response<Full<Bytes>> {
+    async fn exchange(&self, peer: &Arc<Peer>, request: Request<Incoming>) -> Response<Text> {
         let _working = peer.begin();
         let uri = request.uri();
         let is_below = |base: &str| {
@@ -189,28 +203,33 @@ impl Site for Door {
                 .strip_prefix(base)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        for api in &self.apis {
+        for api in self.apis.iter() {
             match api {
                 Api::Health if is_below("/health-checks") => {
                     let mut query = uri.query().unwrap_or_default().split('&');
                     let is_short = query.any(|pair| pair == "type=short");
                     let seen = self.sources.health.seen();
                     let text = health::pretty(&health::answer(&seen, is_short));
-                    return answer(StatusCode::OK, "application/json", text);
+                    return answer(StatusCode::OK, "application/json", text.into());
                 }
                 Api::Metrics { scraper, with_times } if is_below("/metrics") => {
                     let kind = "text/plain; version=0.0.4; charset=utf-8";
                     let leaf = peer.certificates.first();
                     let now = SystemTime::now();
                     if scraper.as_ref().is_some_and(|one| !one.admits(leaf, now)) {
-                        return answer(StatusCode::UNAUTHORIZED, kind, Bytes::new());
+                        return answer(StatusCode::UNAUTHORIZED, kind, Bytes::new().into());
                     }
-                    return answer(StatusCode::OK, kind, self.sources.metrics(*with_times));
+                    let Some(scrape) = self.scrapes.begin(peer) else {
+                        let text = Bytes::from_static(b"too many read metrics at this moment\n");
+                        return answer(StatusCode::TOO_MANY_REQUESTS, "text/plain", text.into());
+                    };
+                    let text = scrape.body(self.sources.metrics(*with_times));
+                    return answer(StatusCode::OK, kind, text);
                 }
                 Api::Health | Api::Metrics { .. } => {}
             }
         }
-        answer(StatusCode::NOT_FOUND, "text/plain", Bytes::from_static(b"not found\n"))
+        answer(StatusCode::NOT_FOUND, "text/plain", Bytes::from_static(b"not found\n").into())
     }
 }
 
@@ -236,7 +255,7 @@ impl Sources {
             }
             labels.push(("source_id", self.router_id.as_str()));
             labels.extend(entity.map(|entity| ("source_entity_id", entity)));
-            to.add(&metric, value, &labels, at);
+            to.add(metric, value, &labels, at);
         }
         let text = Bytes::from(to.text());
         *last = Some((Instant::now(), text.clone()));
@@ -244,8 +263,8 @@ impl Sources {
     }
 }
 
-fn answer(status: StatusCode, kind: &'static str, text: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(text));
+fn answer(status: StatusCode, kind: &'static str, text: Text) -> Response<Text> {
+    let mut response = Response::new(text);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response

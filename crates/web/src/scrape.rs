@@ -1,13 +1,35 @@
-//! Who may read metrics: anybody, or who shows one certificate.
+//! Who may read metrics, how many at once, and how long they may take to.
 
-use std::path::Path;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use parking_lot::RwLock;
 use weft_identity::Certificate;
 
+use crate::connection::{Peer, Sending};
+use crate::places::{Place, Places};
+
+/// Texts that are being sent, in all and to one address. Each may hold on to a text of its own.
+const AT_ONCE: usize = 8;
+const AT_ONCE_TO_ONE: usize = 4;
+/// Time that a peer has to take a text, and how much of a longer one it has to take in a second
+/// beyond that.
+const TO_TAKE: Duration = Duration::from_secs(10);
+const LEAST_RATE: u64 = 1024 * 1024;
+/// Bytes given away at once: what a connection was given is not known to the body any more.
+const FRAME: usize = 16 * 1024;
+
 /// The one certificate with which metrics may be read.
-#[derive(Debug, Clone)]
-pub struct Scraper(Certificate);
+#[derive(Debug)]
+pub struct Scraper {
+    path: PathBuf,
+    certificate: RwLock<Certificate>,
+}
 
 /// Why there is none.
 #[derive(Debug, thiserror::Error)]
@@ -23,16 +45,162 @@ impl Scraper {
     /// # Errors
     /// When there is none.
     pub fn load(path: &Path) -> Result<Self, NoScraper> {
-        let none = |problem: String| NoScraper { path: path.display().to_string(), problem };
-        let text = std::fs::read(path).map_err(|error| none(error.to_string()))?;
-        let found = Certificate::from_pem(&text).map_err(|error| none(error.to_string()))?;
-        let first = found.into_iter().next();
-        first.map(Self).ok_or_else(|| none("it holds no certificate".to_owned()))
+        let certificate = RwLock::new(read(path)?);
+        Ok(Self { path: path.to_owned(), certificate })
+    }
+
+    /// Reads the file again; what was there before stays in use while there is something wrong with
+    /// it.
+    pub fn reload(&self) {
+        match read(&self.path) {
+            Ok(new) if new.der() == self.certificate.read().der() => {}
+            Ok(new) => {
+                *self.certificate.write() = new;
+                let path = self.path.display();
+                tracing::info!(%path, "another certificate may read metrics from now on");
+            }
+            Err(problem) => tracing::warn!(%problem, "the certificate of before may read metrics"),
+        }
     }
 
     /// Whether who shows this leaf may read: it is that very certificate, and valid now.
     #[must_use]
     pub fn admits(&self, leaf: Option<&Certificate>, now: SystemTime) -> bool {
-        leaf.is_some_and(|leaf| leaf.der() == self.0.der() && leaf.is_valid_at(now))
+        let own = self.certificate.read();
+        leaf.is_some_and(|leaf| leaf.der() == own.der() && leaf.is_valid_at(now))
+    }
+}
+
+fn read(path: &Path) -> Result<Certificate, NoScraper> {
+    let none = |problem: String| NoScraper { path: path.display().to_string(), problem };
+    let text = std::fs::read(path).map_err(|error| none(error.to_string()))?;
+    let found = Certificate::from_pem(&text).map_err(|error| none(error.to_string()))?;
+    found.into_iter().next().ok_or_else(|| none("it holds no certificate".to_owned()))
+}
+
+/// Places for those who read metrics.
+#[derive(Debug, Clone)]
+pub struct Scrapes(Arc<Places>);
+
+impl Default for Scrapes {
+    fn default() -> Self {
+        Self(Places::new(AT_ONCE, AT_ONCE_TO_ONE, TO_TAKE))
+    }
+}
+
+impl Scrapes {
+    /// A place for a peer until its text is sent; none if too many read already.
+    #[must_use]
+    pub fn begin(&self, peer: &Arc<Peer>) -> Option<Scrape> {
+        let place = self.0.take(peer.remote.ip())?;
+        Some(Scrape { place, peer: Arc::clone(peer) })
+    }
+}
+
+/// A peer that reads metrics.
+#[derive(Debug)]
+pub struct Scrape {
+    place: Place,
+    peer: Arc<Peer>,
+}
+
+impl Scrape {
+    /// A text is sent to it: what has to be held on to until that is done.
+    #[must_use]
+    pub fn send(self, bytes: usize) -> (Place, Sending) {
+        let more = Duration::from_secs(bytes as u64 / LEAST_RATE);
+        (self.place, self.peer.send(TO_TAKE + more))
+    }
+
+    /// The same as a body.
+    #[must_use]
+    pub fn body(self, bytes: Bytes) -> Text {
+        let kept = Some(self.send(bytes.len()));
+        Text { rest: bytes, _kept: kept }
+    }
+}
+
+/// The body of an answer that is there as a whole, sent a piece at a time.
+#[derive(Debug)]
+pub struct Text {
+    rest: Bytes,
+    _kept: Option<(Place, Sending)>,
+}
+
+impl From<Bytes> for Text {
+    fn from(rest: Bytes) -> Self {
+        Self { rest, _kept: None }
+    }
+}
+
+impl Body for Text {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let count = self.rest.len().min(FRAME);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(count)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_identity::{Authority, AuthoritySpec};
+
+    use super::*;
+
+    fn authority(name: &str) -> Certificate {
+        let made = Authority::make_root(&AuthoritySpec::new(name), SystemTime::now()).unwrap();
+        made.certificate().clone()
+    }
+
+    #[test]
+    fn the_certificate_is_read_again_and_kept_while_its_file_is_broken() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(Scraper::load(file.path()).unwrap_err().to_string().starts_with("scrapeCert "));
+        let (first, second) = (authority("first"), authority("second"));
+        std::fs::write(file.path(), first.to_pem() + &second.to_pem()).unwrap();
+        let scraper = Scraper::load(file.path()).unwrap();
+        let now = SystemTime::now() + Duration::from_secs(60);
+        let admitted = || [&first, &second].map(|one| scraper.admits(Some(one), now));
+        assert_eq!((admitted(), scraper.admits(None, now)), ([true, false], false));
+        assert!(!scraper.admits(Some(&first), now + Duration::from_secs(100 * 365 * 86_400)));
+        std::fs::write(file.path(), "nothing").unwrap();
+        scraper.reload();
+        assert_eq!(admitted(), [true, false]);
+        std::fs::write(file.path(), second.to_pem()).unwrap();
+        scraper.reload();
+        assert_eq!(admitted(), [false, true]);
+    }
+
+    #[tokio::test]
+    async fn few_read_at_once_until_their_texts_are_sent() {
+        let scrapes = Scrapes::default();
+        let peer = |last: u8| Arc::new(Peer::new(([192, 0, 2, last], 1).into(), Vec::new(), None));
+        let one = peer(1);
+        let mut held: Vec<Text> =
+            (0..AT_ONCE_TO_ONE).map(|_| scrapes.begin(&one).unwrap().body("x".into())).collect();
+        assert!(scrapes.begin(&one).is_none());
+        let other = peer(2);
+        held.extend(
+            (AT_ONCE_TO_ONE..AT_ONCE).map(|_| scrapes.begin(&other).unwrap().body("x".into())),
+        );
+        assert!(scrapes.begin(&peer(3)).is_none());
+        held.clear();
+        assert!(scrapes.begin(&one).is_some());
     }
 }

@@ -448,6 +448,18 @@ impl End {
         self.sender.unacked()
     }
 
+    /// Payloads that are sent and not acknowledged. It looks at each.
+    #[must_use]
+    pub fn unacknowledged_payloads(&self) -> usize {
+        self.sender.unacked_payloads()
+    }
+
+    /// Whether something waits that the other end has no room for.
+    #[must_use]
+    pub fn is_blocked_by_peer(&self) -> bool {
+        self.sender.is_blocked_by_peer()
+    }
+
     /// Bytes of data that arrived and wait to be read.
     #[must_use]
     pub fn unread(&self) -> u64 {

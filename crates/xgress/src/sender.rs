@@ -362,6 +362,16 @@ impl Sender {
         self.unacked
     }
 
+    /// Payloads in flight. It looks at each.
+    pub(crate) fn unacked_payloads(&self) -> usize {
+        self.in_flight.iter().flatten().count()
+    }
+
+    /// Whether something waits that the peer has no room for.
+    pub(crate) fn is_blocked_by_peer(&self) -> bool {
+        self.waiting.front().is_some_and(|next| !self.peer_takes(next))
+    }
+
     /// The smoothed round-trip time.
     pub(crate) fn smoothed_rtt(&self) -> Option<Duration> {
         self.rtt.smoothed()

@@ -74,7 +74,7 @@ impl FileBody {
         Self { ready: Bytes::new(), rest: Rest::Over, _kept: None }
     }
 
-    pub(super) fn bytes(bytes: Bytes, place: Place, sending: Sending) -> Self {
+    pub(crate) fn bytes(bytes: Bytes, place: Place, sending: Sending) -> Self {
         Self { ready: bytes, rest: Rest::Over, _kept: Some((place, sending)) }
     }
 

@@ -10,6 +10,7 @@ mod fabric;
 mod files;
 mod flood;
 mod limits;
+mod metrics;
 mod resources;
 mod why_path;
 
@@ -23,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use weft_channel::Listeners;
+use weft_config::controller::StoreCheck;
 use weft_config::web::WebOptions;
 use weft_config::{BindPoint, HostPort, WebApi, WebServer};
 use weft_controller::{Addresses, Controller, Keys, Settings};
@@ -139,6 +141,15 @@ impl Bed {
     }
 
     pub(crate) async fn with(section: WebServer, limits: Limits) -> Self {
+        Self::checked(section, limits, StoreCheck::default()).await
+    }
+
+    /// With a check of the store.
+    pub(crate) async fn checked(
+        section: WebServer,
+        limits: Limits,
+        store_check: StoreCheck,
+    ) -> Self {
         let (keys, identity) = keys();
         let addresses = Addresses {
             api: "127.0.0.1:1280".into(),
@@ -155,6 +166,7 @@ impl Bed {
         controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
         let setup = Setup {
             limits,
+            store_check,
             ..Setup::new(controller.clone(), LiveIdentity::fixed(identity), Arc::default())
         };
         let server = ApiServer::start(&[section], setup).await.unwrap();

@@ -238,12 +238,23 @@ impl ControllerConfig {
     }
 }
 
+impl Default for StoreCheck {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(30),
+            timeout: Duration::from_secs(20),
+            initial_delay: Duration::from_secs(30),
+        }
+    }
+}
+
 impl StoreCheck {
     fn read(section: &Section<'_>) -> Self {
+        let usual = Self::default();
         Self {
-            interval: section.duration("interval", Duration::from_secs(30)),
-            timeout: section.duration("timeout", Duration::from_secs(20)),
-            initial_delay: section.duration("initialDelay", Duration::from_secs(30)),
+            interval: section.duration("interval", usual.interval),
+            timeout: section.duration("timeout", usual.timeout),
+            initial_delay: section.duration("initialDelay", usual.initial_delay),
         }
     }
 }

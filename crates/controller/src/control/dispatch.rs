@@ -65,7 +65,10 @@ fn fabric(session: &Arc<Session>, message: &Message) -> Result<(), WireError> {
             network.on_carried(router, CarriedCircuits::from_message(message)?);
         }
         is::ROUTER_DRAINS => network.on_drains(router),
-        is::METRICS if !weft_wire::metrics::is_within_limit(&message.body) => {
+        is::METRICS
+            if !router.may_report(message.body.len())
+                || !weft_wire::metrics::is_within_limit(&message.body) =>
+        {
             network.refuse_metrics(router);
         }
         is::METRICS => {

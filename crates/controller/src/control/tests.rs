@@ -11,6 +11,7 @@ mod moves;
 mod operate;
 mod paths;
 mod renewal;
+mod reports;
 mod sdk;
 mod sessions;
 mod spans;

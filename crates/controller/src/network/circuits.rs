@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use parking_lot::RwLock;
 use weft_model::{Id, Timestamp};
 use weft_wire::StringMap;
@@ -20,8 +20,11 @@ use index::Index;
 const MAX_CIRCUITS: usize = 1_000_000;
 /// One in so many of these is for dials: circuits that routers tell of leave it free.
 const FOR_DIALS: usize = 4;
-/// Ended circuits of earlier runs that are remembered, so that they are not taken up again.
-const REMEMBERED: usize = 65_536;
+/// Circuits of which the past is remembered: those that ended are not taken up again, and routers
+/// tell minutes later what they carried of them.
+const REMEMBERED: usize = 131_072;
+/// Routers of a circuit's past that are remembered.
+const MAX_PAST: usize = 32;
 /// Circuits that are looked at before others get at the table.
 const TURN: usize = 500;
 
@@ -125,9 +128,18 @@ struct Tables {
     by_router: Index<Id>,
     by_client: Index<Arc<str>>,
     by_terminator: Index<Id>,
-    /// Ended circuits that may be reported again.
-    ended: HashSet<String>,
-    ended_order: VecDeque<String>,
+    /// Circuits that ended or took another path.
+    past: HashMap<Arc<str>, Past>,
+    past_order: VecDeque<Arc<str>>,
+}
+
+/// What became of a circuit.
+#[derive(Debug)]
+struct Past {
+    service: Id,
+    /// Routers that it went over.
+    nodes: Vec<Id>,
+    has_ended: bool,
 }
 
 /// All circuits.
@@ -251,7 +263,17 @@ impl Circuits {
 
     /// Whether a circuit of this id ended here.
     pub fn has_ended(&self, id: &str) -> bool {
-        self.0.read().ended.contains(id)
+        self.0.read().past.get(id).is_some_and(|past| past.has_ended)
+    }
+
+    /// The service of a circuit that is up or has ended, if it goes or went over the router.
+    pub(super) fn service_over(&self, id: &str, router: &str) -> Option<Id> {
+        let tables = self.0.read();
+        let now = tables.up.get(id).filter(|circuit| circuit.path.has_node(router));
+        now.map(|circuit| circuit.service.clone()).or_else(|| {
+            let went_over = |past: &&Past| past.nodes.iter().any(|node| node.as_str() == router);
+            tables.past.get(id).filter(went_over).map(|past| past.service.clone())
+        })
     }
 
     /// Removes a circuit that is up.
@@ -259,7 +281,7 @@ impl Circuits {
         let mut tables = self.0.write();
         let circuit = tables.up.remove(id)?;
         tables.unlink(&circuit);
-        tables.remember(id);
+        tables.remember(&circuit, true);
         Some(circuit)
     }
 
@@ -378,6 +400,9 @@ impl Tables {
     /// A circuit takes another path, or more is known of it.
     fn replace(&mut self, id: &Arc<str>, before: &Circuit, now: Arc<Circuit>) {
         let (old, new) = (&before.path, &now.path);
+        if old.nodes.iter().any(|router| !new.nodes.contains(router)) {
+            self.remember(before, false);
+        }
         for link in old.links.iter().filter(|link| !new.has_link(link)) {
             self.by_link.remove(link.as_str(), id);
         }
@@ -401,13 +426,26 @@ impl Tables {
         self.up.insert(Arc::clone(id), now);
     }
 
-    fn remember(&mut self, id: &str) {
-        if self.ended.insert(id.to_owned()) {
-            self.ended_order.push_back(id.to_owned());
+    /// A circuit has ended, or leaves its path.
+    fn remember(&mut self, circuit: &Circuit, has_ended: bool) {
+        if let Some(past) = self.past.get_mut(&*circuit.id) {
+            past.has_ended |= has_ended;
+            past.service = circuit.service.clone();
+            for node in &circuit.path.nodes {
+                if past.nodes.len() < MAX_PAST && !past.nodes.contains(node) {
+                    past.nodes.push(node.clone());
+                }
+            }
+            return;
         }
-        while self.ended_order.len() > REMEMBERED {
-            if let Some(oldest) = self.ended_order.pop_front() {
-                self.ended.remove(&oldest);
+        let id: Arc<str> = circuit.id.as_str().into();
+        let nodes = circuit.path.nodes.clone();
+        let past = Past { service: circuit.service.clone(), nodes, has_ended };
+        self.past.insert(Arc::clone(&id), past);
+        self.past_order.push_back(id);
+        while self.past_order.len() > REMEMBERED {
+            if let Some(oldest) = self.past_order.pop_front() {
+                self.past.remove(&oldest);
             }
         }
     }
@@ -528,6 +566,22 @@ pub(crate) mod tests {
         assert!(circuits.has_ended("c1") && circuits.over_link("l2").is_empty());
         assert!(circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || {}));
         assert!(!circuits.adopt(Arc::new(circuit("c2", &["r1"], &[])), || panic!("not taken up")));
+    }
+
+    #[test]
+    fn a_circuit_is_known_to_routers_that_it_went_over() {
+        let circuits = Circuits::default();
+        let first = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
+        assert!(circuits.adopt(Arc::clone(&first), || {}));
+        let over = |router: &str| circuits.service_over("c1", router).is_some();
+        assert!(over("r1") && over("r2") && !over("r3"));
+        let path = Path { nodes: vec![Id::new("r1"), Id::new("r3")], ..first.path.clone() };
+        assert!(circuits.put(Arc::new(first.moved(path))));
+        assert!(over("r1") && over("r2") && over("r3") && !over("r4"));
+        assert!(!circuits.has_ended("c1"), "it has moved");
+        circuits.remove("c1").unwrap();
+        assert!(over("r1") && over("r2") && over("r3") && !over("r4"));
+        assert_eq!(circuits.service_over("c2", "r1"), None);
     }
 
     /// Whatever happens to circuits, each is found by all that it has, and by nothing else.

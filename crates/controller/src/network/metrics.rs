@@ -1,6 +1,8 @@
 //! What the network's programs measure, as operators get it: Prometheus' text and events.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -8,14 +10,15 @@ use serde_json::Value as Json;
 use weft_contract::Timestamp as TimeWord;
 use weft_metrics::usage::WAYS;
 use weft_metrics::{Exposition, Origin, Report, Value, names};
-use weft_model::entity::Service;
-use weft_model::{Id, Timestamp};
+use weft_model::Timestamp;
+use weft_model::entity::{Service, Terminator};
 use weft_wire::metrics::MetricsMessage;
 
 use super::Network;
 use super::misreports::Misreport;
 use super::reported::Kept;
 use super::routers::LiveRouter;
+use super::used;
 
 /// A text that was made for one serves all who ask within this time.
 const FRESH: Duration = Duration::from_secs(1);
@@ -26,7 +29,17 @@ const LINK_ENDS: [&str; 2] = ["sourceRouterId", "targetRouterId"];
 
 /// The text that was made last, without and with times.
 #[derive(Debug, Default)]
-pub(super) struct Texts([tokio::sync::Mutex<Option<(Instant, Bytes)>>; 2]);
+pub(super) struct Texts {
+    last: [tokio::sync::Mutex<Option<(Instant, Bytes)>>; 2],
+    left_out: AtomicU64,
+}
+
+impl Texts {
+    /// Values that found no place in the last text.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+}
 
 impl Network {
     /// A router tells what it measured, and what its circuits carried.
@@ -35,29 +48,47 @@ impl Network {
         let is_own = |link: &str| {
             self.0.links.get(link).is_some_and(|link| link.has_end(router.id.as_str()))
         };
-        if !self.0.reported.keep(&router.id, report, at, is_own) {
-            self.refuse(router, Misreport::TooManyMetrics, "");
+        let registered = self.0.routers.get(router.id.as_str());
+        // What a connection said at its end is not kept.
+        if registered.is_some_and(|one| one.connection == router.connection) {
+            self.0.reported.keep(&router.id, report, at, is_own);
         }
         // Another controller counts it.
         if report.do_not_propagate {
             return;
         }
-        let snapshot = self.0.controller.snapshot();
-        for (circuit, bucket) in report.usage_counters.iter().flat_map(|one| &one.buckets) {
-            let service = match self.0.circuits.get(circuit) {
-                Some(known) if !known.path.has_node(router.id.as_str()) => {
-                    self.refuse(router, Misreport::Usage, circuit);
-                    continue;
-                }
-                Some(known) => known.service.clone(),
-                // It has ended since; the router says of which service it was.
-                None => Id::new(bucket.tags.get("serviceId").map_or("", String::as_str)),
-            };
-            if snapshot.get::<Service>(&service).is_some() {
-                let values = bucket.values.iter().map(|(name, bytes)| (name.as_str(), *bytes));
-                self.0.used.carried(&service, values);
+        for counter in &report.usage_counters {
+            for (circuit, bucket) in &counter.buckets {
+                self.count_usage(router, counter.interval_length, circuit, &bucket.values);
             }
         }
+    }
+
+    /// A router tells what a circuit carried within so many seconds. Of which service the circuit
+    /// is, or was, is known here: what the router says of it does not count.
+    fn count_usage(
+        &self,
+        router: &LiveRouter,
+        seconds: u64,
+        circuit: &str,
+        values: &BTreeMap<String, u64>,
+    ) {
+        let is_possible = values.values().all(|bytes| used::is_possible(*bytes, seconds));
+        let service = self.0.circuits.service_over(circuit, router.id.as_str());
+        let Some(service) = service.filter(|_| is_possible) else {
+            return self.refuse(router, Misreport::Usage, circuit);
+        };
+        if self.0.controller.snapshot().get::<Service>(&service).is_some() {
+            let values = values.iter().map(|(name, bytes)| (name.as_str(), *bytes));
+            self.0.used.carried(&service, values);
+        }
+    }
+
+    /// What circuits of a service carried so far.
+    #[cfg(test)]
+    pub(crate) fn used_by(&self, service: &weft_model::Id) -> [u64; WAYS.len()] {
+        let all = self.0.used.bytes();
+        all.into_iter().find(|(id, _)| id == service).map(|(_, bytes)| bytes).unwrap_or_default()
     }
 
     /// A router reports more than anybody can have to report; it is not read.
@@ -77,13 +108,17 @@ impl Network {
 
     /// What this controller and the routers measured, as Prometheus reads it.
     pub async fn prometheus(&self, with_times: bool) -> Bytes {
-        let mut last = self.0.texts.0[usize::from(with_times)].lock().await;
+        let mut last = self.0.texts.last[usize::from(with_times)].lock().await;
         if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
             return text.clone();
         }
         let network = self.clone();
         // Of many routers this takes a while.
-        let made = tokio::task::spawn_blocking(move || network.exposition(with_times).text());
+        let made = tokio::task::spawn_blocking(move || {
+            let made = network.exposition(with_times);
+            network.0.texts.left_out.store(made.left_out(), Ordering::Relaxed);
+            made.text()
+        });
         let text = Bytes::from(made.await.unwrap_or_default());
         *last = Some((Instant::now(), text.clone()));
         text
@@ -96,8 +131,21 @@ impl Network {
         let time = |at: Timestamp| with_times.then(|| u64::try_from(at.0).unwrap_or_default());
         self.expose(&mut to, &id, &self.own_report(), time(now));
         self.expose_use(&mut to, &id, time(now));
-        for Kept { router, at, values } in self.0.reported.all() {
-            self.expose(&mut to, router.as_str(), &values, time(at));
+        let kept = self.0.reported.all();
+        for Kept { router, at, values } in &kept {
+            for (pattern, held) in &values.own {
+                let one = (pattern.metric(), None);
+                self.expose_one(&mut to, router.as_str(), one, &held.value(), time(*at));
+            }
+        }
+        // Links are many: what finds no place is of them.
+        for Kept { router, at, values } in &kept {
+            for (link, of) in &values.links {
+                for (pattern, held) in of {
+                    let one = (pattern.metric(), Some(&**link));
+                    self.expose_one(&mut to, router.as_str(), one, &held.value(), time(*at));
+                }
+            }
         }
         to
     }
@@ -105,17 +153,28 @@ impl Network {
     /// Adds a report of somebody.
     fn expose(&self, to: &mut Exposition, source: &str, report: &Report, at: Option<u64>) {
         for (name, value) in report {
-            let (metric, entity) = names::split(name);
-            let ends = entity.filter(|_| metric.starts_with("link."));
-            let ends = ends.and_then(|link| self.link_ends(link, source));
-            let mut labels = Vec::with_capacity(4);
-            if let Some(ends) = &ends {
-                labels.extend(LINK_ENDS.iter().copied().zip(ends.iter().map(String::as_str)));
-            }
-            labels.push(("source_id", source));
-            labels.extend(entity.map(|entity| ("source_entity_id", entity)));
-            to.add(&metric, value, &labels, at);
+            self.expose_one(to, source, names::split(name), value, at);
         }
+    }
+
+    /// Adds a value of a metric, and of the link or router that it is of.
+    fn expose_one(
+        &self,
+        to: &mut Exposition,
+        source: &str,
+        (metric, entity): (&str, Option<&str>),
+        value: &Value,
+        at: Option<u64>,
+    ) {
+        let ends = entity.filter(|_| metric.starts_with("link."));
+        let ends = ends.and_then(|link| self.link_ends(link, source));
+        let mut labels = Vec::with_capacity(4);
+        if let Some(ends) = &ends {
+            labels.extend(LINK_ENDS.iter().copied().zip(ends.iter().map(String::as_str)));
+        }
+        labels.push(("source_id", source));
+        labels.extend(entity.map(|entity| ("source_entity_id", entity)));
+        to.add(metric, value, &labels, at);
     }
 
     /// Adds how services are used.
@@ -188,7 +247,13 @@ impl Network {
             count = count.wrapping_add(1);
             if count.is_multiple_of(60) {
                 let snapshot: Arc<_> = self.0.controller.snapshot();
-                self.0.used.keep_services(|id| snapshot.get::<Service>(id).is_some());
+                self.0.used.keep(
+                    |id| snapshot.get::<Service>(id).is_some(),
+                    |id| snapshot.get::<Terminator>(id).is_some(),
+                );
+            }
+            if count.is_multiple_of(12) {
+                self.0.reported.expire(Instant::now());
             }
         }
     }

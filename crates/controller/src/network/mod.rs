@@ -328,6 +328,7 @@ impl Network {
         if current {
             self.lost(router);
             self.0.validations.forget(&router.id);
+            self.0.reported.forget(&router.id);
             let (online, id) = (self.0.controller.online(), &router.id);
             online.remove_router(id, router.connection);
             if self.0.controller.snapshot().get::<Router>(id).is_none() {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use weft_channel::ChannelHandle;
+use weft_limits::TokenBucket;
 use weft_model::{Id, Timestamp};
 use weft_wire::ctrl::{Listener, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
@@ -17,6 +18,11 @@ use crate::online::{RouterFacts, RouterVersion};
 
 /// Certificates of one connection that are remembered: the shown one, and those it was given since.
 const CERTIFICATES: usize = 8;
+
+/// Bytes of reports of what it measures that a router may send in a second in the long run, and at
+/// once. Of two hundred thousand circuits a router has some 50 MB to tell each minute.
+const REPORTS: f64 = 2.0 * 1024.0 * 1024.0;
+const REPORTS_AT_ONCE: u32 = 64 << 20;
 
 /// Numbers of connections.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
@@ -48,6 +54,8 @@ pub struct LiveRouter {
     pub(super) window: Window,
     /// It is about to stop, as it says.
     drains: AtomicBool,
+    /// Bytes of reports that it may send.
+    reports: Mutex<TokenBucket>,
 }
 
 impl LiveRouter {
@@ -73,7 +81,14 @@ impl LiveRouter {
             listeners: RwLock::new(hello.listeners.listeners),
             window: Window::default(),
             drains: AtomicBool::new(false),
+            reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, Instant::now())),
         })
+    }
+
+    /// Whether there is time to read a report of so many bytes.
+    pub(crate) fn may_report(&self, bytes: usize) -> bool {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.reports.lock().try_take(bytes, Instant::now())
     }
 
     /// Its release, if it can be compared.

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use weft_metrics::{Report, Value, usage};
+use weft_metrics::{
+    Report, Value,
+    usage::{self, Interval},
+};
 use weft_wire::{
     ProtoBody,
     metrics::{
@@ -22,6 +25,9 @@ use crate::seam::{LinkLatency, Measured};
 
 /// Circuits in one message, at most.
 const CIRCUITS: usize = 5_000;
+/// Circuits of all reports that wait for a controller, at most: some ten MiB for each hundred
+/// thousand.
+const WAITING_CIRCUITS: usize = 500_000;
 
 /// When and how reports are made.
 #[derive(Debug, Clone, Copy)]
@@ -37,30 +43,30 @@ pub(crate) struct ReportOptions {
 /// Reports until the router stops.
 pub(super) async fn run(core: Arc<Core>) {
     let options = core.options.reports;
-    let mut waiting = VecDeque::new();
+    let mut waiting = Waiting::default();
     loop {
         tokio::time::sleep(options.interval.max(Duration::from_millis(100))).await;
         let Some(data) = core.data.get() else { continue };
-        waiting.extend(messages(&core.options.router_id, data.take_measured(options.age)));
-        let mut lost = 0;
-        while waiting.len() > options.queue.max(1) {
-            // What a message holds beyond the figures of its moment is the usage.
-            waiting.pop_front();
-            lost += 1;
-        }
+        waiting.add(data.take_measured(options.age));
+        send(&core, &mut waiting).await;
+        let lost = waiting.trim(options.queue.max(1));
         if lost > 0 {
             data.reports_lost(lost);
             tracing::warn!(lost, "reports of metrics were given up: no controller takes them");
         }
-        send(&core, &mut waiting).await;
     }
 }
 
 /// Sends what waits, oldest first, until nobody takes it.
-async fn send(core: &Core, waiting: &mut VecDeque<MetricsMessage>) {
-    while let Some(message) = waiting.front_mut() {
+async fn send(core: &Core, waiting: &mut Waiting) {
+    loop {
+        let controllers = core.controllers.all();
+        if controllers.is_empty() {
+            return;
+        }
+        let Some(mut message) = waiting.next(&core.options.router_id) else { return };
         message.do_not_propagate = false;
-        for controller in core.controllers.all() {
+        for controller in controllers {
             let sent = controller.channel.send_written(
                 weft_channel::Lane::Default,
                 message.to_message(),
@@ -76,45 +82,102 @@ async fn send(core: &Core, waiting: &mut VecDeque<MetricsMessage>) {
         if !message.do_not_propagate {
             return;
         }
-        waiting.pop_front();
+        waiting.told();
     }
 }
 
-/// The messages of a report: one, and more for many circuits.
-fn messages(router: &str, measured: Measured) -> Vec<MetricsMessage> {
-    let Measured { report, latencies, usage } = measured;
-    let new = || MetricsMessage {
-        event_id: uuid::Uuid::new_v4().to_string(),
-        source_id: router.to_owned(),
-        timestamp: Some(now()),
-        ..MetricsMessage::default()
-    };
-    let mut first = new();
-    values(&mut first, report);
-    // What paths are chosen by is what came since the last report.
-    first.histograms.extend(latencies.iter().map(|one| (link_latency_name(&one.id), latency(one))));
-    let mut all = vec![first];
-    for interval in usage {
-        let (start, length) = (interval.start, interval.length);
-        let mut circuits = interval.circuits.into_iter().peekable();
-        while circuits.peek().is_some() {
-            let part = circuits
-                .by_ref()
-                .take(CIRCUITS)
-                .map(|(id, (bytes, tags))| (id.to_string(), bucket(bytes, &tags)));
-            let counter = UsageCounter {
-                interval_start_utc: i64::try_from(start).unwrap_or(i64::MAX),
-                interval_length: length,
-                buckets: part.collect(),
-            };
-            let is_full = |message: &MetricsMessage| !message.usage_counters.is_empty();
-            if all.last().is_none_or(is_full) {
-                all.push(new());
-            }
-            all.last_mut().into_iter().for_each(|last| last.usage_counters.push(counter.clone()));
+/// Reports that were not told yet, oldest first.
+#[derive(Debug, Default)]
+struct Waiting(VecDeque<Untold>);
+
+/// What of a report was not told yet. It becomes one message, and more for many circuits.
+#[derive(Debug)]
+struct Untold {
+    at: prost_types::Timestamp,
+    /// What was measured; told first.
+    values: Option<MetricsMessage>,
+    usage: VecDeque<Interval>,
+}
+
+impl Waiting {
+    /// A report was made.
+    fn add(&mut self, measured: Measured) {
+        let Measured { report, latencies, usage } = measured;
+        let mut first = MetricsMessage::default();
+        values(&mut first, report);
+        for one in &latencies {
+            // What paths are chosen by is what came since the last report.
+            let seen = first.histograms.entry(link_latency_name(&one.id)).or_default();
+            *seen = latency(one, std::mem::take(seen));
+        }
+        let usage = usage.into_iter().flat_map(pieces).collect();
+        self.0.push_back(Untold { at: now(), values: Some(first), usage });
+    }
+
+    /// The message that is to be told next.
+    fn next(&self, router: &str) -> Option<MetricsMessage> {
+        let report = self.0.front()?;
+        let mut message = MetricsMessage {
+            event_id: uuid::Uuid::new_v4().to_string(),
+            source_id: router.to_owned(),
+            timestamp: Some(report.at),
+            ..report.values.clone().unwrap_or_default()
+        };
+        message.usage_counters.extend(report.usage.front().map(counter));
+        Some(message)
+    }
+
+    /// The message was told.
+    fn told(&mut self) {
+        let Some(report) = self.0.front_mut() else { return };
+        report.values = None;
+        report.usage.pop_front();
+        if report.usage.is_empty() {
+            self.0.pop_front();
         }
     }
-    all
+
+    /// Gives up what is more than so many reports, and the usage of more circuits than may wait,
+    /// oldest first; the latest values are always kept. Answers how many reports, and parts of some,
+    /// those were.
+    fn trim(&mut self, reports: usize) -> u64 {
+        let mut lost = 0;
+        while self.0.len() > reports {
+            self.0.pop_front();
+            lost += 1;
+        }
+        let pieces = self.0.iter().flat_map(|report| &report.usage);
+        let mut circuits: usize = pieces.map(|one| one.circuits.len()).sum();
+        for report in &mut self.0 {
+            while circuits > WAITING_CIRCUITS
+                && let Some(given_up) = report.usage.pop_front()
+            {
+                circuits -= given_up.circuits.len();
+                lost += 1;
+            }
+        }
+        lost
+    }
+}
+
+/// An interval as parts that find room in a message.
+fn pieces(interval: Interval) -> impl Iterator<Item = Interval> {
+    let Interval { start, length, circuits } = interval;
+    let mut circuits = circuits.into_iter().peekable();
+    std::iter::from_fn(move || {
+        circuits.peek()?;
+        Some(Interval { start, length, circuits: circuits.by_ref().take(CIRCUITS).collect() })
+    })
+}
+
+fn counter(interval: &Interval) -> UsageCounter {
+    let circuits = interval.circuits.iter();
+    let buckets = circuits.map(|(id, (bytes, tags))| (id.to_string(), bucket(*bytes, tags)));
+    UsageCounter {
+        interval_start_utc: i64::try_from(interval.start).unwrap_or(i64::MAX),
+        interval_length: interval.length,
+        buckets: buckets.collect(),
+    }
 }
 
 fn bucket(bytes: usage::Bytes, tags: &usage::Tags) -> usage_counter::Bucket {
@@ -127,8 +190,9 @@ fn bucket(bytes: usage::Bytes, tags: &usage::Tags) -> usage_counter::Bucket {
 
 /// A report of round trips alone, for the path over a new link.
 pub(super) fn of_latencies(router: &str, latencies: Vec<LinkLatency>) -> MetricsMessage {
-    let measured = Measured { latencies, ..Measured::default() };
-    messages(router, measured).into_iter().next().unwrap_or_default()
+    let mut alone = Waiting::default();
+    alone.add(Measured { latencies, ..Measured::default() });
+    alone.next(router).unwrap_or_default()
 }
 
 fn now() -> prost_types::Timestamp {
@@ -141,6 +205,10 @@ fn now() -> prost_types::Timestamp {
 
 fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn is_link_latency(name: &str) -> bool {
+    name.starts_with("link.") && name.ends_with(".latency")
 }
 
 fn values(to: &mut MetricsMessage, report: Report) {
@@ -158,6 +226,8 @@ fn values(to: &mut MetricsMessage, report: Report) {
                 };
                 to.meters.insert(name, meter);
             }
+            // A link whose round trips nobody measured is not one without any.
+            Value::Histogram(seen) if seen.max == 0 && is_link_latency(&name) => {}
             Value::Histogram(seen) => drop(to.histograms.insert(name, histogram(&seen))),
             Value::Timer(timer) => {
                 let (seen, rate) = *timer;
@@ -216,9 +286,13 @@ fn histogram(seen: &weft_metrics::Distribution) -> Histogram {
     }
 }
 
-fn latency(link: &LinkLatency) -> Histogram {
+/// A link's round trips: how those of the last minutes are distributed, and the mean of the latest.
+fn latency(link: &LinkLatency, seen: Histogram) -> Histogram {
+    if seen.p50 > 0.0 {
+        return Histogram { mean: link.mean, ..seen };
+    }
     Histogram {
-        count: int(link.count),
+        count: seen.count.max(int(link.count)),
         mean: link.mean,
         min: int(link.min),
         max: int(link.max),
@@ -240,9 +314,38 @@ mod tests {
 
     use super::*;
 
+    fn of(report: Report, latencies: Vec<LinkLatency>) -> MetricsMessage {
+        let mut waiting = Waiting::default();
+        waiting.add(Measured { report, latencies, usage: Vec::new() });
+        let message = waiting.next("r1").unwrap();
+        waiting.told();
+        assert!(waiting.next("r1").is_none());
+        message
+    }
+
+    fn usage(circuits: usize) -> Measured {
+        let circuits: HashMap<Arc<str>, _> = (0..circuits)
+            .map(|at| (Arc::from(at.to_string()), ([1, 0, 0, 0, 0, 2], usage::Tags::default())))
+            .collect();
+        let usage = vec![Interval { start: 120, length: 60, circuits }];
+        let report = Report::from([("weft.links".to_owned(), Value::Int(3))]);
+        Measured { report, usage, ..Measured::default() }
+    }
+
+    /// All that waits, as it is told.
+    fn told(waiting: &mut Waiting) -> Vec<MetricsMessage> {
+        let next = || {
+            let message = waiting.next("r1");
+            waiting.told();
+            message
+        };
+        std::iter::from_fn(next).collect()
+    }
+
     #[test]
-    fn a_report_keeps_its_values_and_takes_the_latest_round_trips() {
-        let seen = Distribution { count: 4, mean: 7.0, ..Distribution::default() };
+    fn a_report_keeps_its_values_and_takes_the_mean_of_the_latest_round_trips() {
+        let seen =
+            Distribution { count: 4, mean: 7.0, p50: 6.0, max: 9, ..Distribution::default() };
         let rate = Rate { count: 4, m1: 2.0, ..Rate::default() };
         let report = Report::from([
             ("edge.connections".to_owned(), Value::Int(3)),
@@ -251,30 +354,62 @@ mod tests {
             ("link.l2.latency".to_owned(), Value::histogram(seen)),
             ("pool.route.handler.work_timer".to_owned(), Value::timer(seen, rate)),
         ]);
-        let latencies = vec![LinkLatency { id: "l1".into(), count: 1, mean: 9.0, min: 9, max: 9 }];
-        let all = messages("r1", Measured { report, latencies, usage: Vec::new() });
-        let [message] = all.as_slice() else { panic!("{all:?}") };
+        let latency = |id: &str| LinkLatency { id: id.into(), count: 1, mean: 8.0, min: 8, max: 8 };
+        let message = of(report, vec![latency("l1"), latency("new")]);
         assert_eq!(message.source_id, "r1");
         assert_eq!(message.int_values["edge.connections"], 3);
         assert_eq!(message.meters["fabric.rx.msgrate"].m1_rate, 2.0);
         assert_eq!(message.timers["pool.route.handler.work_timer"].mean, 7.0);
-        assert_eq!((message.link_latency("l1"), message.link_latency("l2")), (Some(9), Some(7)));
+        assert_eq!((message.link_latency("l1"), message.link_latency("l2")), (Some(8), Some(7)));
+        assert_eq!(message.link_latency("new"), Some(8));
+        // What is charted stays what was measured.
+        let charted = &message.histograms["link.l1.latency"];
+        assert_eq!((charted.count, charted.p50, charted.max), (4, 6.0, 9));
+    }
+
+    #[test]
+    fn a_link_that_was_not_measured_is_not_told_as_one_without_latency() {
+        let nothing = Distribution { count: 9, ..Distribution::default() };
+        let report = Report::from([
+            ("link.l1.latency".to_owned(), Value::histogram(nothing)),
+            ("link.l1.queue_time".to_owned(), Value::histogram(nothing)),
+        ]);
+        let message = of(report, Vec::new());
+        assert_eq!(message.link_latency("l1"), None);
+        assert_eq!(message.histograms["link.l1.queue_time"].count, 9);
     }
 
     #[test]
     fn many_circuits_are_several_messages() {
-        let circuits: HashMap<Arc<str>, _> = (0..CIRCUITS + 1)
-            .map(|at| (Arc::from(at.to_string()), ([1, 0, 0, 0, 0, 2], usage::Tags::default())))
-            .collect();
-        let usage = vec![Interval { start: 120, length: 60, circuits }];
-        let all = messages("r1", Measured { usage, ..Measured::default() });
+        let mut waiting = Waiting::default();
+        waiting.add(usage(CIRCUITS + 1));
+        let all = told(&mut waiting);
         let told: Vec<usize> =
             all.iter().flat_map(|one| &one.usage_counters).map(|one| one.buckets.len()).collect();
         assert_eq!((all.len(), told), (2, vec![CIRCUITS, 1]));
+        assert_eq!((all[0].int_values["weft.links"], all[1].int_values.len()), (3, 0));
+        assert_eq!(all[0].timestamp, all[1].timestamp);
         let counter = &all[1].usage_counters[0];
         assert_eq!((counter.interval_start_utc, counter.interval_length), (120, 60));
         let bucket = counter.buckets.values().next().unwrap();
         let named: std::collections::BTreeMap<_, _> = bucket.values.clone().into_iter().collect();
         assert_eq!(named, [("fabric.tx".to_owned(), 2), ("ingress.rx".to_owned(), 1)].into());
+    }
+
+    #[test]
+    fn a_report_of_many_circuits_is_one_report_and_its_values_are_never_given_up_for_usage() {
+        let mut waiting = Waiting::default();
+        waiting.add(usage(10 * CIRCUITS + 1));
+        assert_eq!(waiting.trim(1), 0);
+        assert_eq!(told(&mut waiting).len(), 11);
+        // More circuits than may wait in all.
+        for _ in 0..4 {
+            waiting.add(usage(200_000));
+        }
+        assert_eq!(waiting.trim(3), 1 + 100_000 / CIRCUITS as u64);
+        let all = told(&mut waiting);
+        assert_eq!(all.iter().filter(|one| !one.int_values.is_empty()).count(), 3);
+        let circuits = all.iter().flat_map(|one| &one.usage_counters).map(|one| one.buckets.len());
+        assert_eq!(circuits.sum::<usize>(), WAITING_CIRCUITS);
     }
 }

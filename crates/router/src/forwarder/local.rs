@@ -17,7 +17,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use weft_circuit::{Seat, Timed};
+use weft_circuit::{Sample, Seat, Timed};
 use weft_limits::Budget;
 use weft_metrics::usage::Way;
 use weft_wire::{
@@ -37,7 +37,7 @@ use super::{
     outlet::{FlowRef, Outlet},
     turn::Turn,
 };
-use crate::seam;
+use crate::{measures::Outstanding, seam};
 
 /// Segments moved at once between two ends of this router.
 const EXCHANGE_BATCH: usize = 16;
@@ -113,6 +113,8 @@ struct Inner {
     listed_payload: bool,
     /// Listed on the SDK connection that it delivers to.
     listed_app: bool,
+    /// Whether the wait for the connection to a router is being measured.
+    sample: Option<Sample>,
     /// What the SDK sent and the end has no room for yet.
     backlog: Backlog,
     /// The SDK knows of the connection: until then it is told nothing.
@@ -182,6 +184,7 @@ impl LocalEnd {
                 listed_ack: false,
                 listed_payload: false,
                 listed_app: false,
+                sample: None,
                 backlog,
                 begun: false,
                 alarm: Alarm::default(),
@@ -263,12 +266,17 @@ impl LocalEnd {
         self.circuit.carried.add_locked(way, data.len());
     }
 
-    /// What is not acknowledged, and whether the window takes nothing more.
-    pub(crate) fn outstanding(&self) -> (u64, bool) {
-        let inner = self.inner.lock();
-        let is_open = inner.end.closed().is_none() && !inner.end.is_sending_over();
-        let unacknowledged = inner.end.unacknowledged();
-        (unacknowledged, is_open && unacknowledged > 0 && !inner.end.can_write())
+    /// What is not acknowledged, and who takes nothing more.
+    pub(crate) fn outstanding(&self) -> Outstanding {
+        let end = &self.inner.lock().end;
+        let is_open = end.closed().is_none() && !end.is_sending_over();
+        let bytes = end.unacknowledged();
+        Outstanding {
+            bytes,
+            payloads: end.unacknowledged_payloads() as u64,
+            by_window: u64::from(is_open && bytes > 0 && !end.can_write()),
+            by_peer: u64::from(end.closed().is_none() && end.is_blocked_by_peer()),
+        }
     }
 
     /// The application writes no more.
@@ -446,6 +454,12 @@ impl LocalEnd {
                     (ack.into_message(&self.circuit.id), cost)
                 }),
             };
+            if class == Class::Payload
+                && let Some(sample) = inner.sample.take()
+                && pulled.is_some()
+            {
+                sample.taken(now);
+            }
             *inner.listed(class) = pulled.is_some();
             let follows = self.follows(&mut inner, now);
             (pulled, follows)
@@ -479,6 +493,9 @@ impl LocalEnd {
         let mut inner = self.inner.lock();
         if inner.listing == listing {
             *inner.listed(class) = false;
+            if class == Class::Payload {
+                inner.sample = None;
+            }
         }
         None
     }
@@ -494,6 +511,7 @@ impl LocalEnd {
         self.change(|inner, now| {
             inner.listing = inner.listing.wrapping_add(1);
             (inner.listed_ack, inner.listed_payload) = (false, false);
+            inner.sample = None;
             inner.end.path_changed(now);
         });
     }
@@ -628,7 +646,13 @@ impl LocalEnd {
         match self.next() {
             Some(Next::Sdk(target)) => target.list_fabric(class, this, listing),
             Some(Next::Link(hop)) => {
-                if !hop.outlet().list(class, &self.seat, FlowRef::Fabric(this, listing)) {
+                let outlet = hop.outlet();
+                if class == Class::Payload
+                    && let Some(sample) = outlet.probe().begin()
+                {
+                    self.inner.lock().sample = Some(sample);
+                }
+                if !outlet.list(class, &self.seat, FlowRef::Fabric(this, listing)) {
                     // The link is gone: it goes on with another one.
                     self.unlist::<()>(class, listing);
                 }

@@ -49,7 +49,7 @@ pub(crate) use setup::SetUp;
 pub(crate) type Timers = weft_circuit::Timers<LocalEnd>;
 
 use crate::{
-    measures::Measures,
+    measures::{Measures, Outstanding},
     seam::{Control, ControllerId, End},
 };
 
@@ -289,7 +289,7 @@ impl Forwarder {
 
     /// Looks at the ends on this router: what is unacknowledged, and whose window is full.
     pub(crate) fn look_at_ends(&self) {
-        let (mut unacknowledged, mut blocked) = (0, 0);
+        let mut all = Outstanding::default();
         for shard in &self.destinations {
             let local = |one: &Destination| match one {
                 Destination::Local(end) => Some(Arc::clone(end)),
@@ -297,12 +297,10 @@ impl Forwarder {
             };
             let ends: Vec<Arc<LocalEnd>> = shard.read().values().filter_map(local).collect();
             for end in ends {
-                let (bytes, is_blocked) = end.outstanding();
-                unacknowledged += bytes;
-                blocked += u64::from(is_blocked);
+                all += end.outstanding();
             }
         }
-        self.measures.ends.looked_at(unacknowledged, blocked);
+        self.measures.ends.looked_at(all);
     }
 
     /// How many circuits and ends there are.

@@ -3,9 +3,9 @@
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -32,9 +32,6 @@ use crate::{
 /// A link whose peer answers no heartbeat for so long is told of as one to be avoided.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
-/// A queue that grows and hardly moves is told of as one of so many times the interval of looks.
-const MOST_QUEUED: f64 = 20.0;
-
 /// A link that stands.
 pub(super) struct LiveLink {
     pub(super) number: u64,
@@ -51,8 +48,6 @@ pub(super) struct LiveLink {
     state: AtomicU32,
     latency: Mutex<Latency>,
     pub(super) measures: LinkMeasures,
-    /// Bytes that had left when the queue was looked at last.
-    left: AtomicU64,
     closed: AtomicBool,
     pub(super) links: Weak<Links>,
 }
@@ -87,7 +82,6 @@ impl LiveLink {
             state: AtomicU32::new(1),
             latency: Mutex::default(),
             measures,
-            left: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             links: Arc::downgrade(links),
         })
@@ -155,13 +149,9 @@ impl LiveLink {
         Some(LinkLatency { id, count: latency.count, mean, min: latency.min, max: latency.max })
     }
 
-    /// Notes how long messages wait: what waits now, at the pace of what left since the last look.
-    pub(super) fn look_at_queue(&self, passed: Duration) {
-        let left = self.measures.traffic.tx.bytes();
-        let since = left.wrapping_sub(self.left.swap(left, Ordering::Relaxed));
-        let waits = self.link.outlet.budget().used();
-        if since > 0 {
-            let wait = passed.mul_f64((waits as f64 / since as f64).min(MOST_QUEUED));
+    /// Notes how long messages waited since the last look.
+    pub(super) fn look_at_queue(&self, now: Instant) {
+        for wait in self.link.outlet.probe().take(now) {
             self.measures.queue_time.took(wait);
         }
     }

@@ -491,10 +491,10 @@ impl Links {
         all.iter().filter_map(|live| live.take_latency()).collect()
     }
 
-    /// Looks at what waits for links; `passed` since the last time.
-    pub(crate) fn look_at_queues(&self, passed: Duration) {
+    /// Looks at what waits for links.
+    pub(crate) fn look_at_queues(&self, now: Instant) {
         let all: Vec<_> = self.live.lock().values().cloned().collect();
-        all.iter().for_each(|live| live.look_at_queue(passed));
+        all.iter().for_each(|live| live.look_at_queue(now));
     }
 
     /// How many links are being dialed, and how many may be.
@@ -529,7 +529,10 @@ impl Links {
 
     /// Dials a link once.
     async fn dial(self: &Arc<Self>, dial: Dial) {
-        let taken = match self.connect(&dial).await {
+        let begun = Instant::now();
+        let connected = self.connect(&dial).await;
+        self.forwarder.measures().link_dials.took(begun.elapsed());
+        let taken = match connected {
             Ok(opened) => self.opened(opened),
             Err(problem) => {
                 tracing::info!(

@@ -6,13 +6,7 @@
 
 mod book;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Instant,
-};
+use std::{ops::AddAssign, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 use weft_metrics::{Buckets, Counter, Flow, Histogram, Registry, Report, Scope, Ticks, process};
@@ -38,6 +32,8 @@ pub(crate) struct Measures {
     /// Routes over links that are not there.
     pub(crate) link_faults: Arc<Counter>,
     pub(crate) dials: Dials,
+    /// How long dialing a link took.
+    pub(crate) link_dials: Arc<Histogram>,
     /// Reports that no controller took in time.
     pub(crate) lost_reports: Arc<Counter>,
     /// Bytes of circuits that are not reported yet.
@@ -61,16 +57,33 @@ pub(crate) struct Ends {
     pub(crate) retransmissions: Arc<Counter>,
     pub(crate) duplicates: Arc<Counter>,
     /// Looked at now and then.
-    unacknowledged: Arc<AtomicI64>,
-    blocked: Arc<AtomicI64>,
+    outstanding: Arc<Mutex<Outstanding>>,
+}
+
+/// What ends have sent and not seen acknowledged, and how many of them can send nothing.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Outstanding {
+    pub(crate) bytes: u64,
+    pub(crate) payloads: u64,
+    /// Ends whose own window is full.
+    pub(crate) by_window: u64,
+    /// Ends whose peer has no room.
+    pub(crate) by_peer: u64,
+}
+
+impl AddAssign for Outstanding {
+    fn add_assign(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.payloads += more.payloads;
+        self.by_window += more.by_window;
+        self.by_peer += more.by_peer;
+    }
 }
 
 impl Ends {
-    /// What ends had unacknowledged and how many could take nothing when they were looked at.
-    pub(crate) fn looked_at(&self, unacknowledged: u64, blocked: u64) {
-        let cap = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        self.unacknowledged.store(cap(unacknowledged), Ordering::Relaxed);
-        self.blocked.store(cap(blocked), Ordering::Relaxed);
+    /// All ends were looked at.
+    pub(crate) fn looked_at(&self, all: Outstanding) {
+        *self.outstanding.lock() = all;
     }
 }
 
@@ -103,6 +116,7 @@ impl Default for Measures {
             edge: Edge::default(),
             link_faults: Arc::default(),
             dials: Dials::default(),
+            link_dials: Arc::new(Histogram::times()),
             lost_reports: Arc::default(),
             book: Arc::default(),
         };
@@ -153,19 +167,30 @@ impl Measures {
         count("weft.dials.successes", &self.dials.answered);
         count("weft.dials.failures", &self.dials.failed);
         count("weft.reports.dropped", &self.lost_reports);
+        let registry = Arc::downgrade(&self.registry);
+        scope.gauge("weft.metrics.not_measured", move || {
+            let refused = registry.upgrade().map_or(0, |registry| registry.refused());
+            i64::try_from(refused).unwrap_or(i64::MAX)
+        });
         for (name, ticks) in
             [("xgress.rx.acks", &self.ends.acks_rx), ("xgress.tx.acks", &self.ends.acks_tx)]
         {
             let ticks = Arc::clone(ticks);
             scope.meter(name, move || ticks.get());
         }
-        for (name, cell) in [
-            ("xgress.tx_unacked_payload_bytes", &self.ends.unacknowledged),
-            ("xgress.blocked_by_local_window", &self.ends.blocked),
-        ] {
-            let cell = Arc::clone(cell);
-            scope.gauge(name, move || cell.load(Ordering::Relaxed));
+        let gauges: [(_, fn(&Outstanding) -> u64); 4] = [
+            ("xgress.tx_unacked_payload_bytes", |all| all.bytes),
+            ("xgress.tx_unacked_payloads", |all| all.payloads),
+            ("xgress.blocked_by_local_window", |all| all.by_window),
+            ("xgress.blocked_by_remote_window", |all| all.by_peer),
+        ];
+        for (name, of) in gauges {
+            let outstanding = Arc::clone(&self.ends.outstanding);
+            let read = move || i64::try_from(of(&outstanding.lock())).unwrap_or(i64::MAX);
+            scope.gauge(name, read);
         }
+        let times = Arc::clone(&self.link_dials);
+        scope.timer("pool.link.dialer.work_timer", move |all| times.add_to(all));
     }
 }
 
@@ -207,8 +232,11 @@ impl LinkMeasures {
             let times = Arc::clone(times);
             scope.histogram(format!("link.{link}.{name}"), move |all| times.add_to(all));
         }
-        let outlet = Arc::clone(outlet);
-        scope.meter(format!("link.dropped_msgs:{link}"), move || outlet.dropped());
+        // What an end here sends waits at the end: only what is forwarded is ever dropped.
+        for name in ["dropped_msgs", "dropped_fwd_msgs"] {
+            let outlet = Arc::clone(outlet);
+            scope.meter(format!("link.{name}:{link}"), move || outlet.dropped());
+        }
         Self { traffic, latency, queue_time, _scope: scope }
     }
 }

@@ -1,6 +1,7 @@
 //! Addresses to listen at and interfaces to dial from: do they exist on this machine?
 
 use std::{
+    fs::OpenOptions,
     io::{self, ErrorKind},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket},
     path::Path,
@@ -218,6 +219,18 @@ fn has_address(name: &str) -> bool {
 
 fn exists(name: &str) -> bool {
     !name.contains('/') && name != ".." && Path::new("/sys/class/net").join(name).exists()
+}
+
+/// A file that is to be written: its folder is there, and nothing that cannot be written has its name.
+pub(super) fn to_write(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
+    if let Some(finding) = folder_of(key, file, purpose) {
+        return Some(finding);
+    }
+    if !file.exists() {
+        return None;
+    }
+    let error = OpenOptions::new().append(true).open(file).err()?;
+    Some(Finding::mistake(key, format!("{} cannot be written: {error}", file.display())))
 }
 
 /// The folder in which a file is to be written must be there, and one to write in.

@@ -6,7 +6,9 @@ use weft_identity::{Identity, IdentitySection};
 use super::{
     Finding, Purpose, add,
     addresses::{self, given},
+    debugging,
     identity::{self, Rules},
+    web,
 };
 use crate::compose::identity_section;
 
@@ -23,6 +25,8 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
         Storage::Database(path) => addresses::folder_of("db", path, purpose),
         Storage::Cluster(_) => None,
     });
+    findings.extend(web::scrapers(&examined.facts));
+    findings.extend(debugging(&config.debugging, purpose));
     let folder = config.snapshot_folder.as_deref();
     let of = |folder| addresses::folder_of("snapshots.folder", folder, purpose);
     findings.extend(folder.and_then(of));
@@ -74,8 +78,7 @@ fn advertised(config: &ControllerConfig, facts: &Facts) -> Vec<Finding> {
             _ => continue,
         };
         let Some((_, host, _)) = addresses::parts(&fact.value) else { continue };
-        let other = index(&fact.key).and_then(|index| config.web.get(index)?.identity.as_ref());
-        let checked = match other {
+        let checked = match web::identity_at(&config.web, &fact.key) {
             Some(section) => load(section).map(|identity| identity.check_host(&host)),
             None => Some(own.check_host(&host)),
         };
@@ -84,9 +87,4 @@ fn advertised(config: &ControllerConfig, facts: &Facts) -> Vec<Finding> {
         }
     }
     out
-}
-
-/// Which server of `web` a key is of.
-fn index(key: &str) -> Option<usize> {
-    key.strip_prefix("web[")?.split(']').next()?.parse().ok()
 }

@@ -10,8 +10,9 @@ mod identity;
 mod interception;
 mod report;
 mod router;
+mod web;
 
-use weft_config::{Error, Examined, KeyAt, Loaded};
+use weft_config::{Debugging, Error, Examined, KeyAt, Loaded};
 
 use crate::failure::Failure;
 
@@ -60,6 +61,18 @@ fn add<T>(examined: &mut Examined<T>, findings: Vec<Finding>) {
         }
     }
     examined.sort();
+}
+
+/// Files for whoever looks for faults.
+fn debugging(debugging: &Debugging, purpose: Purpose) -> impl Iterator<Item = Finding> {
+    let files = [
+        ("trace.path", &debugging.trace),
+        ("profile.cpu.path", &debugging.cpu_profile),
+        ("profile.memory.path", &debugging.memory_profile),
+    ];
+    files
+        .into_iter()
+        .filter_map(move |(key, path)| addresses::to_write(key, path.as_deref()?, purpose))
 }
 
 /// The file, or everything that is wrong with it.

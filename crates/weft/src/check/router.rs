@@ -7,8 +7,9 @@ use weft_router::check_advertised;
 use super::{
     Finding, Purpose, add,
     addresses::{self, given},
+    debugging,
     identity::{self, Rules},
-    interception,
+    interception, web,
 };
 use crate::compose::identity_section;
 
@@ -23,6 +24,7 @@ pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {
     findings.extend(interception::look(&examined.facts, purpose));
     findings.extend(advertised(config, &examined.facts));
     findings.extend(files(config, purpose));
+    findings.extend(web::scrapers(&examined.facts));
     add(examined, findings);
 }
 
@@ -151,14 +153,16 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
                 "invalid listeners.binding.advertise"
             }
             "link.listeners[].advertise" => "invalid link.listeners.advertise",
-            "web[].bindPoints[].address" if config.web.iter().all(|one| one.identity.is_none()) => {
-                "address not valid"
-            }
+            "web[].bindPoints[].address" => "address not valid",
             _ => continue,
         };
         let Some((_, host, _)) = addresses::parts(&fact.value) else { continue };
+        let section = web::identity_at(&config.web, &fact.key);
+        let own = section.map(|section| Identity::load(&identity_section(section)));
+        // What is wrong with that section was told of, too.
+        let Ok(own) = own.transpose() else { continue };
         let outer = outer.as_ref().filter(|_| is_websocket(facts, &fact.key));
-        if let Err(error) = check_advertised(&identity, outer, &host) {
+        if let Err(error) = check_advertised(own.as_ref().unwrap_or(&identity), outer, &host) {
             let text = format!("{words}: {error}");
             // Whoever asks for the health of a router may not look at names.
             out.push(match general.starts_with("web") {
@@ -182,15 +186,7 @@ fn is_websocket(facts: &Facts, key: &str) -> bool {
 
 /// Files that are written need a folder.
 fn files(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
-    let debugging = &config.debugging;
-    let mut out: Vec<Finding> = [
-        ("trace.path", &debugging.trace),
-        ("profile.cpu.path", &debugging.cpu_profile),
-        ("profile.memory.path", &debugging.memory_profile),
-    ]
-    .into_iter()
-    .filter_map(|(key, path)| addresses::folder_of(key, path.as_deref()?, purpose))
-    .collect();
+    let mut out: Vec<Finding> = debugging(&config.debugging, purpose).collect();
     if let Some(edge) = &config.edge {
         out.extend(addresses::folder_of("edge.db", &edge.db, purpose));
     }

@@ -5,12 +5,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use weft_config::{Examined, RouterConfig};
+use weft_config::{ControllerConfig, Examined, RouterConfig};
 use weft_identity::{
     Authority, AuthoritySpec, Leaf, PrivateKey, Purpose as Use, San, Subject, encode_pem,
 };
 
-use super::{Purpose, router};
+use super::{Purpose, controller, router};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -103,7 +103,7 @@ fn authority(name: &str) -> Authority {
     Authority::make_root(&AuthoritySpec::new(name), SystemTime::now() - DAY * 10).unwrap()
 }
 
-fn said(examined: &Examined<RouterConfig>) -> String {
+fn said<T>(examined: &Examined<T>) -> String {
     let file = Path::new("f");
     let one =
         |problem: &weft_config::KeyAt| format!("{}: {}\n", problem.place(file), problem.text());
@@ -435,4 +435,50 @@ fn somebody_must_say_where_controllers_are() {
     assert!(look().contains("ctrl: no controller is known"), "{}", look());
     fs::write(place.folder.path().join("endpoints.yml"), "endpoints: ['tls:c:1']\n").unwrap();
     assert_eq!(look(), "");
+}
+
+const SERVED: &str = "web:\n\
+    - name: a\n  \
+      bindPoints: [{interface: '127.0.0.1:1', address: 'elsewhere.example:1'}]\n  \
+      apis: [{binding: health-checks}, {binding: metrics, options: {scrapeCert: /no/cert}}]\n";
+
+/// What both programs say of servers and of files for whoever looks for faults.
+const SERVED_BADLY: [&str; 4] = [
+    "web[0].apis[1].options.scrapeCert: scrapeCert /no/cert",
+    "trace.path: the directory /no/such cannot be used",
+    "profile.memory.path: ",
+    "cannot be written: Is a directory",
+];
+
+fn served(place: &Place) -> String {
+    let folder = place.folder.path().display();
+    format!("{SERVED}trace: {{path: /no/such/trace}}\nprofile: {{memory: {{path: {folder}}}}}\n")
+}
+
+#[test]
+fn a_router_that_could_not_serve_does_not_start() {
+    let place = Place::new();
+    let problems = place.problems(&served(&place));
+    for part in SERVED_BADLY {
+        assert!(problems.contains(part), "{part}\n{problems}");
+    }
+    let part = "web[0].bindPoints[0].address: address not valid: identity is not valid";
+    assert!(problems.contains(part), "{problems}");
+    assert_eq!(problems.lines().count(), 4, "{problems}");
+}
+
+#[test]
+fn a_controller_that_could_not_serve_does_not_start() {
+    let place = Place::new();
+    let file = place.folder.path().join("controller.yml");
+    let none = |_: &str| None;
+    let mut examined =
+        ControllerConfig::examine(&place.text(&served(&place)), &file, &none).unwrap();
+    controller(&mut examined, Purpose::Advice);
+    let problems = said(&examined);
+    for part in SERVED_BADLY {
+        assert!(problems.contains(part), "{part}\n{problems}");
+    }
+    let part = "web[0].bindPoints[0].address: address not valid: identity is not valid";
+    assert!(problems.contains(part), "{problems}");
 }

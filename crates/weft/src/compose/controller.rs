@@ -120,6 +120,7 @@ impl Core {
         let listeners = Arc::new(Listeners::new());
         let mut setup = Setup::new(controller, Arc::clone(&self.identity), Arc::clone(&listeners));
         setup.limits.handshake_timeout = self.handshake_timeout();
+        setup.store_check = self.config.store_check.clone();
         let api = ApiServer::start(&self.config.web, setup)
             .await
             .map_err(|error| Failure::new(chain(&error)))?;
@@ -164,6 +165,12 @@ impl RunningController {
     /// Where the first API is, as clients are told.
     pub(crate) fn api_address(&self) -> &str {
         &self.controller().settings().addresses.api
+    }
+
+    /// Reads again what may change while it runs.
+    async fn reload(&self) {
+        self.reload.now().await;
+        self.api.reload().await;
     }
 
     /// Stops in order: no new connections, requests finish, routers are let go, the rest reaches
@@ -357,13 +364,20 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Fai
             file.display()
         )));
     }
+    // What may fail comes before anybody is served.
+    let profiles = match Profiles::start(&core.config.debugging) {
+        Ok(profiles) => profiles,
+        Err(failure) => {
+            core.close().await?;
+            return Err(failure);
+        }
+    };
     let running = core.serve().await?;
     tracing::info!(id = %running.controller().settings().id, "controller runs");
-    let profiles = Profiles::start(&running.core.config.debugging)?;
     manager.up(vec![tokio::runtime::Handle::current()]);
     tokio::select! {
         () = stop.cancelled() => {}
-        () = hang_ups.follow(&manager, async || running.reload.now().await) => {}
+        () = hang_ups.follow(&manager, async || running.reload().await) => {}
     }
     tracing::info!("controller stops");
     manager.stopping(STOPPING);

@@ -83,8 +83,11 @@ async fn run_traced(
         () = stop.cancelled() => Ok(()),
     };
     if reached.is_ok() {
-        tracing::info!(id = %router.id(), "router runs");
-        manager.up(router.runtimes());
+        // Who is to stop before it was up is not up any more.
+        if !stop.is_cancelled() {
+            tracing::info!(id = %router.id(), "router runs");
+            manager.up(router.runtimes());
+        }
         tokio::select! {
             () = stop.cancelled() => {}
             () = hang_ups.follow(manager, async || router.reload().await) => {}

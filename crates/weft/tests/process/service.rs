@@ -81,3 +81,28 @@ async fn a_manager_hears_of_start_reload_and_stop_and_files_are_left_behind() {
     let none = weft(place.folder(), &["trace", "show", "router.trace", "--peer", "nobody"]).await;
     assert_eq!(text(&none), "");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_router_that_is_stopped_before_it_is_up_never_says_that_it_is() {
+    let place = Place::made().await;
+    let socket = place.folder().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_nonblocking(true).unwrap();
+    let mut router = place.start_shell(
+        "router",
+        &format!(
+            "exec env NOTIFY_SOCKET={} {WEFT} router run {} --grace 1",
+            shown(&socket),
+            shown(&place.home().join("router.yaml"))
+        ),
+    );
+    // There is no controller to be reached.
+    router.says("router started", PATIENCE).await;
+    router.signal("TERM");
+    assert!(router.ended().await.success());
+    let (mut said, mut bytes) = (String::new(), [0; 4096]);
+    while let Ok(length) = manager.recv(&mut bytes) {
+        said += &String::from_utf8_lossy(&bytes[..length]);
+    }
+    assert!(said.contains("STOPPING=1") && !said.contains("READY=1"), "{said}");
+}

@@ -88,7 +88,7 @@ fn failed(code: RouteErrorCode) -> Option<Result<PeerData, RouteError>> {
 }
 
 /// A network with a service that the router's tunneler hosts.
-async fn hosted() -> (Net, TestRouter, Peer, Id) {
+pub(super) async fn hosted() -> (Net, TestRouter, Peer, Id) {
     hosted_with(quick()).await
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn hosted_with(options: NetworkOptions) -> (Net, TestRouter, Pe
     (net, router, peer, service)
 }
 
-async fn made(peer: &mut Peer) -> (CreateTunnelCircuitV2Response, Route) {
+pub(super) async fn made(peer: &mut Peer) -> (CreateTunnelCircuitV2Response, Route) {
     let mut told = None;
     let reply = dial_with(peer, dial_request(), |route| {
         told = Some(route.clone());

@@ -123,6 +123,8 @@ impl Network {
             ("weft.routers.refused_reports", self.0.misreports.total()),
             ("weft.metrics.names", names),
             ("weft.metrics.refused", refused),
+            ("weft.metrics.left_out", self.0.texts.left_out()),
+            ("weft.metrics.not_measured", self.0.controller.measures().refused()),
             ("weft.model.identities", entities(Kind::Identity)),
             ("weft.model.routers", entities(Kind::Router)),
             ("weft.model.services", entities(Kind::Service)),

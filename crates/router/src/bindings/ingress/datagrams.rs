@@ -121,13 +121,23 @@ impl Conversations {
     }
 }
 
+/// What ends listening for datagrams.
+#[derive(Debug, Clone)]
+pub(crate) struct DatagramEnds {
+    /// No conversation begins any more; those there are go on.
+    pub(crate) draining: CancellationToken,
+    /// All of them end.
+    pub(crate) stop: CancellationToken,
+}
+
 /// Receives until cancelled; conversations there are end, for their socket closes with the last.
 pub(crate) async fn serve_datagrams(
     ingress: Arc<Ingress>,
     socket: UdpSocket,
     limits: DatagramLimits,
-    stop: CancellationToken,
+    ends: DatagramEnds,
 ) {
+    let DatagramEnds { draining, stop } = ends;
     let socket = Arc::new(socket);
     let conversations = Conversations::new(limits, ingress.forwarder.budget());
     let mut number = 0;
@@ -163,6 +173,9 @@ pub(crate) async fn serve_datagrams(
             if let Some(grant) = draw(&known.memory, &data) {
                 let _ = known.inbox.try_send(Waiting { data, grant });
             }
+            continue;
+        }
+        if draining.is_cancelled() {
             continue;
         }
         // That conversation is being closed, if there was one: this one is another.

@@ -36,7 +36,7 @@ use crate::{
     seam::{BindingCircuitRequest, Circuit, Control, End, Refusal, RetryHint},
 };
 
-pub(crate) use datagrams::{DatagramLimits, serve_datagrams};
+pub(crate) use datagrams::{DatagramEnds, DatagramLimits, serve_datagrams};
 pub(crate) use streams::{StreamLimits, serve_streams};
 
 /// Peer data: our address towards the client, as `host:port`.

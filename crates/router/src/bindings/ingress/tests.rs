@@ -137,6 +137,7 @@ struct Bed {
     table: Arc<Table>,
     forwarder: Arc<Forwarder>,
     stop: CancellationToken,
+    draining: CancellationToken,
 }
 
 impl Bed {
@@ -146,7 +147,8 @@ impl Bed {
         let timers = Timers::start(&tokio::runtime::Handle::current());
         let forwarder = Forwarder::new(table.clone(), timers, Budget::new(64 << 20));
         table.forwarder.set(Arc::downgrade(&forwarder)).unwrap();
-        Self { table, forwarder, stop: CancellationToken::new() }
+        let stop = CancellationToken::new();
+        Self { table, forwarder, draining: stop.child_token(), stop }
     }
 
     fn service(&self, name: &str, binding: &'static str, address: String) {
@@ -196,7 +198,8 @@ impl Bed {
         let socket = bind_datagrams(&address).await.unwrap();
         let bound = socket.local_addr().unwrap();
         let ingress = self.ingress(service);
-        tokio::spawn(serve_datagrams(ingress, socket, limits, self.stop.clone()));
+        let ends = DatagramEnds { draining: self.draining.clone(), stop: self.stop.clone() };
+        tokio::spawn(serve_datagrams(ingress, socket, limits, ends));
         bound
     }
 
@@ -325,6 +328,23 @@ async fn tls_is_spoken_at_listeners_and_to_applications() {
     assert!(!soon(ask("stranger")).await.unwrap_or(false));
     assert!(soon(ask("app")).await.unwrap());
     bed.empty().await;
+}
+
+#[tokio::test]
+async fn conversations_go_on_while_a_router_drains_and_none_begin() {
+    let bed = Bed::new();
+    bed.service("echo", "transport_udp", udp_echo().await);
+    let bound = bed.datagrams(Some("echo"), DatagramLimits::default()).await;
+    let (known, new) = (talker().await, talker().await);
+    known.send_to(b"before", bound).await.unwrap();
+    assert_eq!(hear(&known).await, b"before");
+    bed.draining.cancel();
+    new.send_to(b"too late", bound).await.unwrap();
+    for _ in 0..5 {
+        known.send_to(b"after", bound).await.unwrap();
+        assert_eq!(hear(&known).await, b"after");
+    }
+    assert_eq!(bed.table.asked.load(Ordering::Relaxed), 1, "one circuit");
 }
 
 #[tokio::test]
@@ -683,8 +703,9 @@ async fn a_flood_of_datagrams_leaves_others_their_turn() {
     let tasks = tokio::runtime::Handle::current().metrics();
     let begun = || tasks.num_alive_tasks();
     let before = begun();
-    let (ingress, stop) = (bed.ingress(Some("silent")), bed.stop.clone());
-    let mut serving = Box::pin(serve_datagrams(ingress, socket, DatagramLimits::default(), stop));
+    let ingress = bed.ingress(Some("silent"));
+    let ends = DatagramEnds { draining: bed.draining.clone(), stop: bed.stop.clone() };
+    let mut serving = Box::pin(serve_datagrams(ingress, socket, DatagramLimits::default(), ends));
     let mut turns = 0;
     soon(async {
         while begun() - before < MANY {

@@ -1,0 +1,108 @@
+//! `/metrics`: everything that is measured, as Prometheus reads it (protocol: operations 5.3).
+//!
+//! Who has no certificate to show may be anybody. A text is made and compressed once for all who
+//! ask, few are sent it at once, and who does not take it is cut.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http_body_util::Either;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+use tokio::sync::Mutex;
+use weft_contract::{Api, ErrorCode, paths as apis};
+use weft_web::Peer;
+
+use crate::answer::{self, Outgoing};
+use crate::compress::{Compressor, WORTH_IT};
+use crate::encodings::{Encoding, Encodings};
+use crate::files::FileBody;
+use crate::paths;
+use crate::server::{MetricsDoor, Site};
+
+const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+impl Site {
+    /// Whether a path is that of metrics here.
+    pub(crate) fn is_metrics(&self, path: &str) -> bool {
+        apis::dispatch(&paths::normal(path), &self.apis).is_some_and(|(api, _)| api == Api::Metrics)
+    }
+
+    /// Answers who asks for metrics.
+    pub(crate) async fn serve_metrics(
+        &self,
+        peer: &Arc<Peer>,
+        head: &Parts,
+        request_id: &str,
+    ) -> Response<Outgoing> {
+        let MetricsDoor { scraper, with_times } = &self.metrics;
+        let leaf = peer.certificates.first();
+        if scraper.as_ref().is_some_and(|one| !one.admits(leaf, SystemTime::now())) {
+            let mut answer = Response::new(Either::Left(Bytes::new().into()));
+            *answer.status_mut() = StatusCode::UNAUTHORIZED;
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
+            return answer;
+        }
+        let Some(scrape) = self.shared.scrapes.begin(peer) else {
+            let refused = ErrorCode::ServerTooManyRequests.into();
+            return answer::refused(refused, request_id).map(Either::Left);
+        };
+        let text = self.shared.controller.prometheus(*with_times).await;
+        let wanted = Encodings::of(&head.headers).best(&[Encoding::Gzip]);
+        let compressed = match wanted.filter(|_| text.len() as u64 >= WORTH_IT) {
+            Some(_) => self.shared.texts.of(*with_times, &text, &self.shared.compressor).await,
+            None => None,
+        };
+        let encoding = compressed.as_ref().map(|_| HeaderValue::from_static(Encoding::Gzip.name()));
+        let body = compressed.unwrap_or(text);
+        let (place, sending) = scrape.send(body.len());
+        let mut answer = Response::new(Either::Right(FileBody::bytes(body, place, sending)));
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
+        headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        headers.extend(encoding.map(|encoding| (CONTENT_ENCODING, encoding)));
+        answer
+    }
+}
+
+/// A text and its compressed form, if that is smaller.
+type Known = Option<(Bytes, Option<Bytes>)>;
+
+/// The compressed forms of the texts that were asked for last, without and with times.
+#[derive(Debug, Default)]
+pub(crate) struct Texts([Mutex<Known>; 2]);
+
+impl Texts {
+    /// The compressed form of a text; who asks while it is made waits, and gets the same.
+    async fn of(&self, with_times: bool, text: &Bytes, compressor: &Compressor) -> Option<Bytes> {
+        let mut last = self.0[usize::from(with_times)].lock().await;
+        let is_it = |known: &Bytes| known.as_ptr() == text.as_ptr() && known.len() == text.len();
+        if let Some((_, made)) = last.as_ref().filter(|(known, _)| is_it(known)) {
+            return made.clone();
+        }
+        let made = compressor.once(text, Encoding::Gzip).await;
+        *last = Some((text.clone(), made.clone()));
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_text_is_compressed_once_for_all_who_ask() {
+        let (texts, compressor) = (Texts::default(), Compressor::new());
+        let text = Bytes::from("metric 1\n".repeat(1000));
+        let first = texts.of(false, &text, &compressor).await.unwrap();
+        let again = texts.of(false, &text.clone(), &compressor).await.unwrap();
+        assert_eq!(first.as_ptr(), again.as_ptr());
+        assert!(first.len() < text.len());
+        // The next text is another, and so is the one with times.
+        let next = Bytes::from("metric 2\n".repeat(1000));
+        assert_ne!(texts.of(false, &next, &compressor).await.unwrap(), first);
+        assert_ne!(texts.of(true, &text, &compressor).await.unwrap().as_ptr(), first.as_ptr());
+    }
+}

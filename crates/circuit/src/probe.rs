@@ -1,0 +1,135 @@
+//! How long messages wait for a neighbour, found out by following one of them at a time.
+//!
+//! Who queues a message asks whether it is to be followed: one load of a cell that hardly ever changes. Who
+//! takes it out says so. Between two of them is a pause, so that a busy neighbour costs no more than a quiet one.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+/// From the end of one sample to the beginning of the next.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Times that are kept until somebody asks for them.
+const KEPT: usize = 128;
+/// A message that waits for so long is told of before it leaves: it may never.
+const LONG: Duration = Duration::from_secs(1);
+
+const FREE: u8 = 0;
+const TAKEN: u8 = 1;
+const PAUSING: u8 = 2;
+
+/// Follows messages to one neighbour.
+#[derive(Debug, Default)]
+pub struct Probe {
+    state: AtomicU8,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    waits: Vec<Duration>,
+    /// Since when the message waits that is followed.
+    since: Option<Instant>,
+    /// When the last sample ended.
+    ended: Option<Instant>,
+}
+
+impl Probe {
+    /// A message begins to wait; a sample if it is to be followed.
+    pub fn begin(self: &Arc<Self>) -> Option<Sample> {
+        if self.state.load(Ordering::Relaxed) != FREE {
+            return None;
+        }
+        let taken = self.state.compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed);
+        taken.ok()?;
+        let since = Instant::now();
+        self.inner.lock().since = Some(since);
+        Some(Sample { probe: Arc::clone(self), since })
+    }
+
+    /// A connection takes messages: the next sample may begin when the pause is over.
+    pub(crate) fn rest(&self, now: Instant) {
+        if self.state.load(Ordering::Relaxed) != PAUSING {
+            return;
+        }
+        let ended = self.inner.lock().ended;
+        if ended.is_none_or(|ended| now.saturating_duration_since(ended) >= PAUSE) {
+            let _ = self.state.compare_exchange(PAUSING, FREE, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// How long messages waited that were followed since the last call, and one that waits for long still.
+    pub fn take(&self, now: Instant) -> Vec<Duration> {
+        let inner = &mut *self.inner.lock();
+        let mut waits = std::mem::take(&mut inner.waits);
+        let still = inner.since.map(|since| now.saturating_duration_since(since));
+        waits.extend(still.filter(|still| *still >= LONG));
+        waits
+    }
+}
+
+/// A message that is followed. Dropped, it did not get anywhere, and nothing is noted.
+#[derive(Debug)]
+pub struct Sample {
+    probe: Arc<Probe>,
+    since: Instant,
+}
+
+impl Sample {
+    /// A connection took the message.
+    pub fn taken(self, now: Instant) {
+        let mut inner = self.probe.inner.lock();
+        if inner.waits.len() < KEPT {
+            inner.waits.push(now.saturating_duration_since(self.since));
+        }
+    }
+}
+
+impl Drop for Sample {
+    fn drop(&mut self) {
+        {
+            let inner = &mut *self.probe.inner.lock();
+            (inner.since, inner.ended) = (None, Some(Instant::now()));
+        }
+        self.probe.state.store(PAUSING, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_is_followed_at_a_time_and_then_there_is_a_pause() {
+        let probe = Arc::new(Probe::default());
+        let sample = probe.begin().unwrap();
+        assert!(probe.begin().is_none());
+        let since = sample.since;
+        sample.taken(since + Duration::from_millis(3));
+        assert!(probe.begin().is_none(), "a pause");
+        let now = Instant::now();
+        assert_eq!(probe.take(now), [Duration::from_millis(3)]);
+        assert!(probe.take(now).is_empty());
+        probe.rest(now + PAUSE);
+        // What is lost on its way says nothing of the neighbour.
+        drop(probe.begin().unwrap());
+        assert!(probe.take(now + LONG).is_empty());
+    }
+
+    #[test]
+    fn a_message_that_gets_nowhere_is_told_of() {
+        let probe = Arc::new(Probe::default());
+        let sample = probe.begin().unwrap();
+        assert!(probe.take(sample.since + LONG / 2).is_empty());
+        for seconds in [1, 5, 10] {
+            let waited = Duration::from_secs(seconds);
+            assert_eq!(probe.take(sample.since + waited), [waited]);
+        }
+    }
+}
