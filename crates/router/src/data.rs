@@ -664,6 +664,14 @@ impl seam::Data for DataHalf {
         self.links.get().map(|links| links.inspect()).unwrap_or_default()
     }
 
+    fn inspect_ends(&self, circuit: &str) -> serde_json::Map<String, serde_json::Value> {
+        self.forwarder.inspect_ends(circuit)
+    }
+
+    fn inspect_sdk_circuits(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.forwarder.inspect_sdk_circuits()
+    }
+
     fn dropped(&self) -> seam::Dropped {
         self.forwarder.drops().seen()
     }

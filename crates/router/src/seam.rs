@@ -643,6 +643,12 @@ pub trait Data: Send + Sync + 'static {
     /// The links of this router and those it wants, for inspection.
     fn inspect_links(&self) -> serde_json::Value;
 
+    /// The ends of a circuit on this router by address, for inspection.
+    fn inspect_ends(&self, circuit: &str) -> serde_json::Map<String, serde_json::Value>;
+
+    /// Circuits with an end at an SDK that is connected here, for inspection.
+    fn inspect_sdk_circuits(&self) -> serde_json::Map<String, serde_json::Value>;
+
     /// What was thrown away since the start.
     fn dropped(&self) -> Dropped;
 

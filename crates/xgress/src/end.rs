@@ -115,8 +115,10 @@ enum Receiving {
 #[derive(Debug)]
 pub struct End {
     role: Role,
-    sender: Sender,
-    receiver: Receiver,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    /// When anything arrived from the other end.
+    pub(crate) heard: Option<Instant>,
     sending: Sending,
     receiving: Receiving,
     /// Stamps count milliseconds from here.
@@ -167,6 +169,7 @@ impl End {
             role,
             sender,
             receiver: Receiver::new(options, budget),
+            heard: None,
             sending: Sending::Open,
             receiving: Receiving::Open,
             epoch: now,
@@ -311,6 +314,7 @@ impl End {
         if from_here {
             return false;
         }
+        self.heard = Some(now);
         if self.closed.is_some() {
             self.acknowledge_late(segment);
             return false;
@@ -335,6 +339,7 @@ impl End {
     /// Takes an ack that arrived.
     pub fn on_ack(&mut self, ack: &AckList, now: Instant) {
         if self.closed.is_none() {
+            self.heard = Some(now);
             self.sender.on_ack(ack, now);
             self.settle();
         }

@@ -30,6 +30,7 @@ mod rtt;
 mod scheduler;
 mod segment;
 mod sender;
+mod standing;
 mod transit;
 
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub use alarm::Alarm;
 pub use congestion::Window;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};
 pub use options::{Options, WindowKind};
+pub use standing::{Path, Standing};
 pub use scheduler::{Class, QUANTUM, Scheduler, Source, Tally};
 pub use segment::{AckList, PayloadHeaders, Segment};
 pub use transit::{Pushed, TransitQueue, Waiting};

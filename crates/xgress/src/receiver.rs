@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use weft_limits::{Budget, Grant};
 use weft_wire::payload::Flags;
 
-use crate::{AckList, ITEM_COST, Options, Segment, payload_cost};
+use crate::{AckList, ITEM_COST, Options, Segment, Standing, payload_cost};
 
 /// How far ahead of the next payload one is taken. A sender's window of the smallest payloads fits
 /// several times.
@@ -204,6 +204,13 @@ impl Receiver {
     /// Bytes of data that wait to be read.
     pub(crate) fn buffered(&self) -> u64 {
         self.buffered
+    }
+
+    /// Says how it stands.
+    pub(crate) fn describe(&self, out: &mut Standing) {
+        out.unread = self.buffered;
+        out.unread_payloads = self.slots.iter().flatten().count();
+        (out.next_read, out.highest_read) = (self.next, self.highest);
     }
 
     /// What the peer is told: what is buffered, raised by what this side would rather not take, so

@@ -13,7 +13,9 @@ use weft_wire::payload::Flags;
 
 use crate::congestion::{Acked, SentMark};
 use crate::rtt::Rtt;
-use crate::{AckList, Options, PayloadHeaders, SEND_SLACK, Segment, Window, payload_cost};
+use crate::{
+    AckList, Options, PayloadHeaders, SEND_SLACK, Segment, Standing, Window, payload_cost,
+};
 
 /// How many copies are remembered, to notice that both arrived.
 const MAX_COPIES: usize = 256;
@@ -97,7 +99,18 @@ pub(crate) struct Sender {
     progress: Instant,
     /// Sequences have run out.
     exhausted: bool,
+    /// For whoever looks.
+    counts: Counts,
     options: SenderOptions,
+}
+
+/// Payloads since the circuit began.
+#[derive(Debug, Default)]
+struct Counts {
+    acknowledged: u64,
+    acknowledged_again: u64,
+    copies: u64,
+    last_copy: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -133,6 +146,7 @@ impl Sender {
             knock: false,
             progress: now,
             exhausted: false,
+            counts: Counts::default(),
             options: SenderOptions {
                 tx_max: options.tx_max_size,
                 add: options.retx_add,
@@ -248,6 +262,7 @@ impl Sender {
             self.rtt.sample(rtt, now);
         }
         self.rtt.acknowledged(payloads);
+        self.counts.acknowledged += payloads;
         let (newest, in_flight) = (newest.mark, self.on_the_way);
         self.window.control().on_acked(&Acked { payloads, bytes, newest, rtt, in_flight }, now);
         if self.paced_until.is_some() {
@@ -377,6 +392,31 @@ impl Sender {
         self.rtt.smoothed()
     }
 
+    /// Says how it stands.
+    pub(crate) fn describe(&self, out: &mut Standing, now: Instant) {
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let again = self.lost.first().and_then(|sequence| self.sent(*sequence));
+        let next = again.map(|sent| &sent.payload).or_else(|| self.waiting.front());
+        out.window = self.window.size();
+        out.on_the_way = self.on_the_way;
+        out.unacknowledged = self.unacked;
+        out.waiting = self.waiting.len();
+        out.lost = self.lost.len();
+        out.next_sent = self.next_sequence();
+        out.peer_unread = self.reported;
+        out.acknowledged = self.counts.acknowledged;
+        out.acknowledged_again = self.counts.acknowledged_again;
+        out.copies = self.counts.copies;
+        out.since_copy = self.counts.last_copy.map(since);
+        out.since_progress = since(self.progress);
+        out.timeout = self.timeout();
+        out.rtt = self.rtt.smoothed();
+        out.blocked_by_window = next.is_some_and(|next| !self.fits(next.cost()));
+        out.blocked_by_peer = self.is_blocked_by_peer();
+        out.paced_for = self.paced_until.map(|at| at.saturating_duration_since(now));
+        out.path = self.window.path();
+    }
+
     /// Whether so many bytes more fit the window. Alone, one payload always does.
     fn fits(&self, bytes: u64) -> bool {
         self.on_the_way == 0 || self.on_the_way + bytes <= self.window.size()
@@ -451,6 +491,8 @@ impl Sender {
         let segment = segment_of(&sent.payload, sequence, role | Flags::RETRANSMIT, stamp);
         self.order.push_back((now, sequence, sends));
         self.timer_from = now;
+        self.counts.copies += 1;
+        self.counts.last_copy = Some(now);
         Some(segment)
     }
 
@@ -504,6 +546,7 @@ impl Sender {
 
     fn acked_again(&mut self, sequence: i32, now: Instant) {
         self.rtt.duplicate();
+        self.counts.acknowledged_again += 1;
         if let Some(at) = self.copies.iter().position(|copy| *copy == sequence) {
             self.copies.remove(at);
             self.rtt.was_only_late(now);

@@ -48,7 +48,8 @@ fn value(core: &Core, name: &str) -> Option<Value> {
     Some(match name {
         "links" => core.data.get()?.inspect_links(),
         "router-circuits" => circuits(core),
-        "router-edge-circuits" | "router-sdk-circuits" => json!({"circuits": {}}),
+        "router-edge-circuits" => json!({"circuits": core.data.get()?.inspect_sdk_circuits()}),
+        "router-sdk-circuits" => json!({"circuits": {}}),
         "sdk-terminators" => terminators(core, false),
         "ert-terminators" => terminators(core, true),
         "router-data-model-index" => {
@@ -88,16 +89,40 @@ fn circuits(core: &Core) -> Value {
 
 fn circuit(core: &Core, id: &str) -> Option<Value> {
     let all = core.routes.all();
-    let (owner, route) = all.iter().find(|(_, route)| route.circuit_id.eq_ignore_ascii_case(id))?;
-    Some(described(owner, route))
+    let (_, route) = all.iter().find(|(_, route)| route.circuit_id.eq_ignore_ascii_case(id))?;
+    let data = core.data.get()?;
+    let links = data.inspect_links();
+    let over = |link: &&Value| {
+        let id = link["id"].as_str();
+        route.forwards.iter().any(|one| Some(&*one.dst_address) == id)
+    };
+    let links: Map<String, Value> = links["links"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(over)
+        .filter_map(|link| Some((link["id"].as_str()?.to_owned(), link.clone())))
+        .collect();
+    Some(json!({
+        "circuitId": route.circuit_id,
+        "forwards": forwards(route),
+        "xgressDetails": data.inspect_ends(&route.circuit_id),
+        "relatedEntities": {"link": links},
+    }))
 }
 
 fn described(owner: &ControllerId, route: &Route) -> Value {
+    json!({
+        "id": route.circuit_id,
+        "ctrlId": &**owner,
+        "routes": forwards(route),
+        "destinations": {},
+    })
+}
+
+fn forwards(route: &Route) -> Map<String, Value> {
     let forwards = route.forwards.iter();
-    let routes: Map<String, Value> = forwards
-        .map(|one| (one.src_address.clone(), Value::from(one.dst_address.clone())))
-        .collect();
-    json!({"id": route.circuit_id, "ctrlId": &**owner, "routes": routes, "destinations": {}})
+    forwards.map(|one| (one.src_address.clone(), Value::from(one.dst_address.clone()))).collect()
 }
 
 fn terminators(core: &Core, tunnel: bool) -> Value {

@@ -26,7 +26,8 @@ use weft_wire::{
     payload::{Flags, payload_header},
 };
 use weft_xgress::{
-    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Segment, Tally,
+    AckList, Alarm, Class, CloseReason, Delivery, End, ITEM_COST, Options, Role, Segment, Standing,
+    Tally,
 };
 
 use super::{
@@ -207,7 +208,7 @@ impl LocalEnd {
         &self.circuit
     }
 
-    fn role(&self) -> seam::End {
+    pub(crate) fn role(&self) -> seam::End {
         match self.role {
             Role::Initiator => seam::End::Initiator,
             Role::Terminator => seam::End::Terminator,
@@ -264,6 +265,23 @@ impl LocalEnd {
         };
         flow.message(data.len());
         self.circuit.carried.add_locked(way, data.len());
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The name of its connection at an SDK.
+    pub(crate) fn conn_id(&self) -> Option<u32> {
+        match self.app {
+            App::Socket { .. } => None,
+            App::Sdk { conn_id, .. } => Some(conn_id),
+        }
+    }
+
+    /// How it stands.
+    pub(crate) fn standing(&self, now: Instant) -> Standing {
+        self.inner.lock().end.standing(now)
     }
 
     /// What is not acknowledged, and who takes nothing more.

@@ -12,6 +12,7 @@ mod backlog;
 mod circuit;
 mod drops;
 mod fin;
+mod inspect;
 mod links;
 mod local;
 mod outlet;

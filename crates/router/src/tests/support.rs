@@ -338,6 +338,12 @@ impl Data for FakeData {
     fn inspect_links(&self) -> serde_json::Value {
         serde_json::Value::Null
     }
+    fn inspect_ends(&self, circuit: &str) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::Map::from_iter([(format!("end of {circuit}"), serde_json::Value::Null)])
+    }
+    fn inspect_sdk_circuits(&self) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::Map::new()
+    }
     fn dropped(&self) -> Dropped {
         Dropped { full: 7, stuck: 1, ..Dropped::default() }
     }

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use super::rate::{Highest, Rate, UNIT};
 use super::{Acked, Congestion, SentMark};
-use crate::{Options, PAYLOAD_SIZE};
+use crate::{Options, PAYLOAD_SIZE, Path};
 
 const MILLI: u64 = 1_000_000;
 
@@ -514,6 +514,20 @@ impl Congestion for Adaptive {
     fn outstanding(&self) -> u64 {
         let short = self.min_rtt.is_some_and(|rtt| rtt < PACED_FROM);
         if short { SHORT_OUTSTANDING.max(self.window) } else { u64::MAX }
+    }
+
+    fn path(&self) -> Path {
+        Path {
+            phase: match self.phase {
+                Phase::Startup => "startup",
+                Phase::Drain => "drain",
+                Phase::Cruise => "cruise",
+                Phase::Probe => "probe",
+                Phase::Look => "look",
+            },
+            rate: Some(self.rates.get().bytes_in(1_000 * MILLI)),
+            empty_rtt: self.min_rtt.map(Duration::from_nanos),
+        }
     }
 
     fn next_send(&self) -> Option<Instant> {

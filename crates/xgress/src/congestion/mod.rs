@@ -14,7 +14,7 @@ mod rate;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::{Options, WindowKind};
+use crate::{Options, Path, WindowKind};
 use adaptive::Adaptive;
 use original::Original;
 
@@ -76,6 +76,9 @@ pub(crate) trait Congestion: fmt::Debug + Send + Sync {
 
     /// There is room in the window and nothing to send, beside `in_flight` on their way.
     fn on_idle(&mut self, _in_flight: u64) {}
+
+    /// What it makes of the path.
+    fn path(&self) -> Path;
 }
 
 /// The window of a sender, whatever sizes it.
@@ -115,6 +118,11 @@ impl Window {
     pub(crate) fn outstanding(&self) -> u64 {
         self.0.outstanding()
     }
+
+    /// What it makes of the path.
+    pub(crate) fn path(&self) -> Path {
+        self.0.path()
+    }
 }
 
 /// So many bytes, always.
@@ -131,4 +139,8 @@ impl Congestion for Fixed {
     }
 
     fn on_acked(&mut self, _: &Acked, _: Instant) {}
+
+    fn path(&self) -> Path {
+        Path { phase: "fixed", ..Path::default() }
+    }
 }

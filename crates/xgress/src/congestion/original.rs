@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use super::{Acked, Congestion, SentMark};
-use crate::Options;
+use crate::{Options, Path};
 
 #[derive(Debug)]
 pub(super) struct Original {
@@ -55,6 +55,10 @@ impl Original {
 impl Congestion for Original {
     fn window(&self) -> u64 {
         self.window
+    }
+
+    fn path(&self) -> Path {
+        Path { phase: "original", ..Path::default() }
     }
 
     fn on_sent(&mut self, _: u64, _: u64, again: bool, _: Instant) -> SentMark {
