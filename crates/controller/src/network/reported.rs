@@ -19,8 +19,8 @@ use weft_wire::metrics::{Histogram, MetricsMessage, Timer};
 
 /// Links whose values are kept of one router.
 const MAX_LINKS: usize = 2_500;
-/// Values of all routers: those of both ends of 200,000 links, some 250 MiB.
-const MAX_IN_ALL: usize = 4_000_000;
+/// Values of all routers: those of both ends of 200,000 links, some 280 MiB.
+const MAX_IN_ALL: usize = 4_500_000;
 /// A report that no other one followed is forgotten after this, and not before twice the time that
 /// lay between the last two.
 const KEPT: Duration = Duration::from_secs(600);

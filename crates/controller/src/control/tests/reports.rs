@@ -48,7 +48,8 @@ async fn refused(net: &Net, router: &TestRouter, report: &str) -> u64 {
 #[tokio::test]
 async fn bytes_count_for_the_service_of_a_circuit_that_went_over_the_router() {
     let (net, router, mut peer, service) = hosted().await;
-    let other = net.open_service(json!({"name": "other", "encryptionRequired": true})).await;
+    let other = json!({"name": "other", "encryptionRequired": true});
+    let other = Id::new(&net.create("createService", other).await);
     let evil = net.router("evil").await;
     let evil_peer = net.connect(&evil).await;
     let (circuit, _) = made(&mut peer).await;
