@@ -40,9 +40,9 @@ pub use alarm::Alarm;
 pub use congestion::Window;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};
 pub use options::{Options, WindowKind};
-pub use standing::{Path, Standing};
 pub use scheduler::{Class, QUANTUM, Scheduler, Source, Tally};
 pub use segment::{AckList, PayloadHeaders, Segment};
+pub use standing::{Path, Standing};
 pub use transit::{Pushed, TransitQueue, Waiting};
 
 /// What one queued item costs beyond its data, so that tiny payloads count.

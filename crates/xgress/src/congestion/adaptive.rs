@@ -25,6 +25,12 @@
 //! become longer. If not, there is a queue, and a larger round-trip time is believed by a 64th per
 //! look only: else circuits would take each other's queue for the path, one after the other.
 //!
+//! *Noise*: where a round-trip time differs from the next by more than a queue would be long (hosts
+//! without a free processor), round trips are judged by eight payloads, and only what is longer than
+//! that noise is a queue. Whatever is seen, the pace is never below one payload in three round trips
+//! as they are now: noise that is taken for a queue must not slow a circuit down for ever, and
+//! whoever sends so little has no queue of its own to wait for.
+//!
 //! *Window*: rate x smallest round-trip time, times the gain of the phase, and a slack of 1 payload
 //! to 128 KiB for clocks and batches, which grows slowly without and shrinks quickly with a queue. On
 //! a path below 1 ms there is no pacing, for clocks are coarser than that: the window is 1.5 x rate x
@@ -91,6 +97,14 @@ const MOST_LESS: u64 = UNIT / 16;
 
 /// A share of the path below some payloads is small: what is on its way jumps.
 const SMALL_SHARE: u64 = 4 * PAYLOAD;
+
+/// The pace is never lower than one payload in so many round trips as they are now: whoever sends
+/// less than that has no queue of its own to wait for.
+const FLOOR_ROUNDS: u64 = 3;
+
+/// A round trip is judged by no fewer payloads, else by several round trips together: one that was
+/// late says nothing.
+const LEAST_SAMPLES: u64 = 8;
 
 /// What losses leave of the pace, at least.
 const LEAST_SHARE: u64 = UNIT / 2;
@@ -177,6 +191,11 @@ pub(super) struct Adaptive {
     /// The round-trip time in the second of them; the first may have begun before.
     queued_rtt: u64,
 
+    /// The round-trip time as it is now, smoothed.
+    usual_rtt: u64,
+    /// The last round-trip time, and by how much one differs from the next, smoothed.
+    last_rtt: u64,
+    noise: u64,
     /// Smallest round-trip time, and when it was seen last.
     min_rtt: Option<u64>,
     min_seen: u64,
@@ -220,6 +239,9 @@ impl Adaptive {
             queued: 0,
             was_full: false,
             queued_rtt: 0,
+            usual_rtt: 0,
+            last_rtt: 0,
+            noise: 0,
             min_rtt: None,
             min_seen: 0,
             look: Look::default(),
@@ -256,7 +278,14 @@ impl Adaptive {
         if self.phase == Phase::Startup {
             rate = rate.max(Rate::of(START, self.min_rtt.unwrap_or(0)));
         }
-        rate.scaled(self.gain() * self.share / UNIT).max(Rate::of(PAYLOAD, SLOWEST))
+        rate.scaled(self.gain() * self.share / UNIT).max(self.floor())
+    }
+
+    /// The lowest pace.
+    fn floor(&self) -> Rate {
+        let rounds = FLOOR_ROUNDS.saturating_mul(self.usual_rtt).clamp(1, SLOWEST);
+        let known = if self.usual_rtt == 0 { SLOWEST } else { rounds };
+        Rate::of(PAYLOAD, known)
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -296,6 +325,12 @@ impl Adaptive {
         if self.phase == Phase::Look {
             self.look.rtt = least(self.look.rtt);
         }
+        let change = rtt.abs_diff(std::mem::replace(&mut self.last_rtt, rtt));
+        self.noise = self.noise - self.noise / 16 + change / 16;
+        self.usual_rtt = match self.usual_rtt {
+            0 => rtt,
+            usual => usual - usual / 8 + rtt / 8,
+        };
         let near = self.min_rtt.is_some_and(|min| rtt <= min + min / 128);
         if self.min_rtt.is_none_or(|min| rtt < min) || near {
             self.min_rtt = least(self.min_rtt);
@@ -323,7 +358,7 @@ impl Adaptive {
     fn end_round(&mut self, idle: bool, min_rtt: u64, t: u64) {
         self.round_ends = self.delivered;
         let round = std::mem::take(&mut self.round);
-        let queue = self.dare(min_rtt);
+        let queue = self.dare(min_rtt).max(self.noise);
         let queued = round.rtt.is_some_and(|rtt| rtt > min_rtt + queue);
         let congested = self.judge_losses(&round, min_rtt + queue / 2);
         self.queued = if queued { self.queued + 1 } else { 0 };
@@ -376,7 +411,7 @@ impl Adaptive {
         let most = if min_rtt < PACED_FROM {
             MOST_SLACK
         } else {
-            (PAYLOAD + self.rates.get().bytes_in(2 * MILLI)).min(MOST_SLACK)
+            (PAYLOAD + self.rates.get().bytes_in(2 * MILLI + self.noise)).min(MOST_SLACK)
         };
         let slack = if queued { self.slack - self.slack / 8 } else { self.slack + PAYLOAD / 8 };
         self.slack = slack.clamp(PAYLOAD, most);
@@ -572,7 +607,8 @@ impl Congestion for Adaptive {
         }
         let Some(min_rtt) = self.min_rtt else { return };
         self.take_rate(&acked.newest, min_rtt, t);
-        if acked.newest.delivered >= self.round_ends {
+        let enough = self.round.arrived >= LEAST_SAMPLES || self.noise * 2 < self.dare(min_rtt);
+        if acked.newest.delivered >= self.round_ends && enough {
             self.end_round(acked.newest.idle, min_rtt, t);
         }
         self.watch(acked, min_rtt, t);

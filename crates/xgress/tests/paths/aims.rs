@@ -128,6 +128,20 @@ fn queues_in_a_row_and_late_acks_are_no_hindrance() {
 /// Everything on the way is lost. What is on its way when the path is back is asked for at least
 /// once a second.
 #[test]
+fn waits_for_a_processor_are_not_taken_for_a_queue() {
+    for (rtt, jitter, least) in
+        [(ms(2), ms(10), 4_000_000), (ms(2), ms(30), 1_500_000), (ms(20), ms(40), 1_000_000)]
+    {
+        let flow = Bulk { jitter, ..Bulk::default() };
+        let net = Net::new(vec![Hop::new(100_000_000, rtt / 2)], rtt / 2, vec![flow]);
+        let net = net.run(ms(60_000));
+        let slices = (1..12).map(|i| net.rates(ms(i * 5_000), ms(i * 5_000 + 5_000))[0] as u64);
+        let slowest = slices.min().unwrap();
+        assert!(slowest > least, "{rtt:?} and {jitter:?}: {slowest} B/s");
+    }
+}
+
+#[test]
 fn a_cut_is_over_soon_after_it_ends() {
     for cut in [100, 300, 1_000, 3_000] {
         for rtt in [20, 100] {

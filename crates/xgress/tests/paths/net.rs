@@ -53,12 +53,16 @@ pub(crate) struct Bulk {
     pub(crate) starts: Duration,
     /// How long the receiver gathers acks; zero is one ack per payload.
     pub(crate) gathers: Duration,
+    /// Each ack takes up to so much longer, at random, but none overtakes another: as between
+    /// processes that wait for a processor.
+    pub(crate) jitter: Duration,
 }
 
 impl Default for Bulk {
     fn default() -> Self {
         let options = Options::default();
-        Self { options, payload: PAYLOAD_SIZE, starts: Duration::ZERO, gathers: Duration::ZERO }
+        let none = Duration::ZERO;
+        Self { options, payload: PAYLOAD_SIZE, starts: none, gathers: none, jitter: none }
     }
 }
 
@@ -90,6 +94,8 @@ struct Flow {
     receiver: End,
     alarm: Alarm,
     gathering: bool,
+    /// No ack arrives before this.
+    acked_until: Instant,
     running: bool,
     /// Bytes that were read in each slice of time.
     read: Vec<u64>,
@@ -152,6 +158,7 @@ impl Net {
             plan,
             alarm: Alarm::default(),
             gathering: false,
+            acked_until: now,
             running: false,
             read: Vec::new(),
             sent: 0,
@@ -359,7 +366,11 @@ impl Net {
 
     fn acknowledge(&mut self, i: usize) {
         while let Some(ack) = self.flows[i].receiver.poll_ack() {
-            self.after(self.back, Event::Acked(i, ack));
+            let jitter = self.flows[i].plan.jitter.as_micros() as u64;
+            let late = Duration::from_micros(self.random() % (jitter + 1));
+            let at = (self.now + self.back + late).max(self.flows[i].acked_until);
+            self.flows[i].acked_until = at;
+            self.after(at - self.now, Event::Acked(i, ack));
         }
     }
 }
