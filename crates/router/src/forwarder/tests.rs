@@ -275,6 +275,29 @@ fn an_attempt_that_fails_leaves_the_circuit_to_the_one_after_it() {
 }
 
 #[test]
+fn whoever_inspects_a_circuit_sees_how_its_ends_stand() {
+    let (forwarder, _) = heard();
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let end = dialed(&forwarder, &set_up, "out");
+    set_up.route(&hops("in", "out")).unwrap();
+    drop(set_up);
+    let mut dialer =
+        XgEnd::new(Role::Initiator, &Options::default(), &Budget::unlimited(), Instant::now());
+    dialer.write(vec![7; 1_000].into()).unwrap();
+    pass(&mut dialer, &end);
+    end.write(vec![8; 500].into()).unwrap();
+    let seen = &forwarder.inspect_ends("circuit")["out"];
+    assert_eq!((&seen["address"], &seen["originator"]), (&"out".into(), &"Terminator".into()));
+    assert_eq!(seen["recvBufferDetail"]["size"], 1_000);
+    assert_eq!(seen["sendBufferDetail"]["queuedPayloadCount"], 1);
+    assert_eq!(seen["sendBufferDetail"]["closed"], false);
+    assert_ne!(seen["timeSinceLastLinkRx"], "");
+    assert_eq!(seen["pathDetail"]["phase"], "startup");
+    assert!(forwarder.inspect_ends("another").is_empty());
+    assert!(forwarder.inspect_sdk_circuits().is_empty(), "no SDK has an end here");
+}
+
+#[test]
 fn a_circuit_is_forgotten_with_the_last_attempt_that_fails() {
     let (forwarder, _) = heard();
     let (first, second) = (attempt(&forwarder, 0).unwrap(), attempt(&forwarder, 1).unwrap());
