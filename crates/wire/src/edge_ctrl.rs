@@ -32,7 +32,7 @@ mod tunnel;
 pub use circuit::{CircuitForm, CreateCircuitV2, CreateCircuitV3, CreatedCircuit};
 pub use error::EdgeError;
 pub use greeting::supports_data_model;
-pub use session::{EncodedApiSession, SYNC_INSTANT, SyncState};
+pub use session::{AddedSessions, EncodedApiSession, SYNC_INSTANT, SyncState};
 pub use tunnel::{RemoveTunnelTerminator, TunnelHealthEvent};
 
 pub use crate::edge::{ErrorCode, RetryHint};

@@ -73,15 +73,9 @@ impl EncodedApiSession {
         sessions: impl IntoIterator<Item = &'s Self>,
         state: &SyncState,
     ) -> Message {
-        let (flag, repeated) = (1, 2);
-        let mut body = Vec::new();
-        if is_full_state {
-            encode_key(flag, WireType::Varint, &mut body);
-            encode_varint(1, &mut body);
-        }
-        sessions.into_iter().for_each(|session| session.put(repeated, &mut body));
-        let json = serde_json::to_vec(state).unwrap_or_default();
-        synced(Message::new(ApiSessionAdded::CONTENT_TYPE, body), &json)
+        let mut added = AddedSessions::new(is_full_state, 0);
+        sessions.into_iter().for_each(|session| added.push(session));
+        added.into_message(state)
     }
 
     /// An [`ApiSessionUpdated`] of this session, with the strategy that old routers look for.
@@ -89,6 +83,51 @@ impl EncodedApiSession {
         let mut body = Vec::new();
         self.put(1, &mut body);
         synced(Message::new(ApiSessionUpdated::CONTENT_TYPE, body), &[])
+    }
+}
+
+/// An [`ApiSessionAdded`] of sessions that are encoded already, while it is written.
+#[derive(Debug)]
+pub struct AddedSessions {
+    body: Vec<u8>,
+    sessions: usize,
+}
+
+impl AddedSessions {
+    /// Without sessions, and with room for so many bytes of them.
+    #[must_use]
+    pub fn new(is_full_state: bool, capacity: usize) -> Self {
+        let mut body = Vec::with_capacity(capacity);
+        if is_full_state {
+            encode_key(1, WireType::Varint, &mut body);
+            encode_varint(1, &mut body);
+        }
+        Self { body, sessions: 0 }
+    }
+
+    /// One more.
+    pub fn push(&mut self, session: &EncodedApiSession) {
+        session.put(2, &mut self.body);
+        self.sessions += 1;
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions
+    }
+
+    /// How many bytes they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// The message, with its place among the others.
+    #[must_use]
+    pub fn into_message(self, state: &SyncState) -> Message {
+        let json = serde_json::to_vec(state).unwrap_or_default();
+        synced(Message::new(ApiSessionAdded::CONTENT_TYPE, self.body), &json)
     }
 }
 

@@ -19,7 +19,7 @@ use roaring::RoaringBitmap;
 use tokio::sync::mpsc;
 use weft_model::entity::{EdgeRouterPolicy, Identity, Router, Session};
 use weft_model::{Change, Entity, Id, Kind, Snapshot};
-use weft_wire::edge_ctrl::{ApiSession, EncodedApiSession};
+use weft_wire::edge_ctrl::{AddedSessions, ApiSession, EncodedApiSession};
 
 use crate::auth::sessions::{LegacySession, SessionNotice, SessionSubscription};
 use crate::{Controller, Notice, Published, Subscription};
@@ -132,11 +132,10 @@ impl Attached {
         self.queue.try_recv().ok()
     }
 
-    /// Sessions that the router may know and that were there when it was attached, from an ordinal
-    /// of an identity on: at least so many, with all of their identity, if there are more. None if
-    /// the router is too far behind.
-    pub(super) fn part(&self, from: u32, least: usize) -> Option<Part> {
-        self.book.state.read().part(self, from, least)
+    /// Writes sessions that the router may know and that were there when it was attached, from an
+    /// ordinal of an identity on, until a message is full or enough was looked at.
+    pub(super) fn write(&self, from: Place, message: &mut AddedSessions, full: usize) -> Written {
+        self.book.state.read().write(self, from, message, full)
     }
 }
 
@@ -152,11 +151,23 @@ impl Drop for Attached {
     }
 }
 
-/// Some of the sessions of a router.
-pub(super) struct Part {
-    pub(super) sessions: Vec<Arc<Told>>,
-    /// Where to go on, if there may be more.
-    pub(super) more_from: Option<u32>,
+/// A place among the sessions of a router: an ordinal of an identity, and the number of the first of
+/// its sessions that was not written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    ordinal: u32,
+    number: u64,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) enum Written {
+    /// There may be more, from there on.
+    More(Place),
+    /// That is all.
+    All,
+    /// The router is too far behind.
+    Behind,
 }
 
 impl Book {
@@ -257,19 +268,32 @@ impl Book {
 }
 
 impl State {
-    fn part(&self, attached: &Attached, from: u32, least: usize) -> Option<Part> {
-        let feed = self.feeds.get(&attached.connection)?;
-        let mut part = Part { sessions: Vec::new(), more_from: None };
-        for (at, ordinal) in feed.allowed.range(from..).enumerate() {
-            if part.sessions.len() >= least || at == SCAN {
-                part.more_from = Some(ordinal);
-                break;
+    fn write(
+        &self,
+        attached: &Attached,
+        from: Place,
+        message: &mut AddedSessions,
+        full: usize,
+    ) -> Written {
+        let Some(feed) = self.feeds.get(&attached.connection) else { return Written::Behind };
+        for (at, ordinal) in feed.allowed.range(from.ordinal..).enumerate() {
+            if at == SCAN {
+                return Written::More(Place { ordinal, number: 0 });
             }
-            let sessions = self.sessions_at.get(&ordinal).into_iter().flatten();
-            let there = sessions.filter(|Numbered(number, _)| *number < attached.later);
-            part.sessions.extend(there.map(|Numbered(_, told)| Arc::clone(told)));
+            let first = if ordinal == from.ordinal { from.number } else { 0 };
+            let sessions = self.sessions_at.get(&ordinal).map_or(&[][..], Vec::as_slice);
+            // They are in the order of their numbers.
+            let written = sessions.partition_point(|Numbered(number, _)| *number < first);
+            for Numbered(number, told) in &sessions[written..] {
+                if message.sessions() >= full {
+                    return Written::More(Place { ordinal, number: *number });
+                }
+                if *number < attached.later {
+                    message.push(&told.encoded);
+                }
+            }
         }
-        Some(part)
+        Written::All
     }
 
     /// Tells the routers that an identity may use. One that does not keep up is let go.

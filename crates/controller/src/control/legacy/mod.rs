@@ -12,21 +12,21 @@ use tokio::time::Instant;
 use weft_channel::{Lane, SendError};
 use weft_model::Id;
 use weft_wire::edge_ctrl::{
-    ApiSession, ApiSessionHeartbeat, ApiSessionRemoved, EncodedApiSession, SessionRemoved,
-    SyncState, ValidateSessionsRequest,
+    AddedSessions, ApiSession, ApiSessionHeartbeat, ApiSessionRemoved, EncodedApiSession,
+    SessionRemoved, SyncState, ValidateSessionsRequest,
 };
 use weft_wire::{Message, ProtoBody, WireError};
 
 pub(crate) use book::Book;
-use book::{Attached, Say, Told};
+use book::{Attached, Place, Say, Told, Written};
 
 use super::ended;
 use super::session::Session;
 
 /// Sessions in one message.
-const PART: usize = 100;
+const PART: usize = 200;
 /// Messages of all sessions that wait to be written at a time.
-const AT_A_TIME: u64 = 4;
+const AT_A_TIME: u64 = 3;
 /// How long a router may take to take one message of all sessions.
 const WRITTEN: Duration = Duration::from_secs(60);
 /// Ids of service sessions in one message.
@@ -185,44 +185,44 @@ impl Feed<'_> {
         self.backlog.clear();
         let run = self.ordered_id().to_string();
         let last = self.ordered_id();
-        let (mut sequence, mut from, mut waiting) = (0, 0, VecDeque::new());
+        let (mut sequence, mut from) = (0, Place::default());
+        let mut message = AddedSessions::new(true, 0);
         loop {
             let room = BACKLOG - self.backlog.len();
             self.backlog.extend(std::iter::from_fn(|| self.attached.already()).take(room));
-            let part = self.attached.part(from, PART);
-            // Too far behind again: what comes next is everything.
-            let Some(part) = part else { return Ok(()) };
-            waiting.extend(part.sessions);
-            while waiting.len() > PART {
-                let rest = waiting.split_off(PART);
-                let some = std::mem::replace(&mut waiting, rest);
-                self.say_some(&run, sequence, &some, None).await?;
+            match self.attached.write(from, &mut message, PART) {
+                Written::More(place) => from = place,
+                Written::All => break,
+                // Too far behind again: what comes next is everything.
+                Written::Behind => return Ok(()),
+            }
+            if message.sessions() >= PART {
+                let next = AddedSessions::new(true, message.bytes());
+                let some = std::mem::replace(&mut message, next);
+                self.say_some(&run, sequence, some, false).await?;
                 sequence += 1;
             }
-            let Some(more_from) = part.more_from else { break };
-            from = more_from;
             tokio::task::yield_now().await;
         }
-        let end = self.end_of_all(&last);
-        let end = (sequence > 0 || !waiting.is_empty()).then_some(&end);
-        self.say_some(&run, sequence, &waiting, Some(end)).await?;
+        if sequence > 0 || message.sessions() > 0 {
+            message.push(&self.end_of_all(&last));
+        }
+        self.say_some(&run, sequence, message, true).await?;
         let until = Instant::now() + SETTLING;
         self.settling = Some(Settling { until, last, late: BTreeMap::new() });
         Ok(())
     }
 
     /// One message of all sessions. Some at a time wait to be written: routers that come back
-    /// together would have everything wait in memory otherwise. `end` is there with the last one.
+    /// together would have everything wait in memory otherwise.
     async fn say_some(
         &self,
         run: &str,
         sequence: u64,
-        some: &VecDeque<Arc<Told>>,
-        end: Option<Option<&EncodedApiSession>>,
+        some: AddedSessions,
+        is_last: bool,
     ) -> Result<(), SendError> {
-        let state = SyncState { id: run.to_owned(), is_last: end.is_some(), sequence };
-        let sessions = some.iter().map(|told| &told.encoded).chain(end.flatten());
-        let message = EncodedApiSession::added(true, sessions, &state);
+        let message = some.into_message(&SyncState { id: run.to_owned(), is_last, sequence });
         let channel = &self.session.router.channel;
         match sequence % AT_A_TIME {
             0 => channel.send_written(Lane::Default, message, WRITTEN).await,

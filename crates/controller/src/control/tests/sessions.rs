@@ -317,13 +317,13 @@ async fn many_sessions_come_in_parts() {
     let net = Net::new().await;
     policy(&net, &["#all"], &["#all"]).await;
     let (_, chain) = net.bed.enroll(&net.admin, "laptop").await;
-    for _ in 0..101 {
+    for _ in 0..201 {
         login(&net, &chain).await;
     }
     let router = net.router("er1").await;
     let mut peer = net.connect(&router).await;
     let (first, at) = added(&mut peer).await;
-    assert_eq!((first.api_sessions.len(), at.is_last, at.sequence), (100, false, 0));
+    assert_eq!((first.api_sessions.len(), at.is_last, at.sequence), (200, false, 0));
     let (second, last) = added(&mut peer).await;
     assert_eq!((second.api_sessions.len(), last.is_last, last.sequence), (2, true, 1));
     assert_eq!(at.id, last.id);
