@@ -178,7 +178,8 @@ impl Measures {
             let ticks = Arc::clone(ticks);
             scope.meter(name, move || ticks.get());
         }
-        let gauges: [(_, fn(&Outstanding) -> u64); 4] = [
+        type Of = fn(&Outstanding) -> u64;
+        let gauges: [(&str, Of); 4] = [
             ("xgress.tx_unacked_payload_bytes", |all| all.bytes),
             ("xgress.tx_unacked_payloads", |all| all.payloads),
             ("xgress.blocked_by_local_window", |all| all.by_window),
