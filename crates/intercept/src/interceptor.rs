@@ -196,6 +196,19 @@ impl Interceptor {
         self.exclude.send_replace(destinations.into_iter().collect());
     }
 
+    /// Host names that no service gets from now on, in place of those of before
+    /// ([`Options::keep_names`]). Done once the firewall knows.
+    pub async fn keep_names(&self, names: impl IntoIterator<Item = String>) -> Vec<Problem> {
+        let now = Instant::now();
+        let (problems, known) = self.shared.change(|state| {
+            let (changes, problems) = state.keep(names, now);
+            (problems, changes)
+        });
+        log(&problems);
+        let _ = known.await;
+        problems
+    }
+
     /// How much there is.
     #[must_use]
     pub fn counts(&self) -> Counts {

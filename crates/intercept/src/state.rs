@@ -262,6 +262,36 @@ impl State {
         changes
     }
 
+    /// Names that are nobody's to take from now on, in place of those of before. Services that name
+    /// one of them are read anew.
+    pub(crate) fn keep(
+        &mut self,
+        names: impl IntoIterator<Item = String>,
+        now: Instant,
+    ) -> (Changes, Vec<Problem>) {
+        let kept: HashSet<String> =
+            names.into_iter().filter_map(|name| hostname(&name).ok()).collect();
+        let before = std::mem::replace(&mut self.kept, kept);
+        let differs = |name: &str| self.kept.contains(name) != before.contains(name);
+        let names_one = |service: &Service| {
+            service.addresses.iter().any(|text| hostname(text).is_ok_and(|name| differs(&name)))
+        };
+        let named = self.plans.values().filter(|known| names_one(&known.service));
+        let named: Vec<Service> = named.map(|known| known.service.clone()).collect();
+        let (mut changes, mut problems) = (Changes::default(), Vec::new());
+        for service in named {
+            let (change, told) = self.add(&service, now);
+            changes.then(change);
+            problems.extend(told);
+        }
+        // Those that a wildcard has given an address.
+        let kept = self.kept.iter().filter(|name| self.names.address_of(name).is_some());
+        for name in kept.map(|name| Arc::from(name.as_str())).collect::<Vec<Arc<str>>>() {
+            self.give_back(&name, now, &mut changes);
+        }
+        (changes, problems)
+    }
+
     /// What a DNS server does with a name, which may be written in any way.
     pub(crate) fn naming(&self, name: &str) -> Naming {
         if let Some(address) = self.names.address_of(name) {
@@ -304,17 +334,22 @@ impl State {
     pub(crate) fn sweep(&mut self, now: Instant) -> Changes {
         let mut changes = Changes::default();
         for name in self.names.unused_names(now) {
-            for id in self.claims.get(&name).cloned().unwrap_or_default() {
-                if let Some(plan) = self.plans.get(&id).map(|known| Arc::clone(&known.plan)) {
-                    if let Some(claimed) = self.claimed.get_mut(&id) {
-                        claimed.remove(&name);
-                    }
-                    self.unclaim(&plan, &name, &mut changes);
-                }
-            }
-            self.names.forget(&name, now);
+            self.give_back(&name, now, &mut changes);
         }
         changes
+    }
+
+    /// Takes a name from all services that have it by a wildcard, and its address from the name.
+    fn give_back(&mut self, name: &Arc<str>, now: Instant, changes: &mut Changes) {
+        for id in self.claims.get(name).cloned().unwrap_or_default() {
+            if let Some(plan) = self.plans.get(&id).map(|known| Arc::clone(&known.plan)) {
+                if let Some(claimed) = self.claimed.get_mut(&id) {
+                    claimed.remove(name);
+                }
+                self.unclaim(&plan, name, changes);
+            }
+        }
+        self.names.forget(name, now);
     }
 
     /// Whose a client is that goes to an address: the service, and the address's name.

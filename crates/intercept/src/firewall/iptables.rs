@@ -225,9 +225,20 @@ impl Iptables {
         }
         let mut script = String::new();
         for (chain, then) in [("PN", "PM"), ("ON", "OM")] {
+            let is_coming = chain == "PN";
             let [chain, then] = [chain, then].map(|name| self.chain(name));
             for what in &left {
                 let _ = writeln!(script, "-A {chain} {what} -j RETURN");
+            }
+            // What this program sends itself comes back here where only a service's address or
+            // route leads: it is no client, and nothing of this machine is meant.
+            if is_coming {
+                let ours = format!("-A {chain} -i lo -m mark --mark {OWN_MARK:#x}");
+                let here = setup.names.addr();
+                if here.is_ipv6() == family.v6 {
+                    let _ = writeln!(script, "{ours} -d {here} -j RETURN");
+                }
+                let _ = writeln!(script, "{ours} -j DROP");
             }
             let _ = writeln!(script, "-A {chain} -g {then}");
         }

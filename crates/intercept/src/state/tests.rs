@@ -126,6 +126,31 @@ fn what_a_controller_is_called_is_not_intercepted() {
 }
 
 #[test]
+fn names_that_become_known_as_our_own_are_taken_back() {
+    let (mut state, now) = (state(), Instant::now());
+    add(&mut state, &service("wild", &["*.example"], &[(443, 443)], &[]));
+    add(&mut state, &service("named", &["router.example", "10.0.0.1"], &[(443, 443)], &[]));
+    let (address, _) = state.assign("ctrl2.example", now).unwrap();
+    let names = || ["ctrl2.example".to_owned(), "Router.example".to_owned()];
+    let (changes, problems) = state.keep(names(), now);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let gone: Vec<_> = changes.gone.iter().map(|element| element.net.to_string()).collect();
+    assert!(gone.contains(&format!("{address}/32")) && gone.len() == 2, "{gone:?}");
+    assert_eq!(changes.new, BTreeSet::new());
+    for name in ["ctrl2.example", "router.example"] {
+        assert_eq!(state.naming(name), Naming::Unknown, "{name}");
+    }
+    assert_eq!(state.naming("ctrl.example"), Naming::Wild, "no longer kept");
+    assert_eq!(state.keep(names(), now), (Changes::default(), Vec::new()));
+    // And the other way round.
+    let (changes, problems) = state.keep([], now);
+    assert_eq!((changes.new.len(), problems), (1, Vec::new()));
+    state.remove("wild", now);
+    state.remove("named", now);
+    assert_eq!(state.sizes(), (0, 0, 0));
+}
+
+#[test]
 fn limits_hold_and_are_told() {
     let limits = Limits { services: 3, elements: 4, groups: 1, names: 1, ..Limits::default() };
     let mut state = State::new("100.64.0.1/10".parse().unwrap(), limits, []);
