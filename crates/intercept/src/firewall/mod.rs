@@ -80,6 +80,11 @@ impl Note {
     }
 }
 
+/// The range of names in what an interceptor noted.
+pub(crate) fn names_in(note: &str) -> Option<IpNet> {
+    Note::find(note).map(|note| note.names)
+}
+
 #[derive(Debug)]
 enum Rules {
     Nft(Nft),
@@ -120,7 +125,7 @@ impl Firewall {
         let note = routes::unused(setup.names, v6).await?;
         let routes = Routes::of(note, v6);
         rules.install(&setup, note, &Changes::default()).await?;
-        let opened = Self { rules, routes, setup };
+        let mut opened = Self { rules, routes, setup };
         if let Err(error) = opened.routes.install().await {
             opened.close().await;
             return Err(error);

@@ -79,6 +79,45 @@ fn two_of_one_name_do_not_fight_and_two_names_live_together() {
 }
 
 #[test]
+fn two_that_would_give_out_the_same_addresses_do_not_run_together() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.system();
+    let mut first = lab.interceptor(json!({}));
+    first.set(&services());
+    for names in ["100.64.0.1/10", "100.65.0.1/16", "100.0.0.1/8"] {
+        let options = json!({ "instance": "two", "listen": [], "names": names });
+        let told = lab.interceptor_at(Place::Gateway, options).err().unwrap();
+        assert!(told.contains("100.64.0.1/10 of the interceptor \"lab\""), "{told}");
+        assert!(told.contains("dnsSvcIpRange") && told.contains("--dns-range"), "{told}");
+        assert!(reaches(&lab), "{names}");
+    }
+    // One that is gone, and be it killed, is in nobody's way; nor is its address another's to take.
+    first.kill();
+    lab.interceptor(json!({ "instance": "two", "listen": [] })).stop();
+    let address = lab.says(Place::Gateway, "ip -o addr show dev lo").unwrap();
+    assert!(address.contains(" 100.64.0.1/10 "), "the first one put it there: {address}");
+    lab.interceptor(json!({})).stop();
+    assert_eq!(lab.system(), before);
+}
+
+#[test]
+fn an_address_that_somebody_took_away_comes_back() {
+    let Some(lab) = Lab::new() else { return };
+    lab.run(Place::Gateway, "ip addr add 100.64.0.1/10 dev lo");
+    let mut interceptor = lab.interceptor(json!({}));
+    interceptor.set(&services());
+    assert!(reaches(&lab));
+    lab.run(Place::Gateway, "ip addr del 100.64.0.1/10 dev lo");
+    eventually("the address is there again", || {
+        let there = lab.says(Place::Gateway, "ip -o addr show dev lo");
+        there.is_some_and(|there| there.contains(" 100.64.0.1/10 "))
+    });
+    interceptor.stop();
+    let there = lab.says(Place::Gateway, "ip -o addr show dev lo").unwrap();
+    assert!(!there.contains("100.64.0.1"), "{there}");
+}
+
+#[test]
 fn rules_that_somebody_flushed_come_back() {
     let Some(lab) = Lab::new() else { return };
     let mut interceptor = lab.interceptor(json!({}));
