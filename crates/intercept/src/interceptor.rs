@@ -125,7 +125,7 @@ impl Interceptor {
         }
         drop(alone);
 
-        let shared = Arc::new(Shared::new(&options, carry));
+        let shared = Arc::new(Shared::new(&options, carry, firewall.is_per_source()));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (sender, receiver) = watch::channel(exclude);
         // From here on rules are taken out however this ends.
@@ -160,7 +160,8 @@ impl Interceptor {
             if state.has(service) {
                 return (Vec::new(), Changes::default());
             }
-            let (changes, problems) = state.add(service, now);
+            let (changes, mut problems) = state.add(service, now);
+            problems.extend(state.take_dropped());
             (problems, changes)
         });
         log(&problems);
@@ -171,7 +172,11 @@ impl Interceptor {
     /// Intercepts a service no longer. Connections stay, sessions end.
     pub async fn remove(&self, id: &str) {
         let now = Instant::now();
-        let ((), known) = self.shared.change(|state| ((), state.remove(id, now)));
+        let (dropped, known) = self.shared.change(|state| {
+            let changes = state.remove(id, now);
+            (state.take_dropped(), changes)
+        });
+        log(&dropped);
         let _ = known.await;
         self.shared.sessions.end_service(id);
     }
@@ -197,6 +202,7 @@ impl Interceptor {
                     problems.extend(wrong);
                 }
             }
+            problems.extend(state.take_dropped());
             ((problems, ended), changes)
         });
         log(&problems);
@@ -217,7 +223,8 @@ impl Interceptor {
     pub async fn keep_names(&self, names: impl IntoIterator<Item = String>) -> Vec<Problem> {
         let now = Instant::now();
         let (problems, known) = self.shared.change(|state| {
-            let (changes, problems) = state.keep(names, now);
+            let (changes, mut problems) = state.keep(names, now);
+            problems.extend(state.take_dropped());
             (problems, changes)
         });
         log(&problems);

@@ -129,6 +129,11 @@ impl Names {
         }
     }
 
+    /// Whether a service names it.
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(|named| named.held > 0)
+    }
+
     /// Gives a name's address back.
     pub(crate) fn forget(&mut self, name: &str, now: Instant) {
         if let Some(named) = self.by_name.remove(name) {

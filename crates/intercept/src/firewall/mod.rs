@@ -133,6 +133,11 @@ impl Firewall {
         Ok(opened)
     }
 
+    /// Whether each source of a group is a rule for each of its networks.
+    pub(crate) fn is_per_source(&self) -> bool {
+        matches!(self.rules, Rules::Iptables(_))
+    }
+
     /// Whether a change costs more than putting everything in anew.
     pub(crate) fn is_much(changes: &Changes) -> bool {
         changes.gone.len() > MOST_GONE

@@ -255,7 +255,7 @@ impl Carry for Passages {
 
 fn shown(problem: &Problem) -> String {
     match problem.entry.as_str() {
-        "" => problem.why.to_owned(),
+        "" => problem.why.to_string(),
         entry => format!("{} {}", entry.escape_debug(), problem.why),
     }
 }
