@@ -81,7 +81,9 @@ impl Nft {
 
     pub(super) async fn is_intact(&self) -> bool {
         let [family, name] = self.words();
-        run("nft", &["list", "chain", family, name, "prerouting"], "").await.is_ok()
+        let listed = run("nft", &["--terse", "list", "table", family, name], "").await;
+        let rules = ["tproxy ip to", "jump incoming", "goto divert", "goto outgoing", "mark set"];
+        listed.is_ok_and(|table| rules.iter().all(|rule| table.contains(rule)))
     }
 
     pub(super) async fn remove(&self) -> Result<(), CommandError> {

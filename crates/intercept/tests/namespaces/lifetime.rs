@@ -132,6 +132,46 @@ fn rules_that_somebody_flushed_come_back() {
     assert!(reaches(&lab));
 }
 
+/// Also when only the rules are gone and the chains are there.
+fn rules_are_whole_again(firewall: &str, flush: &str) {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.system();
+    let mut interceptor = lab.interceptor(json!({ "firewall": firewall }));
+    interceptor.set(&services());
+    assert!(reaches(&lab));
+    assert!(lab.run(Place::Gateway, flush).status.success());
+    assert!(!reaches(&lab));
+    eventually("the rules are there again", || reaches(&lab));
+    interceptor.stop();
+    assert_eq!(lab.system(), before);
+}
+
+#[test]
+fn rules_are_whole_again_after_a_flush_by_nftables() {
+    rules_are_whole_again("nftables", "nft flush table inet weft_lab");
+}
+
+#[test]
+fn rules_are_whole_again_after_a_flush_by_iptables() {
+    rules_are_whole_again("iptables", "iptables -t mangle -F WEFT-lab-PM");
+}
+
+#[test]
+fn what_the_other_kind_of_firewall_left_goes() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.system();
+    for (killed, started) in [("iptables", "nftables"), ("nftables", "iptables")] {
+        let mut first = lab.interceptor(json!({ "firewall": killed }));
+        first.set(&services());
+        first.kill();
+        let mut second = lab.interceptor(json!({ "firewall": started }));
+        second.set(&services());
+        assert!(reaches(&lab), "{killed}, then {started}");
+        second.stop();
+        assert_eq!(lab.system(), before, "{killed}, then {started}");
+    }
+}
+
 #[test]
 fn what_cannot_work_is_said_at_start() {
     let Some(lab) = Lab::new() else { return };

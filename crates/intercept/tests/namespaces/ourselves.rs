@@ -39,6 +39,13 @@ fn our_own_connections_go_their_own_way(firewall: &str) {
     ] {
         assert_eq!(dial(taken), Value::Null, "{taken}");
     }
+    // Nor is it for clients.
+    let code = |port: u16| {
+        let url = format!("http://100.64.0.2:{port}/");
+        lab.run(Place::Client, &format!("curl -sS --max-time 5 {url}")).status.code()
+    };
+    assert_eq!(code(8080), Some(7), "refused");
+    assert_eq!(code(80), Some(0));
     // By name, too: past the DNS server here.
     let found = interceptor.ask(json!({ "lookup": "db.corp.example" }));
     assert_eq!(found["found"], json!(["198.51.100.2"]));
