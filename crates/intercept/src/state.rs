@@ -204,7 +204,7 @@ impl State {
                 },
                 Address::Net(_) | Address::Under(_) | Address::Every => true,
             });
-            match self.put_in(service, &Arc::new(plan), now) {
+            match self.put_in(service, &Arc::new(plan)) {
                 Some(change) => changes.then(change),
                 None => problem("", self.too_large().into()),
             }
@@ -251,7 +251,7 @@ impl State {
     }
 
     /// Puts a service in whose names are held; none if it does not fit, and nothing is left of it.
-    fn put_in(&mut self, service: &Service, plan: &Arc<Plan>, now: Instant) -> Option<Changes> {
+    fn put_in(&mut self, service: &Service, plan: &Arc<Plan>) -> Option<Changes> {
         let mut changes = Changes::default();
         self.join(plan, &mut changes);
         self.table.insert(plan);
@@ -285,7 +285,8 @@ impl State {
         if fits && names.iter().all(|name| self.claim(plan, name, &mut changes)) {
             return Some(changes);
         }
-        changes.then(self.take_out(plan, &covered, now));
+        // Nobody was told the addresses of names that are not there any more.
+        changes.then(self.take_out(plan, &covered, None));
         debug_assert!(changes.is_empty(), "{changes:?}");
         None
     }
@@ -300,7 +301,7 @@ impl State {
                 Address::Net(net) => Some(*net),
                 _ => None,
             });
-            changes.then(self.take_out(&plan, &nets.collect::<Vec<_>>(), now));
+            changes.then(self.take_out(&plan, &nets.collect::<Vec<_>>(), Some(now)));
             if self.elements > self.limits.elements {
                 let last = self.plans.values().max_by_key(|known| known.order);
                 next = last.map(|known| Arc::clone(&known.plan));
@@ -319,7 +320,7 @@ impl State {
     }
 
     /// Takes a service out that covers these networks and claims names.
-    fn take_out(&mut self, plan: &Arc<Plan>, covered: &[IpNet], now: Instant) -> Changes {
+    fn take_out(&mut self, plan: &Arc<Plan>, covered: &[IpNet], now: Option<Instant>) -> Changes {
         let mut changes = Changes::default();
         self.plans.remove(&plan.id);
         self.table.remove(plan);
@@ -351,7 +352,7 @@ impl State {
     }
 
     /// Names that no service has any more are nobody's.
-    fn forget_unclaimed(&mut self, name: &str, now: Instant) {
+    fn forget_unclaimed(&mut self, name: &str, now: impl Into<Option<Instant>>) {
         if !self.claims.contains_key(name) && !self.names.is_held(name) {
             self.names.forget(name, now);
         }

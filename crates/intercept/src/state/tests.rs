@@ -228,6 +228,8 @@ fn what_does_not_fit_leaves_nothing_behind() {
         assert_eq!((state.everything(), state.sizes()), before);
         assert_eq!(state.naming("a.example"), Naming::Unknown);
         add(&mut state, &service("next", &["10.0.1.1", "b.example"], &[(80, 80)], &[]));
+        let first = Naming::Known([100, 64, 0, 2].into());
+        assert_eq!(state.naming("b.example"), first, "no address is used up");
         state.remove("first", now);
         state.remove("next", now);
         assert_eq!(state.sizes(), (0, 0, 0));
