@@ -8,8 +8,10 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use hickory_proto::{
     op::{Message, MessageType, OpCode, Query},
     rr::{Name, RData, RecordType},
@@ -27,6 +29,8 @@ use crate::{
 const MOST: u64 = 1 << 20;
 /// Servers and search domains of the system that count.
 const MOST_SERVERS: usize = 8;
+/// How long addresses of one family wait for those of the other.
+const OTHER_FAMILY: Duration = Duration::from_millis(250);
 /// Addresses of one host.
 const MOST_ADDRESSES: usize = 64;
 
@@ -126,11 +130,7 @@ impl OwnHosts {
         }
         let upstreams = Upstreams::new(&servers, UpstreamMode::Parallel);
         for name in system.written_out(name) {
-            let (v4, v6) = tokio::join!(
-                addresses(&upstreams, &name, RecordType::A),
-                addresses(&upstreams, &name, RecordType::AAAA),
-            );
-            let found: Vec<IpAddr> = v4.into_iter().chain(v6).collect();
+            let found = both(&upstreams, &name).await;
             if !found.is_empty() {
                 return found;
             }
@@ -197,6 +197,21 @@ fn in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
         words.any(|word| word.trim_end_matches('.').eq_ignore_ascii_case(name)).then_some(address)
     });
     lines.collect()
+}
+
+/// Addresses of both families. Once there are some of one, the other's are not waited for long.
+async fn both(upstreams: &Upstreams, name: &str) -> Vec<IpAddr> {
+    let kinds = [RecordType::A, RecordType::AAAA];
+    let asking = kinds.into_iter().map(|kind| addresses(upstreams, name, kind));
+    let mut asking: FuturesUnordered<_> = asking.collect();
+    let mut found = asking.next().await.unwrap_or_default();
+    let others = if found.is_empty() {
+        asking.next().await
+    } else {
+        tokio::time::timeout(OTHER_FAMILY, asking.next()).await.unwrap_or_default()
+    };
+    found.extend(others.unwrap_or_default());
+    found
 }
 
 async fn addresses(upstreams: &Upstreams, name: &str, kind: RecordType) -> Vec<IpAddr> {
