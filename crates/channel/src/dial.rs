@@ -221,7 +221,7 @@ async fn tcp(options: &DialOptions) -> io::Result<TcpStream> {
     let (host, port) = (options.address.host.as_str(), options.address.port);
     let proxy = options.proxy.as_ref();
     let first = proxy.map_or((host, port), |proxy| (proxy.host.as_str(), proxy.port));
-    let addresses = tokio::net::lookup_host(first).await?.collect();
+    let addresses = crate::resolve(first.0, first.1).await?;
     let mut stream = socket::connect(addresses, options.bind).await?;
     if let Some(proxy) = proxy {
         proxy::tunnel(&mut stream, proxy, host, port).await?;

@@ -35,6 +35,7 @@ mod inbox;
 mod lanes;
 mod line;
 mod listener;
+mod lookup;
 mod options;
 mod peer;
 mod proxy;
@@ -65,6 +66,7 @@ pub use listener::{
     Accepted, ConnectionHandler, ConnectionSlot, ListenerLimits, Listeners, RegisterError,
     Registration, SharedListener, TlsSource,
 };
+pub use lookup::{Lookup, resolve, resolve_by};
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
 pub use proxy::HttpProxy;

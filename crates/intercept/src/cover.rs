@@ -66,8 +66,30 @@ impl Cover {
         }
     }
 
-    /// Claims ports of a network once more, or once less.
-    pub(crate) fn change(&mut self, net: IpNet, ranges: &[Range], claim: bool) -> Vec<Change> {
+    /// Claims ports of a network once more, or once less. None if more than `room` networks with
+    /// ports came with it: then it stays as it was.
+    pub(crate) fn change(
+        &mut self,
+        net: IpNet,
+        ranges: &[Range],
+        claim: bool,
+        room: usize,
+    ) -> Option<Vec<Change>> {
+        let changes = self.step(net, ranges, claim, room);
+        if changes.is_none() {
+            self.step(net, ranges, !claim, usize::MAX);
+        }
+        changes
+    }
+
+    /// The same; where there is no room it is done in part.
+    fn step(
+        &mut self,
+        net: IpNet,
+        ranges: &[Range],
+        claim: bool,
+        room: usize,
+    ) -> Option<Vec<Change>> {
         let key = match net {
             IpNet::V4(net) => (u128::from(net.network().to_bits()), net.prefix_len()),
             IpNet::V6(net) => (net.network().to_bits(), net.prefix_len()),
@@ -90,8 +112,16 @@ impl Cover {
         if !same {
             let end = key.0 | (self.mask(self.bits()) & !self.mask(key.1));
             let inside: Vec<Key> = self.nets.range(key..=(end, 128)).map(|(key, _)| *key).collect();
+            let (mut come, mut gone, mut seen) = (0, 0, 0);
             for inner in inside {
                 self.show(inner, &mut changes);
+                for change in changes.iter().skip(seen) {
+                    *if change.added { &mut come } else { &mut gone } += 1;
+                }
+                seen = changes.len();
+                if come > room.saturating_add(gone) {
+                    return None;
+                }
             }
         }
         if self.nets.get(&key).is_some_and(|ports| ports.claimed.is_empty()) {
@@ -103,7 +133,7 @@ impl Cover {
                 }
             }
         }
-        changes
+        Some(changes)
     }
 
     /// Works out anew what a network shows.
@@ -182,11 +212,17 @@ mod tests {
             shown.clone()
         };
         for claim in claims {
-            apply(cover.change(claim.net, &claim.ports, true));
+            // A claim for which there is no room leaves nothing behind.
+            if let Some(changes) = cover.change(claim.net, &claim.ports, true, 0) {
+                apply(changes.clone());
+                let back = cover.change(claim.net, &claim.ports, false, usize::MAX).unwrap();
+                apply(back);
+            }
+            apply(cover.change(claim.net, &claim.ports, true, usize::MAX).unwrap());
         }
         let (gone, kept) = claims.split_at(claims.len().min(keep));
         for claim in gone {
-            apply(cover.change(claim.net, &claim.ports, false));
+            apply(cover.change(claim.net, &claim.ports, false, usize::MAX).unwrap());
         }
         let shown = apply(Vec::new());
         assert_eq!(shown, cover.shown().collect());
@@ -206,7 +242,7 @@ mod tests {
             }
         }
         for claim in kept {
-            cover.change(claim.net, &claim.ports, false);
+            cover.change(claim.net, &claim.ports, false, usize::MAX).unwrap();
         }
         assert!(cover.is_empty() && cover.lengths.is_empty());
     }

@@ -15,7 +15,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     carry::Carry,
     dns::server::{DnsServer, is_ourselves},
-    firewall::{CommandError, Firewall, Listeners, Setup, own_addresses},
+    firewall::{CommandError, Firewall, Listeners, Setup, names_in, own_addresses},
     lock::Lock,
     options::{Interfaces, Options},
     service::{Problem, Service},
@@ -39,6 +39,20 @@ pub enum Error {
     /// Another process has the name.
     #[error("another process intercepts as {0:?} on this machine: end it, or choose another name")]
     Taken(String),
+    /// Another interceptor gives out the same addresses.
+    #[error(
+        "dnsSvcIpRange {range} overlaps {theirs} of the interceptor {other:?} on this machine: give \
+         one of them another range (dnsSvcIpRange in a router's file, --dns-range of `weft tunnel \
+         run`), 100.64.0.1/11 and 100.96.0.1/11 for example"
+    )]
+    Overlap {
+        /// Its range.
+        range: IpNet,
+        /// The other's name.
+        other: String,
+        /// The other's range.
+        theirs: IpNet,
+    },
     /// The lock cannot be had.
     #[error("cannot lock {folder}: {problem}")]
     Lock {
@@ -96,7 +110,8 @@ impl Interceptor {
     /// Begins with no service. What an earlier process of the same name left is removed.
     pub async fn start(mut options: Options, carry: Arc<dyn Carry>) -> Result<Self, Error> {
         check(&mut options)?;
-        let mut lock = lock(&options)?;
+        let alone = alone(&options).await?;
+        let mut lock = lock(&options, &alone)?;
         let tcp4 = socket::tcp_listener(false).map_err(Error::Socket)?;
         let udp4 = socket::udp_listener(false).map_err(Error::Socket)?;
         // Machines without IPv6 have no such sockets, or no such address.
@@ -104,12 +119,13 @@ impl Interceptor {
         let v6 = v6.inspect_err(|problem| tracing::info!(%problem, "IPv6 is not intercepted")).ok();
         let exclude: Excluded = options.exclude.iter().copied().collect();
         let setup = setup(&options, &exclude, &tcp4, &udp4, v6.as_ref()).map_err(Error::Socket)?;
-        let firewall = open(&options, setup, &lock.remembered()).await?;
+        let firewall = Firewall::open(options.firewall, setup, &lock.remembered()).await?;
         if let Err(problem) = lock.remember(&firewall.note()) {
             tracing::warn!(%problem, "what has to be removed after a crash is not written down");
         }
+        drop(alone);
 
-        let shared = Arc::new(Shared::new(&options, carry));
+        let shared = Arc::new(Shared::new(&options, carry, firewall.is_per_source()));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (sender, receiver) = watch::channel(exclude);
         // From here on rules are taken out however this ends.
@@ -144,7 +160,8 @@ impl Interceptor {
             if state.has(service) {
                 return (Vec::new(), Changes::default());
             }
-            let (changes, problems) = state.add(service, now);
+            let (changes, mut problems) = state.add(service, now);
+            problems.extend(state.take_dropped());
             (problems, changes)
         });
         log(&problems);
@@ -155,7 +172,11 @@ impl Interceptor {
     /// Intercepts a service no longer. Connections stay, sessions end.
     pub async fn remove(&self, id: &str) {
         let now = Instant::now();
-        let ((), known) = self.shared.change(|state| ((), state.remove(id, now)));
+        let (dropped, known) = self.shared.change(|state| {
+            let changes = state.remove(id, now);
+            (state.take_dropped(), changes)
+        });
+        log(&dropped);
         let _ = known.await;
         self.shared.sessions.end_service(id);
     }
@@ -181,6 +202,7 @@ impl Interceptor {
                     problems.extend(wrong);
                 }
             }
+            problems.extend(state.take_dropped());
             ((problems, ended), changes)
         });
         log(&problems);
@@ -194,6 +216,20 @@ impl Interceptor {
     /// Destinations that are left alone from now on, in place of those of before.
     pub fn exclude(&self, destinations: impl IntoIterator<Item = (IpAddr, Option<u16>)>) {
         self.exclude.send_replace(destinations.into_iter().collect());
+    }
+
+    /// Host names that no service gets from now on, in place of those of before
+    /// ([`Options::keep_names`]). Done once the firewall knows.
+    pub async fn keep_names(&self, names: impl IntoIterator<Item = String>) -> Vec<Problem> {
+        let now = Instant::now();
+        let (problems, known) = self.shared.change(|state| {
+            let (changes, mut problems) = state.keep(names, now);
+            problems.extend(state.take_dropped());
+            (problems, changes)
+        });
+        log(&problems);
+        let _ = known.await;
+        problems
     }
 
     /// How much there is.
@@ -276,10 +312,32 @@ fn check(options: &mut Options) -> Result<(), Error> {
     Ok(())
 }
 
-fn lock(options: &Options) -> Result<Lock, Error> {
-    let failed = |problem| Error::Lock { folder: options.locks.display().to_string(), problem };
-    let held = Lock::of(&options.locks, &options.instance).map_err(failed)?;
-    held.ok_or_else(|| Error::Taken(options.instance.clone()))
+fn no_lock(options: &Options) -> impl Fn(io::Error) -> Error {
+    let folder = options.locks.display().to_string();
+    move |problem| Error::Lock { folder: folder.clone(), problem }
+}
+
+/// The lock of all instances: while one starts, no other does.
+async fn alone(options: &Options) -> Result<Lock, Error> {
+    let folder = options.locks.clone();
+    let locking = tokio::task::spawn_blocking(move || Lock::of_all(&folder));
+    locking.await.map_err(io::Error::other).and_then(|lock| lock).map_err(no_lock(options))
+}
+
+/// The lock of this instance, if no other gives out addresses of its range.
+fn lock(options: &Options, alone: &Lock) -> Result<Lock, Error> {
+    let held = Lock::of(&options.locks, &options.instance).map_err(no_lock(options))?;
+    let held = held.ok_or_else(|| Error::Taken(options.instance.clone()))?;
+    let range = options.names;
+    let others = alone.others(&options.locks, &options.instance).map_err(no_lock(options))?;
+    for (other, note) in others {
+        let Some(theirs) = names_in(&note) else { continue };
+        let (inner, outer) = (range.trunc(), theirs.trunc());
+        if inner.contains(&outer) || outer.contains(&inner) {
+            return Err(Error::Overlap { range, other, theirs });
+        }
+    }
+    Ok(held)
 }
 
 fn setup(
@@ -302,16 +360,6 @@ fn setup(
         listeners: Listeners { tcp4, udp4, v6 },
         own: own_addresses(),
     })
-}
-
-async fn open(options: &Options, setup: Setup, remembered: &str) -> Result<Firewall, Error> {
-    let folder = options.locks.clone();
-    let locking = tokio::task::spawn_blocking(move || Lock::of_all(&folder));
-    let failed = |problem| Error::Lock { folder: options.locks.display().to_string(), problem };
-    let alone = locking.await.map_err(io::Error::other).and_then(|lock| lock).map_err(failed)?;
-    let opened = Firewall::open(options.firewall, setup, remembered).await;
-    drop(alone);
-    Ok(opened?)
 }
 
 /// Owns the firewall: puts changes in, looks after it, and takes it out at the end.

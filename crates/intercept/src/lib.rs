@@ -49,6 +49,7 @@ pub use service::{Problem, Protocol, Service};
 #[cfg(target_os = "linux")]
 pub use self::{
     carry::{Arrival, Carry, Client, TcpClient, UdpReplies, UdpSession},
+    dns::own::OwnHosts,
     firewall::{CommandError, DIVERT_MARK},
     interceptor::{Counts, Error, Interceptor},
     socket::OWN_MARK,

@@ -15,11 +15,21 @@ pub(crate) struct Lock {
     held: File,
 }
 
-/// An advisory lock of a network namespace: others have tables of their own.
+/// Files of a folder that are looked at.
+const MOST_FILES: usize = 4_096;
+
+/// What a lock's file is called, before and after the name of its instance. Network namespaces have
+/// locks of their own, as they have tables of their own.
+fn around() -> io::Result<(&'static str, String)> {
+    let namespace = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
+    Ok(("intercept-", format!("-{namespace}.lock")))
+}
+
+/// An advisory lock.
 fn open(folder: &Path, name: &str) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
-    let namespace = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
-    let path = folder.join(format!("intercept-{name}-{namespace}.lock"));
+    let (before, after) = around()?;
+    let path = folder.join(format!("{before}{name}{after}"));
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true).mode(0o600);
     // A link that somebody put there is not followed.
@@ -45,14 +55,35 @@ impl Lock {
         Ok(Self { held })
     }
 
+    /// The other instances that run now, with what they wrote down. Only for who has the lock of
+    /// all: whoever looks may have a lock for a moment.
+    pub(crate) fn others(
+        &self,
+        folder: &Path,
+        instance: &str,
+    ) -> io::Result<Vec<(String, String)>> {
+        let (before, after) = around()?;
+        let mut others = Vec::new();
+        for entry in std::fs::read_dir(folder)?.take(MOST_FILES) {
+            let name = entry?.file_name();
+            let name = name.to_str().and_then(|name| name.strip_prefix(before));
+            let Some(name) = name.and_then(|name| name.strip_suffix(after.as_str())) else {
+                continue;
+            };
+            if name.is_empty() || name == instance {
+                continue;
+            }
+            let mut file = open(folder, name)?;
+            if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+                others.push((name.to_owned(), text_of(&mut file)));
+            }
+        }
+        Ok(others)
+    }
+
     /// What the one who had it before wrote down.
     pub(crate) fn remembered(&mut self) -> String {
-        let mut text = String::new();
-        let read = self.held.rewind().and_then(|()| {
-            // Notes are short; what is longer is none.
-            Read::by_ref(&mut self.held).take(1_000).read_to_string(&mut text)
-        });
-        if read.is_ok() { text } else { String::new() }
+        text_of(&mut self.held)
     }
 
     /// Writes something down for the next one.
@@ -61,6 +92,15 @@ impl Lock {
         self.held.rewind()?;
         self.held.write_all(text.as_bytes())
     }
+}
+
+fn text_of(file: &mut File) -> String {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| {
+        // Notes are short; what is longer is none.
+        Read::by_ref(file).take(1_000).read_to_string(&mut text)
+    });
+    if read.is_ok() { text } else { String::new() }
 }
 
 #[cfg(test)]
@@ -80,6 +120,11 @@ mod tests {
         assert_eq!(second.remembered(), "a longer note");
         second.remember("short").unwrap();
         assert_eq!(second.remembered(), "short");
-        drop(Lock::of_all(&at).unwrap());
+        let all = Lock::of_all(&at).unwrap();
+        let mut third = Lock::of(&at, "c-d").unwrap().unwrap();
+        third.remember("its note").unwrap();
+        assert_eq!(all.others(&at, "a").unwrap(), [("c-d".to_owned(), "its note".to_owned())]);
+        drop(third);
+        assert_eq!(all.others(&at, "a").unwrap(), []);
     }
 }

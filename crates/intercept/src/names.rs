@@ -43,7 +43,7 @@ pub(crate) struct Names {
     range: IpNet,
     next: Option<IpAddr>,
     /// Given back, longest ago first.
-    free: VecDeque<(IpAddr, Instant)>,
+    free: VecDeque<(IpAddr, Option<Instant>)>,
     by_name: HashMap<Arc<str>, Named>,
     by_address: HashMap<IpAddr, Arc<str>>,
     most: usize,
@@ -113,7 +113,9 @@ impl Names {
     }
 
     fn unused(&mut self, now: Instant) -> Option<IpAddr> {
-        let rested = |(_, since): &(IpAddr, Instant)| now.duration_since(*since) >= QUARANTINE;
+        let rested = |(_, since): &(IpAddr, Option<Instant>)| {
+            since.is_none_or(|since| now.duration_since(since) >= QUARANTINE)
+        };
         if self.next.is_none() || self.free.front().is_some_and(rested) {
             return self.free.pop_front().map(|(address, _)| address);
         }
@@ -129,11 +131,19 @@ impl Names {
         }
     }
 
-    /// Gives a name's address back.
-    pub(crate) fn forget(&mut self, name: &str, now: Instant) {
+    /// Whether a service names it.
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(|named| named.held > 0)
+    }
+
+    /// Gives a name's address back; without a time it is one that no client was told.
+    pub(crate) fn forget(&mut self, name: &str, since: impl Into<Option<Instant>>) {
         if let Some(named) = self.by_name.remove(name) {
             self.by_address.remove(&named.address);
-            self.free.push_back((named.address, now));
+            match since.into() {
+                Some(since) => self.free.push_back((named.address, Some(since))),
+                None => self.free.push_front((named.address, None)),
+            }
         }
     }
 

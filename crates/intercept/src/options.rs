@@ -82,7 +82,7 @@ pub enum FirewallKind {
 pub struct Limits {
     /// Services. Default 10,000.
     pub services: usize,
-    /// Networks with ports in the firewall. Default 65,536.
+    /// Networks with ports in the firewall, for each protocol, and allowed sources. Default 65,536.
     pub elements: usize,
     /// Different lists of allowed sources; each is a rule. Default 256.
     pub groups: usize,

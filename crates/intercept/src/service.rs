@@ -2,6 +2,7 @@
 //! administrator of the network and is none of this machine.
 
 use std::{
+    borrow::Cow,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
@@ -57,7 +58,7 @@ pub struct Problem {
     /// The entry.
     pub entry: String,
     /// What is wrong with it.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
 }
 
 impl fmt::Display for Problem {
@@ -99,7 +100,11 @@ impl Plan {
         let mut problems = Vec::new();
         let mut problem = |entry: &str, why| {
             let entry = entry.chars().take(300).collect();
-            problems.push(Problem { service: service.name.clone(), entry, why });
+            problems.push(Problem {
+                service: service.name.clone(),
+                entry,
+                why: Cow::Borrowed(why),
+            });
         };
         let mut addresses = Vec::new();
         for text in service.addresses.iter().take(MOST_ENTRIES) {

@@ -48,12 +48,12 @@ pub(crate) struct Pending {
 }
 
 impl Shared {
-    pub(crate) fn new(options: &Options, carry: Arc<dyn Carry>) -> Self {
+    pub(crate) fn new(options: &Options, carry: Arc<dyn Carry>, per_source: bool) -> Self {
         let now = Instant::now();
         let kept = options.keep_names.clone();
         let limits = options.limits;
         Self {
-            state: Mutex::new(State::new(options.names, limits, kept)),
+            state: Mutex::new(State::new(options.names, limits, kept).per_source(per_source)),
             pending: Mutex::default(),
             changed: Notify::new(),
             places: Places::new(limits.connections, limits.connections_per_source),
@@ -94,10 +94,7 @@ impl Shared {
             self.complain(|| tracing::warn!("clients ask for too many names at once"));
             return None;
         }
-        let (assigned, known) = self.change(|state| match state.assign(name, now) {
-            Ok((address, changes)) => (Ok(address), changes),
-            Err(problem) => (Err(problem), Changes::default()),
-        });
+        let (assigned, known) = self.change(|state| state.assign(name, now));
         match assigned {
             Ok(address) => known.await.unwrap_or(false).then_some(address),
             Err(problem) => {

@@ -2,6 +2,7 @@
 //! `now` in, changes out.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeSet, HashMap, HashSet},
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -87,6 +88,8 @@ impl Changes {
 struct Known {
     service: Service,
     plan: Arc<Plan>,
+    /// Those that came later have more.
+    order: u64,
 }
 
 #[derive(Debug)]
@@ -117,7 +120,12 @@ pub(crate) struct State {
     groups: HashMap<Sources, Members>,
     next_group: Group,
     covers: HashMap<(Group, Protocol, bool), Cover>,
+    /// What the firewall has: networks with ports, and sources of groups.
     elements: usize,
+    /// Whether it has a network with ports once for each source of its group.
+    per_source: bool,
+    added: u64,
+    dropped: Vec<Problem>,
     routes: HashMap<IpNet, usize>,
     /// Services that claim each name that has an address, and the other way round.
     claims: HashMap<Arc<str>, HashSet<Arc<str>>>,
@@ -141,10 +149,18 @@ impl State {
             next_group: EVERYBODY + 1,
             covers: HashMap::new(),
             elements: 0,
+            per_source: false,
+            added: 0,
+            dropped: Vec::new(),
             routes: HashMap::new(),
             claims: HashMap::new(),
             claimed: HashMap::new(),
         }
+    }
+
+    /// For a firewall without sets: each source of a group is a rule for each of its networks.
+    pub(crate) fn per_source(self, per_source: bool) -> Self {
+        Self { per_source, ..self }
     }
 
     /// Whether a service is intercepted as it is.
@@ -156,63 +172,109 @@ impl State {
         self.plans.keys().map(Arc::clone).collect()
     }
 
-    /// Intercepts a service from now on, in place of what had its id.
+    /// Intercepts a service from now on, in place of what had its id. One that does not fit into the
+    /// firewall's tables is not intercepted at all.
     pub(crate) fn add(&mut self, service: &Service, now: Instant) -> (Changes, Vec<Problem>) {
-        let mut changes = self.remove(&service.id, now);
         let (mut plan, mut problems) = Plan::read(service, self.range);
-        let mut problem = |entry: &str, why| {
+        let mut problem = |entry: &str, why: Cow<'static, str>| {
             let (service, entry) = (service.name.clone(), entry.to_owned());
             problems.push(Problem { service, entry, why });
         };
         let taken = |address: &Address| matches!(address, Address::Name(name) if self.kept.contains(&**name));
         if plan.addresses.iter().any(taken) {
-            problem("", "names a controller of this network, which is not intercepted");
+            problem("", "names a controller of this network, which is not intercepted".into());
             plan.addresses.retain(|address| !taken(address));
         }
-        let group = self.groups.contains_key(&plan.sources);
-        if self.plans.len() >= self.limits.services {
-            problem("", "is one service too many");
-            return (changes, problems);
+        // Names that stay keep their addresses: clients know them.
+        let staying = self.staying(&plan);
+        for name in &staying {
+            let _ = self.names.hold(name, now);
         }
-        if self.elements + plan.addresses.len() * plan.ports.len() > self.limits.elements {
-            problem("", "would make the firewall's tables too large");
-            return (changes, problems);
+        let mut changes = self.remove(&service.id, now);
+        if let Some(why) = self.refusal(&plan) {
+            problem("", why);
+        } else {
+            plan.addresses.retain(|address| match address {
+                Address::Name(name) => match self.names.hold(name, now) {
+                    Ok(_) => true,
+                    Err(NoAddress::Exhausted | NoAddress::TooMany) => {
+                        problem(name, "gets no address: dnsSvcIpRange has no more".into());
+                        false
+                    }
+                },
+                Address::Net(_) | Address::Under(_) | Address::Every => true,
+            });
+            match self.put_in(service, &Arc::new(plan)) {
+                Some(change) => changes.then(change),
+                None => problem("", self.too_large().into()),
+            }
         }
-        if plan.sources.is_some() && !group && self.groups.len() >= self.limits.groups {
-            problem("", "has yet another list of allowed sources, and there are too many");
-            return (changes, problems);
+        for name in &staying {
+            self.names.release(name);
+            self.forget_unclaimed(name, now);
         }
-        let mut held = Vec::new();
-        plan.addresses.retain(|address| match address {
-            Address::Name(name) => match self.names.hold(name, now) {
-                Ok(_) => {
-                    held.push(Arc::clone(name));
-                    true
-                }
-                Err(NoAddress::Exhausted | NoAddress::TooMany) => {
-                    problem(name, "gets no address: dnsSvcIpRange has no more");
-                    false
-                }
-            },
-            Address::Net(_) | Address::Under(_) | Address::Every => true,
-        });
-        let plan = Arc::new(plan);
-        self.join(&plan, &mut changes);
-        self.table.insert(&plan);
-        let known = Known { service: service.clone(), plan: Arc::clone(&plan) };
+        (changes, problems)
+    }
+
+    /// Names with an address that are a service's and stay so with another plan.
+    fn staying(&self, plan: &Plan) -> Vec<Arc<str>> {
+        let has = |name: &Arc<str>| {
+            plan.addresses.iter().any(|address| match address {
+                Address::Name(own) => own == name,
+                Address::Under(domain) => is_under(name, domain),
+                Address::Every => true,
+                Address::Net(_) => false,
+            })
+        };
+        let claimed = self.claimed.get(&plan.id).into_iter().flatten();
+        claimed.filter(|name| has(name)).map(Arc::clone).collect()
+    }
+
+    /// Why a service is not intercepted, as far as that is known beforehand.
+    fn refusal(&self, plan: &Plan) -> Option<Cow<'static, str>> {
+        let Limits { services, groups, .. } = self.limits;
+        if self.plans.len() >= services {
+            return Some(format!("is one service too many: at most {services}").into());
+        }
+        let known = plan.sources.is_none() || self.groups.contains_key(&plan.sources);
+        (!known && self.groups.len() >= groups).then(|| {
+            format!("has yet another list of allowed sources: at most {groups} of them").into()
+        })
+    }
+
+    fn too_large(&self) -> String {
+        let most = self.limits.elements;
+        format!(
+            "would make the firewall's tables too large: at most {most} networks with ports and \
+             allowed sources, of all services"
+        )
+    }
+
+    /// Puts a service in whose names are held; none if it does not fit, and nothing is left of it.
+    fn put_in(&mut self, service: &Service, plan: &Arc<Plan>) -> Option<Changes> {
+        let mut changes = Changes::default();
+        self.join(plan, &mut changes);
+        self.table.insert(plan);
+        self.added += 1;
+        let known = Known { service: service.clone(), plan: Arc::clone(plan), order: self.added };
         self.plans.insert(Arc::clone(&plan.id), known);
-        let mut names: HashSet<Arc<str>> = held.into_iter().collect();
+        let (mut names, mut covered) = (HashSet::new(), Vec::new());
+        let mut fits = self.elements <= self.limits.elements;
         for address in &plan.addresses {
             match address {
                 Address::Net(net) => {
-                    self.cover(&plan, *net, true, &mut changes);
+                    fits = fits && self.cover(plan, *net, true, &mut changes);
+                    if !fits {
+                        break;
+                    }
+                    covered.push(*net);
                     let count = self.routes.entry(*net).or_default();
                     *count += 1;
                     if *count == 1 {
                         changes.then(Changes { new_routes: [*net].into(), ..Changes::default() });
                     }
                 }
-                Address::Name(_) => {}
+                Address::Name(name) => drop(names.insert(Arc::clone(name))),
                 Address::Under(domain) => {
                     let under = self.names.names().filter(|name| is_under(name, domain));
                     names.extend(under.map(Arc::clone));
@@ -220,46 +282,110 @@ impl State {
                 Address::Every => names.extend(self.names.names().map(Arc::clone)),
             }
         }
-        for name in names {
-            self.claim(&plan, &name, &mut changes);
+        if fits && names.iter().all(|name| self.claim(plan, name, &mut changes)) {
+            return Some(changes);
         }
-        (changes, problems)
+        // Nobody was told the addresses of names that are not there any more.
+        changes.then(self.take_out(plan, &covered, None));
+        debug_assert!(changes.is_empty(), "{changes:?}");
+        None
     }
 
-    /// Intercepts a service no longer.
+    /// Intercepts a service no longer. Where what it covered does not fit without it, those that
+    /// were added last go, too ([`Self::take_dropped`]).
     pub(crate) fn remove(&mut self, id: &str, now: Instant) -> Changes {
         let mut changes = Changes::default();
-        let Some(Known { plan, .. }) = self.plans.remove(id) else { return changes };
-        self.table.remove(&plan);
-        let claimed = self.claimed.remove(id).unwrap_or_default();
-        for name in &claimed {
-            self.unclaim(&plan, name, &mut changes);
-        }
-        for address in &plan.addresses {
-            match address {
-                Address::Net(net) => {
-                    self.cover(&plan, *net, false, &mut changes);
-                    if let Some(count) = self.routes.get_mut(net) {
-                        *count -= 1;
-                        if *count == 0 {
-                            self.routes.remove(net);
-                            changes
-                                .then(Changes { gone_routes: [*net].into(), ..Changes::default() });
-                        }
-                    }
-                }
-                Address::Name(name) => {
-                    self.names.release(name);
-                }
-                Address::Under(_) | Address::Every => {}
+        let mut next = self.plans.get(id).map(|known| Arc::clone(&known.plan));
+        while let Some(plan) = next.take() {
+            let nets = plan.addresses.iter().filter_map(|address| match address {
+                Address::Net(net) => Some(*net),
+                _ => None,
+            });
+            changes.then(self.take_out(&plan, &nets.collect::<Vec<_>>(), Some(now)));
+            if self.elements > self.limits.elements {
+                let last = self.plans.values().max_by_key(|known| known.order);
+                next = last.map(|known| Arc::clone(&known.plan));
+            }
+            if let Some(plan) = &next {
+                let (service, why) = (plan.name.clone(), self.too_large().into());
+                self.dropped.push(Problem { service, entry: String::new(), why });
             }
         }
-        // Names that no service has any more are nobody's.
-        for name in claimed.iter().filter(|name| !self.claims.contains_key(*name)) {
+        changes
+    }
+
+    /// Services that are intercepted no longer because another one went.
+    pub(crate) fn take_dropped(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// Takes a service out that covers these networks and claims names.
+    fn take_out(&mut self, plan: &Arc<Plan>, covered: &[IpNet], now: Option<Instant>) -> Changes {
+        let mut changes = Changes::default();
+        self.plans.remove(&plan.id);
+        self.table.remove(plan);
+        let mut names = self.claimed.remove(&plan.id).unwrap_or_default();
+        for name in &names {
+            self.unclaim(plan, name, &mut changes);
+        }
+        for net in covered {
+            self.cover(plan, *net, false, &mut changes);
+            if let Some(count) = self.routes.get_mut(net) {
+                *count -= 1;
+                if *count == 0 {
+                    self.routes.remove(net);
+                    changes.then(Changes { gone_routes: [*net].into(), ..Changes::default() });
+                }
+            }
+        }
+        for address in &plan.addresses {
+            if let Address::Name(name) = address {
+                self.names.release(name);
+                names.insert(Arc::clone(name));
+            }
+        }
+        for name in &names {
+            self.forget_unclaimed(name, now);
+        }
+        self.leave(plan, &mut changes);
+        changes
+    }
+
+    /// Names that no service has any more are nobody's.
+    fn forget_unclaimed(&mut self, name: &str, now: impl Into<Option<Instant>>) {
+        if !self.claims.contains_key(name) && !self.names.is_held(name) {
             self.names.forget(name, now);
         }
-        self.leave(&plan, &mut changes);
-        changes
+    }
+
+    /// Names that are nobody's to take from now on, in place of those of before. Services that name
+    /// one of them are read anew.
+    pub(crate) fn keep(
+        &mut self,
+        names: impl IntoIterator<Item = String>,
+        now: Instant,
+    ) -> (Changes, Vec<Problem>) {
+        let kept: HashSet<String> =
+            names.into_iter().filter_map(|name| hostname(&name).ok()).collect();
+        let before = std::mem::replace(&mut self.kept, kept);
+        let differs = |name: &str| self.kept.contains(name) != before.contains(name);
+        let names_one = |service: &Service| {
+            service.addresses.iter().any(|text| hostname(text).is_ok_and(|name| differs(&name)))
+        };
+        let named = self.plans.values().filter(|known| names_one(&known.service));
+        let named: Vec<Service> = named.map(|known| known.service.clone()).collect();
+        let (mut changes, mut problems) = (Changes::default(), Vec::new());
+        for service in named {
+            let (change, told) = self.add(&service, now);
+            changes.then(change);
+            problems.extend(told);
+        }
+        // Those that a wildcard has given an address.
+        let kept = self.kept.iter().filter(|name| self.names.address_of(name).is_some());
+        for name in kept.map(|name| Arc::from(name.as_str())).collect::<Vec<Arc<str>>>() {
+            self.give_back(&name, now, &mut changes);
+        }
+        (changes, problems)
     }
 
     /// What a DNS server does with a name, which may be written in any way.
@@ -280,41 +406,44 @@ impl State {
         &mut self,
         name: &str,
         now: Instant,
-    ) -> Result<(IpAddr, Changes), NoAddress> {
+    ) -> (Result<IpAddr, NoAddress>, Changes) {
         let mut changes = Changes::default();
-        if self.elements >= self.limits.elements {
-            return Err(NoAddress::TooMany);
-        }
         if self.names.is_full() {
             changes = self.sweep(now);
         }
         let name: Arc<str> = name.into();
         let known = self.names.address_of(&name).is_some();
-        let address = self.names.assign(&name, now)?;
-        if !known {
+        let assigned = self.names.assign(&name, now);
+        if assigned.is_ok() && !known {
             let plans: Vec<_> = self.table.claiming(&name).flatten().map(Arc::clone).collect();
-            for plan in plans {
-                self.claim(&plan, &name, &mut changes);
+            if !plans.iter().all(|plan| self.claim(plan, &name, &mut changes)) {
+                self.give_back(&name, now, &mut changes);
+                return (Err(NoAddress::TooMany), changes);
             }
         }
-        Ok((address, changes))
+        (assigned, changes)
     }
 
     /// Gives back what nobody used for long.
     pub(crate) fn sweep(&mut self, now: Instant) -> Changes {
         let mut changes = Changes::default();
         for name in self.names.unused_names(now) {
-            for id in self.claims.get(&name).cloned().unwrap_or_default() {
-                if let Some(plan) = self.plans.get(&id).map(|known| Arc::clone(&known.plan)) {
-                    if let Some(claimed) = self.claimed.get_mut(&id) {
-                        claimed.remove(&name);
-                    }
-                    self.unclaim(&plan, &name, &mut changes);
-                }
-            }
-            self.names.forget(&name, now);
+            self.give_back(&name, now, &mut changes);
         }
         changes
+    }
+
+    /// Takes a name from all services that have it by a wildcard, and its address from the name.
+    fn give_back(&mut self, name: &Arc<str>, now: Instant, changes: &mut Changes) {
+        for id in self.claims.get(name).cloned().unwrap_or_default() {
+            if let Some(plan) = self.plans.get(&id).map(|known| Arc::clone(&known.plan)) {
+                if let Some(claimed) = self.claimed.get_mut(&id) {
+                    claimed.remove(name);
+                }
+                self.unclaim(&plan, name, changes);
+            }
+        }
+        self.names.forget(name, now);
     }
 
     /// Whose a client is that goes to an address: the service, and the address's name.
@@ -358,9 +487,11 @@ impl State {
     fn join(&mut self, plan: &Plan, changes: &mut Changes) {
         let Some(sources) = &plan.sources else { return };
         let next = &mut self.next_group;
+        let (elements, per_source) = (&mut self.elements, self.per_source);
         let members = self.groups.entry(plan.sources.clone()).or_insert_with(|| {
             let group = *next;
             *next += 1;
+            *elements += if per_source { 0 } else { sources.len() };
             changes.new_groups.push((group, Arc::clone(sources)));
             Members { group, plans: 0 }
         });
@@ -373,19 +504,25 @@ impl State {
         if members.plans == 0 {
             let gone_groups = vec![members.group];
             self.groups.remove(&plan.sources);
+            let sources = plan.sources.as_ref().filter(|_| !self.per_source);
+            self.elements -= sources.map_or(0, |sources| sources.len());
             changes.then(Changes { gone_groups, ..Changes::default() });
         }
     }
 
-    fn claim(&mut self, plan: &Arc<Plan>, name: &Arc<str>, changes: &mut Changes) {
-        let claims = self.claims.entry(Arc::clone(name)).or_default();
-        if !claims.insert(Arc::clone(&plan.id)) {
-            return;
+    /// Whether there is room for it.
+    fn claim(&mut self, plan: &Arc<Plan>, name: &Arc<str>, changes: &mut Changes) -> bool {
+        if self.claims.get(name).is_some_and(|claims| claims.contains(&plan.id)) {
+            return true;
         }
+        if let Some(address) = self.names.address_of(name)
+            && !self.cover(plan, address.into(), true, changes)
+        {
+            return false;
+        }
+        self.claims.entry(Arc::clone(name)).or_default().insert(Arc::clone(&plan.id));
         self.claimed.entry(Arc::clone(&plan.id)).or_default().insert(Arc::clone(name));
-        if let Some(address) = self.names.address_of(name) {
-            self.cover(plan, address.into(), true, changes);
-        }
+        true
     }
 
     /// The other way; the caller takes the name from the service's.
@@ -401,35 +538,64 @@ impl State {
         }
     }
 
-    fn cover(&mut self, plan: &Plan, net: IpNet, claim: bool, changes: &mut Changes) {
-        let group = self.group_of(&plan.sources);
+    /// Claims a network once more, or once less; whether there is room for it.
+    fn cover(&mut self, plan: &Plan, net: IpNet, claim: bool, changes: &mut Changes) -> bool {
         let v6 = matches!(net, IpNet::V6(_));
+        let of_family = |source: &&IpNet| matches!(source, IpNet::V6(_)) == v6;
         // No client of the other family ever goes there.
-        let reachable = |sources: &Arc<[IpNet]>| {
-            sources.iter().any(|source| matches!(source, IpNet::V6(_)) == v6)
+        let weight = match &plan.sources {
+            None => 1,
+            Some(sources) => match sources.iter().filter(of_family).count() {
+                0 => return true,
+                count if self.per_source => count,
+                _ => 1,
+            },
         };
-        if !plan.sources.as_ref().is_none_or(reachable) {
-            return;
-        }
-        for &protocol in &plan.protocols {
-            let key = (group, protocol, v6);
-            let cover = self.covers.entry(key).or_insert_with(|| Cover::new(v6));
-            let mut step = Changes::default();
-            for change in cover.change(net, &plan.ports, claim) {
-                let element = Element { group, protocol, net: change.net, ports: change.ports };
-                if change.added {
-                    self.elements += 1;
-                    step.new.insert(element);
-                } else {
-                    self.elements -= 1;
-                    step.gone.insert(element);
+        for (done, &protocol) in plan.protocols.iter().enumerate() {
+            let room = match claim {
+                true => self.limits.elements.saturating_sub(self.elements) / weight,
+                false => usize::MAX,
+            };
+            if !self.cover_one(plan, net, protocol, (claim, room, weight), changes) {
+                for &protocol in plan.protocols.iter().take(done) {
+                    let back = (false, usize::MAX, weight);
+                    self.cover_one(plan, net, protocol, back, changes);
                 }
+                return false;
             }
-            if cover.is_empty() {
-                self.covers.remove(&key);
-            }
-            changes.then(step);
         }
+        true
+    }
+
+    fn cover_one(
+        &mut self,
+        plan: &Plan,
+        net: IpNet,
+        protocol: Protocol,
+        (claim, room, weight): (bool, usize, usize),
+        changes: &mut Changes,
+    ) -> bool {
+        let group = self.group_of(&plan.sources);
+        let key = (group, protocol, matches!(net, IpNet::V6(_)));
+        let cover = self.covers.entry(key).or_insert_with(|| Cover::new(key.2));
+        let outcome = cover.change(net, &plan.ports, claim, room);
+        if cover.is_empty() {
+            self.covers.remove(&key);
+        }
+        let Some(outcome) = outcome else { return false };
+        let mut step = Changes::default();
+        for change in outcome {
+            let element = Element { group, protocol, net: change.net, ports: change.ports };
+            if change.added {
+                self.elements += weight;
+                step.new.insert(element);
+            } else {
+                self.elements -= weight;
+                step.gone.insert(element);
+            }
+        }
+        changes.then(step);
+        true
     }
 }
 

@@ -110,8 +110,8 @@ async fn carry(proxy: &Proxy, stream: TcpStream) -> io::Result<()> {
 
 async fn connect(proxy: &Proxy) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let HostPort { host, port } = &proxy.upstream;
-    let found = tokio::net::lookup_host((host.as_str(), *port)).await?;
-    let stream = weft_channel::connect(found.collect(), None).await?;
+    let found = weft_channel::resolve(host, *port).await?;
+    let stream = weft_channel::connect(found, None).await?;
     let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
     proxy.connect.connect(name, stream).await
 }

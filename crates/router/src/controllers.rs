@@ -55,6 +55,8 @@ pub(crate) struct Controllers {
     unresponsive_after: Duration,
     /// Counts connects and disconnects.
     changes: watch::Sender<u64>,
+    /// Hosts and ports of all controllers of the network, connected or not.
+    addresses: watch::Sender<Vec<(String, u16)>>,
 }
 
 impl Controllers {
@@ -65,7 +67,22 @@ impl Controllers {
             leader: Mutex::default(),
             unresponsive_after,
             changes: watch::Sender::new(0),
+            addresses: watch::Sender::default(),
         }
+    }
+
+    /// Hosts and ports of all controllers of the network, now and whenever that changes.
+    pub(crate) fn addresses(&self) -> watch::Receiver<Vec<(String, u16)>> {
+        self.addresses.subscribe()
+    }
+
+    /// Says where all controllers of the network are.
+    pub(crate) fn set_addresses(&self, addresses: Vec<(String, u16)>) {
+        self.addresses.send_if_modified(|before| {
+            let other = *before != addresses;
+            *before = addresses;
+            other
+        });
     }
 
     /// Adds a controller; false if one of this id is connected already.

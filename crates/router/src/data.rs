@@ -10,7 +10,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use weft_channel::{
     AcceptOptions, ChannelAcceptor, ListenerLimits, Listeners, RegisterError, Registration,
@@ -203,20 +203,30 @@ impl DataHalf {
         runtime.spawn(settle(Arc::clone(&self.forwarder), self.stop.clone()));
     }
 
-    /// Begins to tunnel, if the file asks for it. In mode `tproxy` this changes the machine; with
-    /// controllers (host and port) nothing is done to traffic.
+    /// Begins to tunnel, if the file asks for it. In mode `tproxy` this changes the machine; nothing
+    /// is done to traffic to controllers (host and port).
     ///
     /// # Errors
     /// When clients are to be taken in and this machine cannot do it.
-    pub async fn tunnel(&self, controllers: Vec<(String, u16)>) -> Result<(), InterceptError> {
+    pub async fn tunnel(
+        &self,
+        controllers: watch::Receiver<Vec<(String, u16)>>,
+    ) -> Result<(), InterceptError> {
         let Some(options) = self.options.tunnel.clone() else { return Ok(()) };
         // Clients' sockets are read and written where circuits are.
         let runtime = &self.options.data_runtime;
-        let interception = match interception(&options, &self.options.router_id, controllers) {
+        let first = controllers.borrow().clone();
+        let interception = match interception(&options, &self.options.router_id, first) {
             Some(wanted) => {
                 let starting = runtime.spawn(Interception::start(wanted)).await;
                 let gone = |_| InterceptError::Machine("the router is shutting down".to_owned());
-                Some(starting.map_err(gone)??)
+                let started = starting.map_err(gone)??;
+                runtime.spawn(keep_controllers(
+                    Arc::downgrade(&started),
+                    controllers,
+                    self.stop.clone(),
+                ));
+                Some(started)
             }
             None => None,
         };
@@ -709,6 +719,22 @@ async fn measure(data: Weak<DataHalf>, stop: CancellationToken) {
         }
         data.forwarder.look_at_ends();
         data.measures().tick(now);
+    }
+}
+
+/// Has no service get what becomes known as a controller's.
+async fn keep_controllers(
+    interception: Weak<Interception>,
+    mut controllers: watch::Receiver<Vec<(String, u16)>>,
+    stop: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = controllers.changed() => if changed.is_err() { return },
+        }
+        let Some(interception) = interception.upgrade() else { return };
+        interception.set_controllers(controllers.borrow_and_update().clone());
     }
 }
 

@@ -325,9 +325,11 @@ impl Router {
             self.api_proxy = Some(started.map_err(StartError::ApiProxy)?);
         }
         // Last, as it changes the machine.
-        let endpoints = config.ctrl.endpoints.iter();
-        let controllers = endpoints.map(|one| (one.host.clone(), one.port)).collect();
-        self.data.tunnel(controllers).await?;
+        let ctrl = &config.ctrl;
+        let configured = ctrl.endpoints.iter().map(|one| (one.host.clone(), one.port));
+        let controllers = control::first_addresses(&ctrl.endpoints_file, configured);
+        self.controllers.set_addresses(controllers);
+        self.data.tunnel(self.controllers.addresses()).await?;
         Ok((edge, links))
     }
 

@@ -1,7 +1,7 @@
 //! Where a circuit goes when the dialer says so: what is allowed, translations
 //! (protocol: tunnel 9.1).
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::{AppData, Network, Protocol, Refusal, network::canonical};
 
@@ -38,10 +38,23 @@ pub enum Reach {
 impl Host {
     /// Those of the addresses of this host that may be dialed.
     pub fn judge(&self, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refusal> {
+        match self {
+            Self::Name(_, Reach::Beyond(_)) => self.judge_from(found, &own_addresses()),
+            _ => Ok(found),
+        }
+    }
+
+    /// The same, of a machine with addresses of its own.
+    fn judge_from(
+        &self,
+        found: Vec<SocketAddr>,
+        own: &[IpAddr],
+    ) -> Result<Vec<SocketAddr>, Refusal> {
         let Self::Name(name, Reach::Beyond(rules)) = self else { return Ok(found) };
         let may = |address: &SocketAddr| {
             let address = canonical(address.ip());
-            !is_near(address) || rules.iter().any(|rule| rule.allows_address(address))
+            let near = is_near(address) || own.contains(&address);
+            !near || rules.iter().any(|rule| rule.allows_address(address))
         };
         let (dialed, refused): (Vec<_>, Vec<_>) = found.into_iter().partition(may);
         match refused.first().filter(|_| dialed.is_empty()) {
@@ -113,10 +126,25 @@ impl Written {
     }
 }
 
-/// Whether an address is this machine, something on its link (where clouds keep the secrets of
-/// their machines), or many at once.
+/// Where clouds keep the secrets of their machines, besides the link: AWS, Google, Alibaba, Azure.
+const SECRETS: [IpAddr; 4] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+];
+
+/// The addresses of this machine's interfaces.
+fn own_addresses() -> Vec<IpAddr> {
+    let found = if_addrs::get_if_addrs().unwrap_or_default();
+    found.into_iter().map(|interface| interface.ip()).collect()
+}
+
+/// Whether an address is this machine by its kind, something on its link, where clouds keep
+/// secrets, or many at once.
 fn is_near(address: IpAddr) -> bool {
-    address.is_loopback()
+    SECRETS.contains(&address)
+        || address.is_loopback()
         || address.is_multicast()
         || match address {
             IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
@@ -330,6 +358,8 @@ mod tests {
             "::ffff:127.0.0.1",
             "0.0.0.0",
             "169.254.169.254",
+            "fd00:ec2::254",
+            "::ffff:100.100.100.200",
             "fe80::1",
             "224.0.0.1",
             "ff02::1",
@@ -340,6 +370,10 @@ mod tests {
             assert!(refused.message.contains("it leads to"), "{refused}");
         }
         // Of several addresses the others are dialed.
+        let host = named(domain, "evil.corp.example").unwrap();
+        let (own, other) = (IpAddr::from([10, 1, 2, 3]), IpAddr::from([10, 1, 2, 4]));
+        let led = |to: IpAddr| host.judge_from(vec![(to, 80).into()], &[own]);
+        assert!(led(own).is_err() && led(other).is_ok(), "addresses of this machine's interfaces");
         let some = judge(domain, "a.corp.example", &["::1", "10.1.2.3"]).unwrap();
         assert_eq!(some, [at("10.1.2.3")]);
         // Who allows the address, or the very name, means it.

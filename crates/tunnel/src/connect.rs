@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream, UdpSocket, lookup_host},
+    net::{TcpSocket, TcpStream, UdpSocket},
     time::{Instant, timeout_at},
 };
 
@@ -123,9 +123,9 @@ async fn judged(target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, R
 async fn resolve(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAddr>, Refusal> {
     let unresolved =
         |why: &str| Refusal::new(Cause::Unresolved, format!("cannot resolve {host}: {why}"));
-    let found = timeout_at(deadline, lookup_host((host, port))).await;
+    let found = timeout_at(deadline, weft_channel::resolve(host, port)).await;
     let found = found.map_err(|_| unresolved("no answer in time"))?;
-    let found: Vec<_> = found.map_err(|error| unresolved(&error.to_string()))?.collect();
+    let found = found.map_err(|error| unresolved(&error.to_string()))?;
     if found.is_empty() { Err(unresolved("no such host")) } else { Ok(found) }
 }
 

@@ -23,6 +23,7 @@ mod connect;
 mod datagrams;
 mod flow;
 mod health;
+mod http_check;
 mod interception;
 mod listen;
 mod network;

@@ -1,21 +1,15 @@
 //! Makes health checks, again and again.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Instant,
-};
+use std::{io, net::SocketAddr, time::Instant};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use reqwest::Method;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::{
     Health, Outcome, Terms,
-    config::{Check, HttpCheck, Probe},
+    config::{Check, Probe},
+    http_check,
 };
-
-/// The most of an answer that is looked through.
-const MAX_BODY: usize = 1 << 20;
 
 /// Makes the checks of a terminator until dropped, and hands over what follows: the outcome, and
 /// whether the check passed.
@@ -58,63 +52,24 @@ async fn next(
 async fn make(probe: &Probe) -> Result<(), String> {
     match probe {
         Probe::Port(address) => {
-            let found = tokio::net::lookup_host(address).await;
+            let found = resolve(address).await;
             let found = found.map_err(|error| format!("cannot resolve {address}: {error}"))?;
-            let connected = weft_channel::connect(found.collect(), None).await;
+            let connected = weft_channel::connect(found, None).await;
             connected.map(drop).map_err(|error| format!("cannot connect to {address}: {error}"))
         }
-        Probe::Http(check) => request(check).await,
+        Probe::Http(check) => http_check::request(check).await,
     }
 }
 
-async fn request(check: &HttpCheck) -> Result<(), String> {
-    let of = |error: reqwest::Error| format!("{}: {error}", check.url);
-    let method = Method::from_bytes(check.method.as_bytes()).unwrap_or_default();
-    let mut request = client()?.request(method, check.url.clone());
-    if let Some(body) = &check.body {
-        request = request.body(body.clone());
+/// The addresses of `host:port`.
+async fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = address.parse() {
+        return Ok(vec![address]);
     }
-    let mut answer = request.send().await.map_err(of)?;
-    let status = answer.status().as_u16();
-    if status != check.expect_status {
-        return Err(format!("{} answered {status}, not {}", check.url, check.expect_status));
-    }
-    let Some(expected) = &check.expect_in_body else { return Ok(()) };
-    let mut body = Vec::new();
-    while let Some(part) = answer.chunk().await.map_err(of)? {
-        body.extend_from_slice(&part);
-        if String::from_utf8_lossy(&body).contains(expected.as_str()) {
-            return Ok(());
-        }
-        if body.len() > MAX_BODY {
-            break;
-        }
-    }
-    Err(format!("the answer of {} does not contain what is expected", check.url))
-}
-
-/// One client for all checks. Authorities of the system are believed.
-fn client() -> Result<&'static reqwest::Client, String> {
-    static CLIENT: OnceLock<Result<reqwest::Client, String>> = OnceLock::new();
-    CLIENT.get_or_init(make_client).as_ref().map_err(Clone::clone)
-}
-
-fn make_client() -> Result<reqwest::Client, String> {
-    use rustls_platform_verifier::BuilderVerifierExt;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(|error| format!("TLS of health checks: {error}"))?
-        .with_no_client_auth();
-    reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
-        .no_proxy()
-        // A check looks at an application as it is now, and is answered by it and by nobody else.
-        .pool_max_idle_per_host(0)
-        .redirect(reqwest::redirect::Policy::limited(5))
-        .build()
-        .map_err(|error| format!("the client of health checks: {error}"))
+    let parts = address.rsplit_once(':');
+    let parts = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let (host, port) = parts.ok_or(io::ErrorKind::InvalidInput)?;
+    weft_channel::resolve(host, port).await
 }
 
 #[cfg(test)]
@@ -128,7 +83,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::config::{Action, Effect, Precedence, Trigger};
+    use crate::config::{Action, Effect, HttpCheck, Precedence, Trigger};
 
     fn http(at: &str, expect: Option<&str>) -> Probe {
         Probe::Http(HttpCheck {

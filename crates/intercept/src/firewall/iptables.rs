@@ -1,5 +1,6 @@
 //! The same rules by `iptables` and `ip6tables`, where there is no `nft`: chains of our own, a rule
-//! for each network with ports, and changes by transactions of `iptables-restore`.
+//! for each network with ports, and changes by transactions of `iptables-restore`, which are whole
+//! for each table of each family.
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
@@ -23,6 +24,8 @@ pub(super) struct Iptables {
     interfaces: Interfaces,
     ports: [Option<(u16, u16)>; 2],
     groups: BTreeMap<Group, Arc<[IpNet]>>,
+    /// Rules for networks with ports that come in, of IPv4 and IPv6.
+    rules: [usize; 2],
 }
 
 /// A program, with its restoring companion.
@@ -40,6 +43,20 @@ const FAMILIES: [Family; 2] = [
 /// Our chains: what comes in, what this machine sends; what of it is never intercepted, and what
 /// is; what becomes of packets that have a socket here.
 const CHAINS: [&str; 7] = ["P", "O", "PN", "ON", "PM", "OM", "D"];
+/// Our chain of table `filter`: what goes to addresses of the names' range that are nobody's.
+const REFUSED: &str = "R";
+
+/// A table of the system, with its chains that lead to ours, and ours.
+struct Table {
+    name: &'static str,
+    from: &'static [&'static str],
+    own: &'static [&'static str],
+}
+
+const TABLES: [Table; 2] = [
+    Table { name: "mangle", from: &["PREROUTING", "OUTPUT"], own: &CHAINS },
+    Table { name: "filter", from: &["INPUT"], own: &[REFUSED] },
+];
 
 impl Iptables {
     pub(super) fn new(setup: &Setup) -> Self {
@@ -50,6 +67,7 @@ impl Iptables {
             interfaces: setup.interfaces.clone(),
             ports: [Some((listeners.tcp4, listeners.udp4)), listeners.v6],
             groups: BTreeMap::new(),
+            rules: [0; 2],
         }
     }
 
@@ -68,18 +86,40 @@ impl Iptables {
         Ok(listed.lines().filter(|line| line.starts_with(&own)).find_map(Note::find))
     }
 
+    /// Puts the rules in, in place of those there are: nothing is missing in between.
     pub(super) async fn install(
         &mut self,
         setup: &Setup,
         note: Note,
         everything: &Changes,
     ) -> Result<(), CommandError> {
-        self.groups.clear();
-        self.remove().await?;
+        let groups: BTreeMap<_, _> = everything.new_groups.iter().cloned().collect();
         for family in self.families() {
-            self.restore(family, &self.skeleton(family, setup, note)).await?;
+            let mut script = String::new();
+            for table in &TABLES {
+                let _ = writeln!(script, "*{}", table.name);
+                for chain in table.own {
+                    // A chain that is there is emptied.
+                    let _ = writeln!(script, ":{} - [0:0]", self.chain(chain));
+                }
+                script.push_str(&self.unlinking(table, &listed(family, table).await?));
+                if table.name == "filter" {
+                    script.push_str(&self.refusing(family, setup));
+                } else {
+                    script.push_str(&self.skeleton(family, setup, note));
+                    let before = script.len();
+                    for element in &everything.new {
+                        self.rules("-A", family, element, &groups, &mut script);
+                    }
+                    let coming = script.get(before..).map_or(0, |rules| self.coming("-A", rules));
+                    self.rules[usize::from(family.v6)] = coming;
+                }
+                script.push_str("COMMIT\n");
+            }
+            restore(family, &script).await?;
         }
-        self.apply(everything).await
+        self.groups = groups;
+        Ok(())
     }
 
     pub(super) async fn apply(&mut self, changes: &Changes) -> Result<(), CommandError> {
@@ -93,7 +133,10 @@ impl Iptables {
                 }
             }
             if !script.is_empty() {
-                self.restore(family, &script).await?;
+                restore(family, &format!("*mangle\n{script}COMMIT\n")).await?;
+                let (new, gone) = (self.coming("-A", &script), self.coming("-D", &script));
+                let rules = &mut self.rules[usize::from(family.v6)];
+                *rules = (*rules + new).saturating_sub(gone);
             }
         }
         groups.retain(|group, _| !changes.gone_groups.contains(group));
@@ -101,24 +144,43 @@ impl Iptables {
         Ok(())
     }
 
+    /// How many lines do something to rules for what comes in.
+    fn coming(&self, verb: &str, script: &str) -> usize {
+        let start = format!("{verb} {} ", self.chain("PM"));
+        script.lines().filter(|line| line.starts_with(&start)).count()
+    }
+
     pub(super) async fn exclude(&self, setup: &Setup) -> Result<(), CommandError> {
         for family in self.families() {
             let [p, o] = ["PN", "ON"].map(|name| self.chain(name));
-            let script = format!("-F {p}\n-F {o}\n{}", self.never(family, setup));
-            self.restore(family, &script).await?;
+            let never = self.never(family, setup);
+            restore(family, &format!("*mangle\n-F {p}\n-F {o}\n{never}COMMIT\n")).await?;
         }
         Ok(())
     }
 
     pub(super) async fn is_intact(&self) -> bool {
+        let [mangle, _] = &TABLES;
         for family in self.families() {
-            let listed = run(family.program, &["-w", "-t", "mangle", "-S"], "").await;
-            let Ok(listed) = listed else { return false };
-            let jumps = |from: &str, to: &str| {
-                let to = format!("-j {}", self.chain(to));
-                listed.lines().any(|line| line.starts_with(from) && line.ends_with(&to))
+            let Ok(listed) = listed(family, mangle).await else { return false };
+            let leads = |from: &str, to: &str| {
+                let [jump, go] = ["-j", "-g"].map(|verb| format!(" {verb} {}", self.chain(to)));
+                listed.lines().any(|line| {
+                    line.starts_with(&format!("-A {from} "))
+                        && (line.ends_with(&jump) || line.ends_with(&go))
+                })
             };
-            if !jumps("-A PREROUTING", "P") || !jumps("-A OUTPUT", "O") {
+            let [p, o, pn, on] = ["P", "O", "PN", "ON"].map(|name| self.chain(name));
+            let whole = leads("PREROUTING", "P")
+                && leads("OUTPUT", "O")
+                && leads(&p, "D")
+                && leads(&p, "PN")
+                && leads(&o, "ON")
+                && leads(&pn, "PM")
+                && leads(&on, "OM")
+                && listed.contains(&format!("-A {} -j ACCEPT", self.chain("D")));
+            let rules = self.rules[usize::from(family.v6)];
+            if !whole || self.coming("-A", &listed) != rules {
                 return false;
             }
         }
@@ -128,44 +190,61 @@ impl Iptables {
     /// Takes out what is there.
     pub(super) async fn remove(&self) -> Result<(), CommandError> {
         for family in self.families() {
-            let listed = run(family.program, &["-w", "-t", "mangle", "-S"], "").await?;
-            let mut script = String::new();
-            for line in listed.lines() {
-                let ours = ["P", "O"].map(|name| format!("-j {}", self.chain(name)));
-                let linked = line.starts_with("-A PREROUTING") || line.starts_with("-A OUTPUT");
-                if linked && ours.iter().any(|jump| line.ends_with(jump)) {
-                    let _ = writeln!(script, "{}", line.replacen("-A", "-D", 1));
+            for table in &TABLES {
+                let listed = listed(family, table).await?;
+                let mut script = self.unlinking(table, &listed);
+                let own = table.own.iter().map(|name| self.chain(name));
+                let there: Vec<String> = own
+                    .filter(|chain| listed.lines().any(|line| line == format!("-N {chain}")))
+                    .collect();
+                for verb in ["-F", "-X"] {
+                    for chain in &there {
+                        let _ = writeln!(script, "{verb} {chain}");
+                    }
                 }
-            }
-            let there: Vec<String> = CHAINS
-                .iter()
-                .map(|name| self.chain(name))
-                .filter(|chain| listed.lines().any(|line| line == format!("-N {chain}")))
-                .collect();
-            for verb in ["-F", "-X"] {
-                for chain in &there {
-                    let _ = writeln!(script, "{verb} {chain}");
+                if !script.is_empty() {
+                    restore(family, &format!("*{}\n{script}COMMIT\n", table.name)).await?;
                 }
-            }
-            if !script.is_empty() {
-                self.restore(family, &script).await?;
             }
         }
         Ok(())
     }
 
-    async fn restore(&self, family: &Family, rules: &str) -> Result<(), CommandError> {
-        let script = format!("*mangle\n{rules}COMMIT\n");
-        run(family.restore, &["-w", "--noflush"], &script).await.map(drop)
+    /// Takes out the rules that lead to our chains.
+    fn unlinking(&self, table: &Table, listed: &str) -> String {
+        let jumps: Vec<String> =
+            table.own.iter().map(|name| format!(" -j {}", self.chain(name))).collect();
+        let mut script = String::new();
+        for line in listed.lines() {
+            let linked = table.from.iter().any(|from| line.starts_with(&format!("-A {from} ")));
+            if linked && jumps.iter().any(|jump| line.ends_with(jump.as_str())) {
+                let _ = writeln!(script, "{}", line.replacen("-A", "-D", 1));
+            }
+        }
+        script
+    }
+
+    /// What is nobody's in the names' range must not end at a server of this machine.
+    fn refusing(&self, family: &Family, setup: &Setup) -> String {
+        let names = setup.names;
+        if matches!(names, IpNet::V6(_)) != family.v6 {
+            return String::new();
+        }
+        let (r, net) = (self.chain(REFUSED), names.trunc());
+        format!(
+            "-A {r} -m mark --mark {DIVERT_MARK:#x} -j RETURN\n\
+             -A {r} -d {} -j RETURN\n\
+             -A {r} -p tcp -j REJECT --reject-with tcp-reset\n\
+             -A {r} -p udp -j REJECT\n\
+             -I INPUT 1 -d {net} -j {r}\n",
+            names.addr()
+        )
     }
 
     /// The chains as they are while nothing is intercepted.
     fn skeleton(&self, family: &Family, setup: &Setup, note: Note) -> String {
-        let [p, o, pn, on, pm, om, d] = CHAINS.map(|name| self.chain(name));
+        let [p, o, pn, on, d] = ["P", "O", "PN", "ON", "D"].map(|name| self.chain(name));
         let mut script = String::new();
-        for chain in [&p, &o, &pn, &on, &pm, &om, &d] {
-            let _ = writeln!(script, ":{chain} - [0:0]");
-        }
         let local = "-m addrtype --dst-type LOCAL,BROADCAST,ANYCAST,MULTICAST -j RETURN";
         // The range's addresses are this machine's so that it sends them here; a service has them.
         let (coming, going) = match setup.names {
@@ -225,9 +304,21 @@ impl Iptables {
         }
         let mut script = String::new();
         for (chain, then) in [("PN", "PM"), ("ON", "OM")] {
+            let is_coming = chain == "PN";
             let [chain, then] = [chain, then].map(|name| self.chain(name));
             for what in &left {
                 let _ = writeln!(script, "-A {chain} {what} -j RETURN");
+            }
+            // What this program sends itself comes back here where only a service's address or
+            // route leads: it is no client, and nothing of this machine is meant.
+            if is_coming {
+                let ours = format!("-A {chain} -i lo -m mark --mark {OWN_MARK:#x}");
+                // Of the range it is refused later, with an answer.
+                let net = setup.names.trunc();
+                if matches!(net, IpNet::V6(_)) == family.v6 {
+                    let _ = writeln!(script, "{ours} -d {net} -j RETURN");
+                }
+                let _ = writeln!(script, "{ours} -j DROP");
             }
             let _ = writeln!(script, "-A {chain} -g {then}");
         }
@@ -273,4 +364,12 @@ impl Iptables {
             }
         }
     }
+}
+
+async fn listed(family: &Family, table: &Table) -> Result<String, CommandError> {
+    run(family.program, &["-w", "-t", table.name, "-S"], "").await
+}
+
+async fn restore(family: &Family, script: &str) -> Result<(), CommandError> {
+    run(family.restore, &["-w", "--noflush"], script).await.map(drop)
 }

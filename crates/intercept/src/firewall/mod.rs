@@ -80,6 +80,11 @@ impl Note {
     }
 }
 
+/// The range of names in what an interceptor noted.
+pub(crate) fn names_in(note: &str) -> Option<IpNet> {
+    Note::find(note).map(|note| note.names)
+}
+
 #[derive(Debug)]
 enum Rules {
     Nft(Nft),
@@ -92,6 +97,8 @@ pub(crate) struct Firewall {
     rules: Rules,
     routes: Routes,
     setup: Setup,
+    /// Whether the rules have what is excluded as `setup` has it.
+    excludes: bool,
 }
 
 impl Firewall {
@@ -112,6 +119,7 @@ impl Firewall {
             },
         };
         let v6 = setup.listeners.v6.is_some();
+        remove_others(&rules, &setup, remembered).await;
         if let Some(note) = rules.note().await?.or_else(|| Note::find(remembered)) {
             tracing::info!(%note, instance = %setup.instance, "removing what an earlier run left");
             Routes::of(note, v6).remove().await;
@@ -120,12 +128,17 @@ impl Firewall {
         let note = routes::unused(setup.names, v6).await?;
         let routes = Routes::of(note, v6);
         rules.install(&setup, note, &Changes::default()).await?;
-        let opened = Self { rules, routes, setup };
+        let mut opened = Self { rules, routes, setup, excludes: true };
         if let Err(error) = opened.routes.install().await {
             opened.close().await;
             return Err(error);
         }
         Ok(opened)
+    }
+
+    /// Whether each source of a group is a rule for each of its networks.
+    pub(crate) fn is_per_source(&self) -> bool {
+        matches!(self.rules, Rules::Iptables(_))
     }
 
     /// Whether a change costs more than putting everything in anew.
@@ -142,6 +155,7 @@ impl Firewall {
     ) -> Result<(), CommandError> {
         if let Some(everything) = everything {
             self.rules.install(&self.setup, self.routes.note(), everything).await?;
+            self.excludes = true;
         } else {
             match &mut self.rules {
                 Rules::Nft(nft) => nft.apply(changes).await?,
@@ -164,30 +178,35 @@ impl Firewall {
     /// Puts everything in anew.
     pub(crate) async fn rebuild(&mut self, everything: &Changes) -> Result<(), CommandError> {
         self.rules.install(&self.setup, self.routes.note(), everything).await?;
+        self.excludes = true;
         self.routes.clear().await;
         self.routes.install().await?;
         self.routes.change(&everything.gone_routes, &everything.new_routes).await
     }
 
-    /// Which destinations are not intercepted, whatever services say.
+    /// Which destinations are not intercepted, whatever services say. What failed is done again
+    /// with the next call.
     pub(crate) async fn exclude(
         &mut self,
         exclude: BTreeSet<(IpAddr, Option<u16>)>,
         own: BTreeSet<Ipv6Addr>,
     ) -> Result<(), CommandError> {
-        if self.setup.exclude == exclude && self.setup.own == own {
+        if self.excludes && self.setup.exclude == exclude && self.setup.own == own {
             return Ok(());
         }
         (self.setup.exclude, self.setup.own) = (exclude, own);
+        self.excludes = false;
         match &self.rules {
-            Rules::Nft(nft) => nft.exclude(&self.setup).await,
-            Rules::Iptables(iptables) => iptables.exclude(&self.setup).await,
+            Rules::Nft(nft) => nft.exclude(&self.setup).await?,
+            Rules::Iptables(iptables) => iptables.exclude(&self.setup).await?,
         }
+        self.excludes = true;
+        Ok(())
     }
 
     /// What a later start has to know.
     pub(crate) fn note(&self) -> String {
-        self.routes.note().to_string()
+        format!("{} {}", self.routes.note(), self.rules.kind())
     }
 
     /// Takes everything out.
@@ -199,7 +218,32 @@ impl Firewall {
     }
 }
 
+/// Removes rules of the other kind that an earlier instance of the same name left. They are looked
+/// for only if there was one that did not end in order: looking alone makes tables on some systems.
+async fn remove_others(rules: &Rules, setup: &Setup, remembered: &str) {
+    if Note::find(remembered).is_none() || remembered.contains(rules.kind()) {
+        return;
+    }
+    let mut others = match rules {
+        Rules::Nft(_) => Rules::Iptables(Iptables::new(setup)),
+        Rules::Iptables(_) => Rules::Nft(Nft::new(&setup.instance)),
+    };
+    match others.remove().await {
+        Ok(()) => tracing::info!(kind = others.kind(), "removed rules that an earlier run left"),
+        Err(error) if error.is_absent() => {}
+        Err(error) => tracing::warn!(%error, "rules that an earlier run left may be there still"),
+    }
+}
+
 impl Rules {
+    /// What a note says of how the rules were made.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Nft(_) => "by=nftables",
+            Self::Iptables(_) => "by=iptables",
+        }
+    }
+
     async fn note(&self) -> Result<Option<Note>, CommandError> {
         match self {
             Self::Nft(nft) => nft.note().await,

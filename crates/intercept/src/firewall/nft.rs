@@ -81,7 +81,9 @@ impl Nft {
 
     pub(super) async fn is_intact(&self) -> bool {
         let [family, name] = self.words();
-        run("nft", &["list", "chain", family, name, "prerouting"], "").await.is_ok()
+        let listed = run("nft", &["--terse", "list", "table", family, name], "").await;
+        let rules = ["tproxy ip to", "jump incoming", "goto divert", "goto outgoing", "mark set"];
+        listed.is_ok_and(|table| rules.iter().all(|rule| table.contains(rule)))
     }
 
     pub(super) async fn remove(&self) -> Result<(), CommandError> {
@@ -111,9 +113,11 @@ impl Nft {
         };
         // What is nobody's there must not end at a server of this machine.
         let family = if matches!(names, IpNet::V4(_)) { "ip" } else { "ip6" };
-        let unclaimed = format!("{family} daddr {names} {family} daddr != {}", setup.names.addr());
-        let elsewhere =
-            format!("{unclaimed} meta l4proto tcp reject with tcp reset\n{unclaimed} reject");
+        let unclaimed = format!("{family} daddr {names} goto refused");
+        let refused = format!(
+            "{family} daddr {} return\nmeta l4proto tcp reject with tcp reset\nreject",
+            setup.names.addr()
+        );
         let (tcp4, udp4) = (setup.listeners.tcp4, setup.listeners.udp4);
         let taken = format!("meta mark set {DIVERT_MARK:#x} accept");
         let v6 = setup.listeners.v6.map_or(String::new(), |(tcp, udp)| {
@@ -127,6 +131,9 @@ impl Nft {
                      ip6 daddr . th dport @excluded6 return\n\
                      ip6 daddr @own6 return\n\
                      ip6 daddr { fe80::/10, ff00::/8 } return";
+        // What this program sends itself comes back here where only a service's address or route
+        // leads: it is no client, and nothing of this machine is meant.
+        let ourselves = format!("iifname \"lo\" meta mark {OWN_MARK:#x} goto refused");
         let mut script = format!(
             "add table {table}\n\
              delete table {table}\n\
@@ -142,6 +149,9 @@ impl Nft {
              meta nfproto ipv4 meta l4proto udp tproxy ip to 127.0.0.1:{udp4} {taken}\n\
              {v6}\n\
              }}\n\
+             chain refused {{\n\
+             {refused}\n\
+             }}\n\
              chain incoming {{ }}\n\
              chain outgoing {{ }}\n\
              chain prerouting {{\n\
@@ -152,8 +162,9 @@ impl Nft {
              ct direction reply return\n\
              {own4}{local_v4}\n\
              {never}\n\
+             {ourselves}\n\
              jump incoming\n\
-             {elsewhere}\n\
+             {unclaimed}\n\
              }}\n\
              chain output {{\n\
              type route hook output priority mangle; policy accept;\n\

@@ -92,15 +92,15 @@ impl Routes {
         )
     }
 
-    pub(super) async fn install(&self) -> Result<(), CommandError> {
+    /// Puts in what does not change with services. An address that is missing is this instance's
+    /// from then on: it may have gone with whoever had it before.
+    pub(super) async fn install(&mut self) -> Result<(), CommandError> {
         let [_, marked, _, _] = self.numbers();
-        if self.note.ours {
-            // It may be there again from before, when all is put in anew.
-            let names = self.note.names.to_string();
-            let there = run("ip", &["-o", "addr", "show", "dev", "lo"], "").await?;
-            if !there.contains(&format!(" {names} ")) {
-                run("ip", &["addr", "add", &names, "dev", "lo", "scope", "host"], "").await?;
-            }
+        let names = self.note.names.to_string();
+        let there = run("ip", &["-o", "addr", "show", "dev", "lo"], "").await?;
+        if !there.contains(&format!(" {names} ")) {
+            run("ip", &["addr", "add", &names, "dev", "lo", "scope", "host"], "").await?;
+            self.note.ours = true;
         }
         for (family, v6) in self.families() {
             let all = if v6 { "::/0" } else { "0.0.0.0/0" };

@@ -25,6 +25,11 @@ fn add(state: &mut State, service: &Service) -> Changes {
     changes
 }
 
+fn assign(state: &mut State, name: &str, now: Instant) -> Result<(IpAddr, Changes), NoAddress> {
+    let (assigned, changes) = state.assign(name, now);
+    assigned.map(|address| (address, changes))
+}
+
 fn nets<'a>(elements: impl IntoIterator<Item = &'a Element>) -> Vec<(String, Range)> {
     elements.into_iter().map(|element| (element.net.to_string(), element.ports)).collect()
 }
@@ -59,7 +64,7 @@ fn two_services_with_one_wildcard_do_not_end_each_other() {
     add(&mut state, &service("ssh", &["*.corp.example"], &[(22, 22)], &[]));
     assert_eq!(state.naming("a.corp.example"), Naming::Wild);
     assert_eq!(state.naming("corp.example"), Naming::Unknown);
-    let (address, changes) = state.assign("a.corp.example", now).unwrap();
+    let (address, changes) = assign(&mut state, "a.corp.example", now).unwrap();
     assert_eq!(changes.new.len(), 2);
     assert_eq!(state.naming("a.corp.example"), Naming::Known(address));
     let gone = state.remove("ssh", now);
@@ -126,6 +131,31 @@ fn what_a_controller_is_called_is_not_intercepted() {
 }
 
 #[test]
+fn names_that_become_known_as_our_own_are_taken_back() {
+    let (mut state, now) = (state(), Instant::now());
+    add(&mut state, &service("wild", &["*.example"], &[(443, 443)], &[]));
+    add(&mut state, &service("named", &["router.example", "10.0.0.1"], &[(443, 443)], &[]));
+    let (address, _) = assign(&mut state, "ctrl2.example", now).unwrap();
+    let names = || ["ctrl2.example".to_owned(), "Router.example".to_owned()];
+    let (changes, problems) = state.keep(names(), now);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let gone: Vec<_> = changes.gone.iter().map(|element| element.net.to_string()).collect();
+    assert!(gone.contains(&format!("{address}/32")) && gone.len() == 2, "{gone:?}");
+    assert_eq!(changes.new, BTreeSet::new());
+    for name in ["ctrl2.example", "router.example"] {
+        assert_eq!(state.naming(name), Naming::Unknown, "{name}");
+    }
+    assert_eq!(state.naming("ctrl.example"), Naming::Wild, "no longer kept");
+    assert_eq!(state.keep(names(), now), (Changes::default(), Vec::new()));
+    // And the other way round.
+    let (changes, problems) = state.keep([], now);
+    assert_eq!((changes.new.len(), problems), (1, Vec::new()));
+    state.remove("wild", now);
+    state.remove("named", now);
+    assert_eq!(state.sizes(), (0, 0, 0));
+}
+
+#[test]
 fn limits_hold_and_are_told() {
     let limits = Limits { services: 3, elements: 4, groups: 1, names: 1, ..Limits::default() };
     let mut state = State::new("100.64.0.1/10".parse().unwrap(), limits, []);
@@ -139,11 +169,11 @@ fn limits_hold_and_are_told() {
     assert_eq!(add("d", &["*.x.example"], &[]), 0);
     assert_eq!(add("e", &["10.0.0.3"], &[]), 0);
     assert_eq!(add("f", &["10.0.0.4"], &[]), 1);
-    assert!(state.assign("a.x.example", now).is_ok());
-    assert_eq!(state.assign("b.x.example", now).unwrap_err(), NoAddress::TooMany);
+    assert!(assign(&mut state, "a.x.example", now).is_ok());
+    assert_eq!(assign(&mut state, "b.x.example", now).unwrap_err(), NoAddress::TooMany);
     // Those that nobody uses make room.
     let later = now + Duration::from_secs(700);
-    let (_, changes) = state.assign("b.x.example", later).unwrap();
+    let (_, changes) = assign(&mut state, "b.x.example", later).unwrap();
     assert_eq!((changes.gone.len(), changes.new.len()), (1, 1));
 }
 
@@ -160,7 +190,7 @@ fn changes_one_after_the_other_are_one_change() {
     for service in &services {
         all.then(add(&mut state, service));
     }
-    all.then(state.assign("x.example", now).unwrap().1);
+    all.then(assign(&mut state, "x.example", now).unwrap().1);
     let mut whole = state.everything();
     whole.new_groups.sort();
     all.new_groups.sort();
@@ -170,4 +200,83 @@ fn changes_one_after_the_other_are_one_change() {
     }
     assert!(all.is_empty(), "{all:?}");
     assert!(!state.has(&services[0]) && state.ids().is_empty());
+}
+
+fn small(elements: usize) -> State {
+    let limits = Limits { elements, ..Limits::default() };
+    State::new("100.64.0.1/10".parse().unwrap(), limits, [])
+}
+
+#[test]
+fn what_does_not_fit_leaves_nothing_behind() {
+    let hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"];
+    let mut both = service("both", &[&hosts[..], &["a.example"]].concat(), &[(80, 80)], &[]);
+    both.protocols = vec![Protocol::Tcp, Protocol::Udp];
+    // Each port that a wider network takes splits a range.
+    let split = service("split", &["10.0.0.0/8"], &[(10, 10), (20, 20), (30, 30)], &[]);
+    let sources: Vec<String> = (1..12).map(|index| format!("10.{}.0.0/16", 2 * index)).collect();
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    let guarded = service("guarded", &["10.0.0.9"], &[(80, 80)], &sources);
+    for odd in [both, split, guarded] {
+        let (mut state, now) = (small(10), Instant::now());
+        add(&mut state, &service("first", &hosts, &[(1, 65_535)], &[]));
+        let before = (state.everything(), state.sizes());
+        let (changes, problems) = state.add(&odd, now);
+        assert!(changes.is_empty(), "{changes:?}");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].to_string().contains("at most 10"), "{problems:?}");
+        assert_eq!((state.everything(), state.sizes()), before);
+        assert_eq!(state.naming("a.example"), Naming::Unknown);
+        add(&mut state, &service("next", &["10.0.1.1", "b.example"], &[(80, 80)], &[]));
+        let first = Naming::Known([100, 64, 0, 2].into());
+        assert_eq!(state.naming("b.example"), first, "no address is used up");
+        state.remove("first", now);
+        state.remove("next", now);
+        assert_eq!(state.sizes(), (0, 0, 0));
+    }
+}
+
+#[test]
+fn sources_are_rules_where_there_are_no_sets() {
+    let guarded = service("a", &["10.0.0.1", "10.0.0.2"], &[(80, 80)], &["1.0.0.0/8", "3.0.0.0/8"]);
+    let mut state = small(3).per_source(true);
+    assert_eq!(state.add(&guarded, Instant::now()).1.len(), 1);
+    let mut state = small(4).per_source(true);
+    add(&mut state, &guarded);
+    assert_eq!(state.sizes().2, 4);
+    state.remove("a", Instant::now());
+    assert_eq!(state.sizes(), (0, 0, 0));
+}
+
+#[test]
+fn what_a_wider_network_hid_has_to_fit_without_it() {
+    let (mut state, now) = (small(10), Instant::now());
+    add(&mut state, &service("wide", &["10.0.0.0/8"], &[(1, 65_535)], &[]));
+    add(&mut state, &service("odd", &["10.0.0.0/16"], &[(10, 10), (20, 20), (30, 30)], &[]));
+    let hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
+    add(&mut state, &service("hosts", &hosts, &[(1, 65_535)], &[]));
+    assert_eq!(state.sizes(), (3, 0, 1));
+    state.remove("wide", now);
+    let dropped: Vec<_> = state.take_dropped().into_iter().map(|one| one.service).collect();
+    assert_eq!(dropped, ["hosts"]);
+    assert_eq!(state.sizes(), (1, 0, 3));
+}
+
+#[test]
+fn a_service_that_changes_keeps_the_addresses_of_its_names() {
+    let (mut state, now) = (state(), Instant::now());
+    add(&mut state, &service("a", &["app.example", "*.corp.example"], &[(80, 80)], &[]));
+    let (wild, _) = assign(&mut state, "x.corp.example", now).unwrap();
+    let Naming::Known(own) = state.naming("app.example") else { panic!() };
+    add(&mut state, &service("a", &["*.corp.example", "app.example"], &[(81, 81)], &[]));
+    assert_eq!(state.naming("app.example"), Naming::Known(own));
+    assert_eq!(state.naming("x.corp.example"), Naming::Known(wild));
+    let found = state.find(Protocol::Tcp, [10, 0, 0, 1].into(), (wild, 81).into(), now);
+    assert_eq!(found.unwrap().1.as_deref(), Some("x.corp.example"));
+    // What it no longer has goes.
+    add(&mut state, &service("a", &["app.example"], &[(81, 81)], &[]));
+    assert_eq!(state.naming("x.corp.example"), Naming::Unknown);
+    assert_eq!(state.naming("app.example"), Naming::Known(own));
+    state.remove("a", now);
+    assert_eq!(state.sizes(), (0, 0, 0));
 }

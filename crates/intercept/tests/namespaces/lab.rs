@@ -97,6 +97,9 @@ impl Lab {
                     ));
                 }
             }
+            for verb in ["-A", "-D"] {
+                script.push_str(&format!("ip netns exec {p}g {program} {verb} INPUT -j RETURN\n"));
+            }
         }
         let made = shell(&script);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -144,19 +147,11 @@ impl Lab {
     pub(crate) fn system(&self) -> String {
         let script = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; \
                       ip -6 route show table all; ip addr show lo; \
-                      iptables-save -t mangle; ip6tables-save -t mangle";
+                      iptables-save; ip6tables-save";
         let all = self.says(Place::Gateway, script).expect("the state of the gateway");
         // Comments have the time, and an empty table of iptables is none.
-        let noise = [
-            "#",
-            ":PREROUTING",
-            ":INPUT",
-            ":FORWARD",
-            ":OUTPUT",
-            ":POSTROUTING",
-            "*mangle",
-            "COMMIT",
-        ];
+        let noise =
+            ["#", ":PREROUTING", ":INPUT", ":FORWARD", ":OUTPUT", ":POSTROUTING", "*", "COMMIT"];
         let telling = all.lines().filter(|line| !noise.iter().any(|noise| line.starts_with(noise)));
         let mut lines: Vec<&str> = telling.collect();
         // The system gives interfaces such addresses when it gets round to it.

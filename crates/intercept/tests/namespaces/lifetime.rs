@@ -79,6 +79,45 @@ fn two_of_one_name_do_not_fight_and_two_names_live_together() {
 }
 
 #[test]
+fn two_that_would_give_out_the_same_addresses_do_not_run_together() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.system();
+    let mut first = lab.interceptor(json!({}));
+    first.set(&services());
+    for names in ["100.64.0.1/10", "100.65.0.1/16", "100.0.0.1/8"] {
+        let options = json!({ "instance": "two", "listen": [], "names": names });
+        let told = lab.interceptor_at(Place::Gateway, options).err().unwrap();
+        assert!(told.contains("100.64.0.1/10 of the interceptor \"lab\""), "{told}");
+        assert!(told.contains("dnsSvcIpRange") && told.contains("--dns-range"), "{told}");
+        assert!(reaches(&lab), "{names}");
+    }
+    // One that is gone, and be it killed, is in nobody's way; nor is its address another's to take.
+    first.kill();
+    lab.interceptor(json!({ "instance": "two", "listen": [] })).stop();
+    let address = lab.says(Place::Gateway, "ip -o addr show dev lo").unwrap();
+    assert!(address.contains(" 100.64.0.1/10 "), "the first one put it there: {address}");
+    lab.interceptor(json!({})).stop();
+    assert_eq!(lab.system(), before);
+}
+
+#[test]
+fn an_address_that_somebody_took_away_comes_back() {
+    let Some(lab) = Lab::new() else { return };
+    lab.run(Place::Gateway, "ip addr add 100.64.0.1/10 dev lo");
+    let mut interceptor = lab.interceptor(json!({}));
+    interceptor.set(&services());
+    assert!(reaches(&lab));
+    lab.run(Place::Gateway, "ip addr del 100.64.0.1/10 dev lo");
+    eventually("the address is there again", || {
+        let there = lab.says(Place::Gateway, "ip -o addr show dev lo");
+        there.is_some_and(|there| there.contains(" 100.64.0.1/10 "))
+    });
+    interceptor.stop();
+    let there = lab.says(Place::Gateway, "ip -o addr show dev lo").unwrap();
+    assert!(!there.contains("100.64.0.1"), "{there}");
+}
+
+#[test]
 fn rules_that_somebody_flushed_come_back() {
     let Some(lab) = Lab::new() else { return };
     let mut interceptor = lab.interceptor(json!({}));
@@ -91,6 +130,46 @@ fn rules_that_somebody_flushed_come_back() {
     lab.run(Place::Gateway, "nft flush ruleset");
     interceptor.ask(json!({ "add": service("more", &["10.99.0.9"], &[(80, 80)]) }));
     assert!(reaches(&lab));
+}
+
+/// Also when only the rules are gone and the chains are there.
+fn rules_are_whole_again(firewall: &str, flush: &str) {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.system();
+    let mut interceptor = lab.interceptor(json!({ "firewall": firewall }));
+    interceptor.set(&services());
+    assert!(reaches(&lab));
+    assert!(lab.run(Place::Gateway, flush).status.success());
+    assert!(!reaches(&lab));
+    eventually("the rules are there again", || reaches(&lab));
+    interceptor.stop();
+    assert_eq!(lab.system(), before);
+}
+
+#[test]
+fn rules_are_whole_again_after_a_flush_by_nftables() {
+    rules_are_whole_again("nftables", "nft flush table inet weft_lab");
+}
+
+#[test]
+fn rules_are_whole_again_after_a_flush_by_iptables() {
+    rules_are_whole_again("iptables", "iptables -t mangle -F WEFT-lab-PM");
+}
+
+#[test]
+fn what_the_other_kind_of_firewall_left_goes() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.system();
+    for (killed, started) in [("iptables", "nftables"), ("nftables", "iptables")] {
+        let mut first = lab.interceptor(json!({ "firewall": killed }));
+        first.set(&services());
+        first.kill();
+        let mut second = lab.interceptor(json!({ "firewall": started }));
+        second.set(&services());
+        assert!(reaches(&lab), "{killed}, then {started}");
+        second.stop();
+        assert_eq!(lab.system(), before, "{killed}, then {started}");
+    }
 }
 
 #[test]

@@ -8,5 +8,6 @@
 mod crowds;
 mod lab;
 mod lifetime;
+mod ourselves;
 mod program;
 mod traffic;

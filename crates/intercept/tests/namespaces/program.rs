@@ -6,11 +6,11 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 use weft_intercept::{
-    Arrival, Client, DnsOptions, FirewallKind, Interceptor, Interfaces, Limits, Options, Protocol,
-    Service, UdpSession, Unanswerable, Upstream, UpstreamMode,
+    Arrival, Client, DnsOptions, FirewallKind, Interceptor, Interfaces, Limits, OWN_MARK, Options,
+    OwnHosts, Protocol, Service, UdpSession, Unanswerable, Upstream, UpstreamMode,
 };
 
 /// No test: what `Lab::interceptor` runs.
@@ -103,6 +103,7 @@ async fn run(value: Value) {
             }
         });
     };
+    let hosts = OwnHosts::new(&options(&value));
     let interceptor = match Interceptor::start(options(&value), Arc::new(carry)).await {
         Ok(interceptor) => interceptor,
         Err(error) => return say(json!({ "error": error.to_string() })),
@@ -126,6 +127,13 @@ async fn run(value: Value) {
         } else if asked["exclude"].is_array() {
             interceptor.exclude(excluded(&asked["exclude"]));
             say(json!({}));
+        } else if let Some(to) = asked["dial"].as_str() {
+            let reached = dial_ourselves(to.parse().unwrap()).await;
+            say(json!({ "reached": reached.map_err(|error| error.to_string()).ok() }));
+        } else if let Some(name) = asked["lookup"].as_str() {
+            let found = hosts.lookup(name).await;
+            let found: Vec<_> = found.unwrap_or_default().iter().map(ToString::to_string).collect();
+            say(json!({ "found": found }));
         } else if asked["counts"] == true {
             let counts = interceptor.counts();
             let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -138,6 +146,20 @@ async fn run(value: Value) {
             return say(json!({ "stopped": true }));
         }
     }
+}
+
+/// What answers a connection that has the mark of this program's own.
+async fn dial_ourselves(to: SocketAddr) -> std::io::Result<String> {
+    let socket = if to.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    socket2::SockRef::from(&socket).set_mark(OWN_MARK)?;
+    let dialing = async {
+        let mut stream = socket.connect(to).await?;
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    };
+    tokio::time::timeout(Duration::from_secs(3), dialing).await?
 }
 
 fn told(arrival: &Arrival) -> String {

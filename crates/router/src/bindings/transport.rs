@@ -6,7 +6,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use rustls_pki_types::ServerName;
 use tokio::{
-    net::{TcpStream, UdpSocket, lookup_host},
+    net::{TcpStream, UdpSocket},
     time::Instant,
 };
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -230,9 +230,9 @@ pub(crate) async fn resolve(
     port: u16,
     deadline: Instant,
 ) -> Result<Vec<SocketAddr>, RouteFailure> {
-    let found = tokio::time::timeout_at(deadline, lookup_host((host, port))).await;
+    let found = tokio::time::timeout_at(deadline, weft_channel::resolve(host, port)).await;
     let found = found.map_err(|_| dns(host, "no answer in time"))?;
-    let found: Vec<_> = found.map_err(|error| dns(host, &error.to_string()))?.collect();
+    let found = found.map_err(|error| dns(host, &error.to_string()))?;
     if found.is_empty() { Err(dns(host, "no such host")) } else { Ok(found) }
 }
 

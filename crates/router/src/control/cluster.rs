@@ -69,6 +69,23 @@ pub(crate) fn begin(core: &Arc<Core>) {
     }
 }
 
+/// Hosts and ports of the controllers that a router begins with.
+pub(crate) fn first_addresses(
+    file: &Path,
+    configured: impl Iterator<Item = (String, u16)>,
+) -> Vec<(String, u16)> {
+    let targets = read_targets(file);
+    let known: Vec<Address> = targets.iter().flat_map(|target| target.addresses()).collect();
+    if known.is_empty() { configured.collect() } else { hosts(&known) }
+}
+
+fn hosts(addresses: &[Address]) -> Vec<(String, u16)> {
+    let mut hosts: Vec<_> = addresses.iter().map(|one| (one.host.clone(), one.port)).collect();
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
+
 fn begin_target(core: &Arc<Core>, target: Arc<Target>) {
     core.cluster.targets.lock().push(target.clone());
     core.spawn(keep_connected(core.clone(), target));
@@ -199,9 +216,11 @@ fn apply(core: &Arc<Core>, list: &[CtrlDetail]) {
     save(core);
 }
 
-/// Writes the endpoints file.
+/// Writes the endpoints file, and has those know who keep controllers out of what services claim.
 fn save(core: &Arc<Core>) {
     let targets = core.cluster.targets.lock().clone();
+    let known: Vec<Address> = targets.iter().flat_map(|target| target.addresses()).collect();
+    core.controllers.set_addresses(hosts(&known));
     let controllers: Vec<ControllerEndpoints> = targets
         .iter()
         .map(|target| ControllerEndpoints {

@@ -59,6 +59,7 @@ use weft_wire::{
 };
 
 use cluster::Cluster;
+pub(crate) use cluster::first_addresses;
 pub(crate) use options::{ControlOptions, EdgeAddresses, proxy};
 use presence::Presence;
 use renewal::Renewal;

@@ -29,6 +29,11 @@ impl Interception {
     }
 
     /// Never called.
+    pub fn set_controllers(&self, _controllers: Vec<(String, u16)>) {
+        match self.0 {}
+    }
+
+    /// Never called.
     pub async fn stop(&self) {
         match self.0 {}
     }

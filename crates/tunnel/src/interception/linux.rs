@@ -2,8 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fmt,
-    net::IpAddr,
+    fmt, io,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -11,12 +11,14 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use ipnet::IpNet;
 use parking_lot::{Mutex, RwLock};
-use tokio::net::lookup_host;
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_intercept::{
-    Arrival, Carry, Client as Taken, DnsOptions, Interceptor, Interfaces, Options, Problem,
+    Arrival, Carry, Client as Taken, DnsOptions, Interceptor, Interfaces, Options, OwnHosts,
+    Problem,
 };
 
 use super::{InterceptError, InterceptOptions, Interceptable};
@@ -38,8 +40,12 @@ pub struct Interception {
     /// What each party wants, and how many parties there were.
     wanted: tokio::sync::Mutex<BTreeMap<u64, Vec<weft_intercept::Service>>>,
     joined: AtomicU64,
+    controllers: watch::Sender<Controllers>,
     _looking: DropGuard,
 }
+
+/// Hosts and ports of controllers.
+type Controllers = Vec<(String, u16)>;
 
 /// One of those for whom clients are taken in.
 pub struct Party {
@@ -69,9 +75,12 @@ impl Interception {
     /// When this machine cannot do it, or an option makes no sense.
     pub async fn start(options: InterceptOptions) -> Result<Arc<Self>, InterceptError> {
         let controllers = options.controllers.clone();
-        let mut known = Known::default();
-        let exclude = known.look(&controllers).await;
-        let options = Options { exclude: exclude.into_iter().collect(), ..read(options).await? };
+        let options = read(options).await?;
+        let hosts = Arc::new(Own(OwnHosts::new(&options)));
+        let mut known = Known::new(Arc::clone(&hosts));
+        let mut exclude = known.look(&controllers).await;
+        exclude.extend(left_to_system(&hosts.0.servers().await, &BTreeMap::new()));
+        let options = Options { exclude: exclude.into_iter().collect(), ..options };
         let times = UdpTimes::of(Some(options.udp_idle), Some(options.udp_check));
         let passages = Arc::new(Passages { ways: RwLock::default(), times });
         let started = Interceptor::start(options, Arc::clone(&passages) as Arc<dyn Carry>).await;
@@ -81,6 +90,8 @@ impl Interception {
         })?;
         // What this process connects to itself goes its own way, whatever services claim.
         weft_channel::mark_connections(weft_intercept::OWN_MARK);
+        weft_channel::resolve_by(Arc::clone(&hosts) as Arc<dyn weft_channel::Lookup>);
+        let (controllers, mut following) = watch::channel(controllers);
         let looking = CancellationToken::new();
         let stopped = looking.clone();
         let this = Arc::new(Self {
@@ -88,17 +99,25 @@ impl Interception {
             passages,
             wanted: tokio::sync::Mutex::default(),
             joined: AtomicU64::new(0),
+            controllers,
             _looking: looking.drop_guard(),
         });
         let follower = Arc::downgrade(&this);
         tokio::spawn(async move {
             loop {
-                tokio::select! {
+                let others = tokio::select! {
                     () = stopped.cancelled() => return,
-                    () = tokio::time::sleep(LOOK) => {}
+                    changed = following.changed() => changed.is_ok(),
+                    () = tokio::time::sleep(LOOK) => false,
+                };
+                let controllers = following.borrow_and_update().clone();
+                if others && let Some(this) = follower.upgrade() {
+                    this.interceptor.keep_names(named(&controllers)).await;
                 }
-                let found = known.look(&controllers).await;
+                let mut found = known.look(&controllers).await;
+                let servers = hosts.0.servers().await;
                 let Some(this) = follower.upgrade() else { return };
+                found.extend(left_to_system(&servers, &*this.wanted.lock().await));
                 this.interceptor.exclude(found);
             }
         });
@@ -110,6 +129,16 @@ impl Interception {
     pub fn join(self: &Arc<Self>, carrier: Arc<dyn Carrier>) -> Party {
         let number = self.joined.fetch_add(1, Ordering::Relaxed);
         Party { interception: Arc::clone(self), number, carrier, known: Mutex::default() }
+    }
+
+    /// Hosts and ports of controllers from now on, in place of those of before: no service gets
+    /// them.
+    pub fn set_controllers(&self, controllers: Vec<(String, u16)>) {
+        self.controllers.send_if_modified(|before| {
+            let other = *before != controllers;
+            *before = controllers;
+            other
+        });
     }
 
     /// How much there is.
@@ -226,7 +255,7 @@ impl Carry for Passages {
 
 fn shown(problem: &Problem) -> String {
     match problem.entry.as_str() {
-        "" => problem.why.to_owned(),
+        "" => problem.why.to_string(),
         entry => format!("{} {}", entry.escape_debug(), problem.why),
     }
 }
@@ -264,8 +293,6 @@ async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
     let dns = DnsOptions::read(resolver, upstream, mode, options.unanswerable);
     let (address, prefix) = options.names;
     let names = IpNet::new(address, prefix);
-    let is_name = |host: &String| host.parse::<IpAddr>().is_err();
-    let hosts = options.controllers.into_iter().map(|(host, _)| host);
     Ok(Options {
         names: names.map_err(|_| wrong(format!("{address}/{prefix} is no network")))?,
         dns: dns.await.map_err(wrong)?,
@@ -273,7 +300,7 @@ async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
             true => Interfaces::All,
             false => Interfaces::Named(options.interfaces),
         },
-        keep_names: hosts.filter(is_name).collect(),
+        keep_names: named(&options.controllers).collect(),
         instance: options.name,
         udp_idle: options.udp_idle.unwrap_or(usual.udp_idle),
         udp_check: options.udp_check.unwrap_or(usual.udp_check),
@@ -281,20 +308,60 @@ async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
     })
 }
 
+/// The DNS servers of this machine, whose traffic is nobody's: without them it would find no
+/// controller any more when the service that has its questions is gone. One that a service names by
+/// its very address is meant.
+fn left_to_system(
+    servers: &[SocketAddr],
+    wanted: &BTreeMap<u64, Vec<weft_intercept::Service>>,
+) -> Vec<(IpAddr, Option<u16>)> {
+    let is_meant = |server: &SocketAddr| {
+        let address = IpNet::from(server.ip()).to_string();
+        wanted.values().flatten().any(|service| service.addresses.contains(&address))
+    };
+    let left = servers.iter().filter(|server| !is_meant(server));
+    left.map(|server| (server.ip(), Some(server.port()))).collect()
+}
+
+/// Those controllers that go by a name.
+fn named(controllers: &[(String, u16)]) -> impl Iterator<Item = String> + use<> {
+    let names = controllers.iter().filter(|(host, _)| host.parse::<IpAddr>().is_err());
+    names.map(|(host, _)| host.clone()).collect::<Vec<_>>().into_iter()
+}
+
+/// Finds hosts that this process connects to itself past its own DNS server.
+struct Own(OwnHosts);
+
+impl weft_channel::Lookup for Own {
+    fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(self.0.lookup(host))
+    }
+}
+
 /// Addresses that were found for each controller; they count until others are found.
-#[derive(Default)]
-struct Known(HashMap<(String, u16), Vec<IpAddr>>);
+struct Known {
+    hosts: Arc<Own>,
+    found: HashMap<(String, u16), Vec<IpAddr>>,
+}
 
 impl Known {
+    fn new(hosts: Arc<Own>) -> Self {
+        Self { hosts, found: HashMap::new() }
+    }
+
     async fn look(&mut self, controllers: &[(String, u16)]) -> BTreeSet<(IpAddr, Option<u16>)> {
+        self.found.retain(|known, _| controllers.contains(known));
         for (host, port) in controllers {
-            let found = lookup_host((host.as_str(), *port));
-            if let Ok(Ok(found)) = tokio::time::timeout(PATIENCE, found).await {
-                self.0.insert((host.clone(), *port), found.map(|at| at.ip()).collect());
+            let found = match host.parse() {
+                Ok(address) => Ok(Ok(vec![address])),
+                Err(_) => tokio::time::timeout(PATIENCE, self.hosts.0.lookup(host)).await,
+            };
+            if let Ok(Ok(found)) = found {
+                self.found.insert((host.clone(), *port), found);
             }
         }
         let pairs = self
-            .0
+            .found
             .iter()
             .flat_map(|((_, port), found)| found.iter().map(|address| (*address, Some(*port))));
         pairs.collect()
@@ -364,7 +431,16 @@ mod tests {
         let wrong = read(options(&[], "tcp://127.0.0.1:53")).await.unwrap_err();
         assert!(matches!(wrong, InterceptError::Options(_)), "{wrong}");
 
-        let mut known = Known::default();
+        let servers = ["10.0.0.53:53", "[fd00::53]:53"].map(|at| at.parse::<SocketAddr>().unwrap());
+        let service = |address: &str| weft_intercept::Service {
+            addresses: vec![address.into()],
+            ..weft_intercept::Service::default()
+        };
+        let wanted = BTreeMap::from([(0, vec![service("10.0.0.0/8"), service("fd00::53/128")])]);
+        let left = left_to_system(&servers, &wanted);
+        assert_eq!(left, [([10, 0, 0, 53].into(), Some(53))], "a wide network does not mean them");
+
+        let mut known = Known::new(Arc::new(Own(OwnHosts::new(&plain))));
         let controllers = [("127.0.0.1".to_owned(), 1281), ("x".repeat(64), 9)];
         let found = known.look(&controllers).await;
         assert_eq!(found, BTreeSet::from([([127, 0, 0, 1].into(), Some(1281))]));

@@ -1,0 +1,246 @@
+//! HTTP requests of health checks. Their connections are made like all others of this process, so
+//! that they are not intercepted, and names are found where a host finds its applications.
+
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Method, Request, Response, StatusCode, Uri,
+    body::Incoming,
+    header::{ACCEPT, AUTHORIZATION, LOCATION},
+};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioIo},
+};
+use tokio::net::TcpStream;
+use tower_service::Service;
+use url::Url;
+
+use crate::config::HttpCheck;
+
+/// The most of an answer that is looked through, in bytes.
+const MAX_BODY: usize = 1 << 20;
+/// How often an answer may lead elsewhere.
+const MAX_REDIRECTS: usize = 5;
+
+type Requests = Client<HttpsConnector<Connections>, Full<Bytes>>;
+
+/// Makes a check once.
+pub(crate) async fn request(check: &HttpCheck) -> Result<(), String> {
+    let answer = send(check).await.map_err(|problem| format!("{}: {problem}", check.url))?;
+    let status = answer.status().as_u16();
+    if status != check.expect_status {
+        return Err(format!("{} answered {status}, not {}", check.url, check.expect_status));
+    }
+    let Some(expected) = &check.expect_in_body else { return Ok(()) };
+    let (mut found, mut answer) = (Vec::new(), answer.into_body());
+    while let Some(part) = answer.frame().await {
+        let part = part.map_err(|problem| format!("{}: {problem}", check.url))?;
+        found.extend_from_slice(part.data_ref().map_or(&[][..], |data| data));
+        if String::from_utf8_lossy(&found).contains(expected.as_str()) {
+            return Ok(());
+        }
+        if found.len() > MAX_BODY {
+            break;
+        }
+    }
+    Err(format!("the answer of {} does not contain what is expected", check.url))
+}
+
+/// Sends the request of a check, and goes where its answers lead.
+async fn send(check: &HttpCheck) -> Result<Response<Incoming>, String> {
+    let mut url = check.url.clone();
+    let mut method = Method::from_bytes(check.method.as_bytes()).unwrap_or_default();
+    let mut body = Bytes::from(check.body.clone().unwrap_or_default());
+    for _ in 0..=MAX_REDIRECTS {
+        let request = written(&url, &method, &body)?;
+        let answer = requests()?.request(request).await.map_err(|problem| causes(&problem))?;
+        let Some(next) = next(&url, &answer)? else { return Ok(answer) };
+        let keeps = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT];
+        if !keeps.contains(&answer.status()) && method != Method::HEAD {
+            (method, body) = (Method::GET, Bytes::new());
+        }
+        url = next;
+    }
+    Err(format!("more than {MAX_REDIRECTS} redirections"))
+}
+
+fn written(url: &Url, method: &Method, body: &Bytes) -> Result<Request<Full<Bytes>>, String> {
+    let mut bare = url.clone();
+    // What cannot have them has none.
+    let _ = bare.set_username("");
+    let _ = bare.set_password(None);
+    let request = Request::builder().method(method).uri(bare.as_str()).header(ACCEPT, "*/*");
+    let request = match (url.username(), url.password()) {
+        ("", None) => request,
+        (name, password) => {
+            let password = password.unwrap_or_default();
+            let basic = STANDARD.encode(format!("{}:{}", plain(name), plain(password)));
+            request.header(AUTHORIZATION, format!("Basic {basic}"))
+        }
+    };
+    request.body(Full::new(body.clone())).map_err(|problem| problem.to_string())
+}
+
+/// A part of a URL as it is meant.
+fn plain(part: &str) -> String {
+    let pair = format!("x={}", part.replace('+', "%2B"));
+    url::form_urlencoded::parse(pair.as_bytes())
+        .next()
+        .map(|(_, value)| value.into_owned())
+        .unwrap_or_default()
+}
+
+/// Where an answer leads, if elsewhere.
+fn next(url: &Url, answer: &Response<Incoming>) -> Result<Option<Url>, String> {
+    if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(location) = answer.headers().get(LOCATION) else { return Ok(None) };
+    let next = location.to_str().ok().and_then(|text| url.join(text).ok());
+    match next.filter(|next| matches!(next.scheme(), "http" | "https")) {
+        Some(next) => Ok(Some(next)),
+        None => Err("the answer leads to what is no URL of http or https".to_owned()),
+    }
+}
+
+/// One client for all checks. Authorities of the system are believed.
+fn requests() -> Result<&'static Requests, String> {
+    static REQUESTS: OnceLock<Result<Requests, String>> = OnceLock::new();
+    REQUESTS.get_or_init(make).as_ref().map_err(Clone::clone)
+}
+
+fn make() -> Result<Requests, String> {
+    use rustls_platform_verifier::BuilderVerifierExt;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(BuilderVerifierExt::with_platform_verifier)
+        .map_err(|error| format!("TLS of health checks: {error}"))?
+        .with_no_client_auth();
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .enable_http2()
+        .wrap_connector(Connections);
+    let mut client = Client::builder(TokioExecutor::new());
+    // A check looks at an application as it is now, and is answered by it and by nobody else.
+    Ok(client.pool_max_idle_per_host(0).build(connector))
+}
+
+/// Makes connections.
+#[derive(Clone, Copy, Debug)]
+struct Connections;
+
+impl Service<Uri> for Connections {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<TokioIo<TcpStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(async move {
+            let host = uri.host().ok_or(io::ErrorKind::InvalidInput)?;
+            let host = host.trim_matches(['[', ']']);
+            let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+            let port = uri.port_u16().unwrap_or(usual);
+            let addresses = weft_channel::resolve(host, port).await?;
+            Ok(TokioIo::new(weft_channel::connect(addresses, None).await?))
+        })
+    }
+}
+
+/// A problem with what caused it.
+fn causes(problem: &dyn std::error::Error) -> String {
+    let mut text = problem.to_string();
+    let mut cause = problem.source();
+    while let Some(problem) = cause {
+        text = format!("{text}: {problem}");
+        cause = problem.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// Knows one host that the system does not.
+    struct Hosts;
+
+    impl weft_channel::Lookup for Hosts {
+        fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+            Box::pin(async move {
+                match host {
+                    "app.invalid" => Ok(vec![[127, 0, 0, 1].into()]),
+                    other => {
+                        let found = tokio::net::lookup_host((other, 0)).await?;
+                        Ok(found.map(|at| at.ip()).collect())
+                    }
+                }
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn checks_connect_as_this_process_does_and_go_where_they_are_led() {
+        weft_channel::resolve_by(Arc::new(Hosts));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let serving = tokio::spawn(async move {
+            let mut asked = Vec::new();
+            for _ in 0..3 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = vec![0; 4096];
+                let length = stream.read(&mut request).await.unwrap();
+                let request = String::from_utf8(request[..length].to_vec()).unwrap();
+                let first = request.lines().next().unwrap().to_owned();
+                let answer = match first.split(' ').nth(1).unwrap() {
+                    "/one" => "307 X\r\nLocation: two",
+                    "/two" => "302 X\r\nLocation: /three#here",
+                    _ => "200 X",
+                };
+                let basic = request.to_lowercase().contains("authorization: basic ");
+                asked.push((first, basic));
+                let answer = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+            asked
+        });
+        let check = HttpCheck {
+            url: format!("http://me:p%40ss@app.invalid:{port}/one").parse().unwrap(),
+            method: "POST",
+            body: Some("ping".into()),
+            expect_status: 200,
+            expect_in_body: None,
+        };
+        assert_eq!(request(&check).await, Ok(()));
+        let asked = serving.await.unwrap();
+        let line = |text: &str| format!("{text} HTTP/1.1");
+        assert_eq!(
+            asked,
+            [(line("POST /one"), true), (line("POST /two"), true), (line("GET /three"), true)]
+        );
+        assert_eq!(plain("p%40s+s"), "p@s+s");
+    }
+}
