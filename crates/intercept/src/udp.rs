@@ -5,7 +5,7 @@
 //! and is connected to the client, and the system hands the datagrams of the session to it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     net::SocketAddr,
     sync::{
@@ -131,9 +131,11 @@ impl Sessions {
         self.end(|live| now.saturating_sub(live.used.load(Ordering::Relaxed)) >= idle);
     }
 
-    /// Ends those of a service.
-    pub(crate) fn end_service(&self, id: &str) {
-        self.end(|live| *live.service == *id);
+    /// Ends those of services.
+    pub(crate) fn end_services(&self, ids: &HashSet<Arc<str>>) {
+        if !ids.is_empty() {
+            self.end(|live| ids.contains(&live.service));
+        }
     }
 
     /// Ends all.
