@@ -128,13 +128,14 @@ impl DnsServer {
         };
         tracing::info!(address = %at, "DNS server");
         tokio::join!(
-            self.over_udp(Arc::new(udp), &tasks, &stop),
-            self.over_tcp(tcp, &tasks, &stop)
+            self.over_udp(at, Arc::new(udp), &tasks, &stop),
+            self.over_tcp(at, tcp, &tasks, &stop)
         );
     }
 
     async fn over_udp(
         self: &Arc<Self>,
+        at: SocketAddr,
         socket: Arc<UdpSocket>,
         tasks: &TaskTracker,
         stop: &CancellationToken,
@@ -147,7 +148,7 @@ impl DnsServer {
                 continue;
             };
             let bytes = buffer.get(..length).unwrap_or_default();
-            if !self.serves(client.ip()) || !self.may(client.ip()) {
+            if !self.serves(at, client.ip()) || !self.may(client.ip()) {
                 continue;
             }
             let question = match read(bytes) {
@@ -180,6 +181,7 @@ impl DnsServer {
 
     async fn over_tcp(
         self: &Arc<Self>,
+        at: SocketAddr,
         listener: TcpListener,
         tasks: &TaskTracker,
         stop: &CancellationToken,
@@ -189,7 +191,7 @@ impl DnsServer {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            if !self.serves(client.ip()) {
+            if !self.serves(at, client.ip()) {
                 continue;
             }
             let seat = self.connections.take(client.ip(), Instant::now());
@@ -231,13 +233,13 @@ impl DnsServer {
         }
     }
 
-    /// Whether a client is one of those that are answered.
-    fn serves(&self, client: IpAddr) -> bool {
+    /// Whether a client is one of those that are answered at an address of this server.
+    fn serves(&self, at: SocketAddr, client: IpAddr) -> bool {
         let client = client.to_canonical();
-        if self.options.clients.is_empty() {
-            return is_near(client);
+        match self.options.clients.get(&at) {
+            None => is_near(client),
+            Some(nets) => client.is_loopback() || nets.iter().any(|net| net.contains(&client)),
         }
-        client.is_loopback() || self.options.clients.iter().any(|net| net.contains(&client))
     }
 
     /// Whether a client may ask now.
