@@ -530,13 +530,7 @@ pub(crate) fn update(core: &Arc<Core>, id: &str, update: TerminatorUpdate) {
 /// Forwards the result of a health check.
 pub(crate) fn health(core: &Arc<Core>, id: &str, healthy: bool) {
     let Some(entry) = core.terminators.entry(id) else { return };
-    let sent = controller_now(core, &entry).is_some_and(|controller| {
-        let message = request::health(&entry.state.lock().request, healthy);
-        controller.channel.try_send(message).is_ok()
-    });
-    if !sent {
-        telling::health(core, &entry, healthy);
-    }
+    telling::health(core, &entry, healthy);
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use weft_wire::edge_ctrl::{EdgeError, content_type};
 
-use super::{Core, Entry, WAITS, controller_for, request};
+use super::{Core, Entry, WAITS, controller_for, controller_now, request};
 use crate::{controllers::Controller, seam::TerminatorUpdate};
 
 /// Attempts that a controller may refuse in a row; it may be busy, or without a leader.
@@ -47,9 +47,25 @@ pub(super) fn change(core: &Arc<Core>, entry: &Arc<Entry>, which: TerminatorUpda
     begin(core, entry, |untold| untold.add(which, None));
 }
 
-/// Has a controller told of the result of a health check that it could not be told of at once.
+/// Tells a controller of the result of a health check: now, or after what it was not told yet.
 pub(super) fn health(core: &Arc<Core>, entry: &Arc<Entry>, healthy: bool) {
-    begin(core, entry, |untold| untold.health = Some(healthy));
+    let told = {
+        // Held, so that no older result follows this one.
+        let untold = entry.untold.lock();
+        let now = || controller_now(core, entry);
+        !untold.telling && now().is_some_and(|one| tell_health(entry, &one, healthy).is_ok())
+    };
+    if !told {
+        begin(core, entry, |untold| untold.health = Some(healthy));
+    }
+}
+
+fn tell_health(entry: &Entry, controller: &Controller, healthy: bool) -> Result<(), Failure> {
+    let message = request::health(&entry.state.lock().request, healthy);
+    controller.channel.try_send(message).map_err(|problem| {
+        tracing::debug!(controller = %controller.id, %problem, "health event not sent yet");
+        Failure::Unheard
+    })
 }
 
 fn begin(core: &Arc<Core>, entry: &Arc<Entry>, note: impl FnOnce(&mut Untold)) {
@@ -118,12 +134,7 @@ async fn attempt(
             }
         }
     }
-    let Some(healthy) = health else { return Ok(()) };
-    let message = request::health(&entry.state.lock().request, healthy);
-    controller.channel.try_send(message).map_err(|problem| {
-        tracing::debug!(controller = %controller.id, %problem, "health event not sent yet");
-        Failure::Unheard
-    })
+    health.map_or(Ok(()), |healthy| tell_health(entry, controller, healthy))
 }
 
 #[cfg(test)]
