@@ -21,7 +21,7 @@ use crate::{
     service::{Problem, Service},
     shared::Shared,
     socket,
-    state::Changes,
+    state::{Changes, State},
     tcp, udp,
 };
 
@@ -178,22 +178,43 @@ impl Interceptor {
         });
         log(&dropped);
         let _ = known.await;
-        self.shared.sessions.end_service(id);
+        self.shared.sessions.end_services(&HashSet::from([id.into()]));
     }
 
     /// Intercepts these services and no others. Those that stay the same are not touched.
     pub async fn set_services(&self, services: &[Service]) -> Vec<Problem> {
-        let now = Instant::now();
         let wanted: HashSet<&str> = services.iter().map(|service| service.id.as_str()).collect();
+        let gone = |state: &State| -> Vec<Arc<str>> {
+            state.ids().into_iter().filter(|id| !wanted.contains(&**id)).collect()
+        };
+        self.exchange(gone, services).await
+    }
+
+    /// Intercepts these services, in place of what had their ids, and those with these ids no longer;
+    /// all others stay. Says what is left alone. Done once the firewall knows.
+    pub async fn update(&self, gone: &[String], services: &[Service]) -> Vec<Problem> {
+        let gone = |_: &State| gone.iter().map(|id| id.as_str().into()).collect();
+        self.exchange(gone, services).await
+    }
+
+    /// Whether a service is intercepted, in whole or in part.
+    #[must_use]
+    pub fn intercepts(&self, id: &str) -> bool {
+        self.shared.state.lock().intercepts(id)
+    }
+
+    async fn exchange(
+        &self,
+        gone: impl FnOnce(&State) -> Vec<Arc<str>>,
+        services: &[Service],
+    ) -> Vec<Problem> {
+        let now = Instant::now();
         let ((problems, ended), known) = self.shared.change(|state| {
             let mut changes = Changes::default();
             let mut problems = Vec::new();
-            let mut ended = Vec::new();
-            for id in state.ids() {
-                if !wanted.contains(&*id) {
-                    changes.then(state.remove(&id, now));
-                    ended.push(id);
-                }
+            let ended: HashSet<Arc<str>> = gone(state).into_iter().collect();
+            for id in &ended {
+                changes.then(state.remove(id, now));
             }
             for service in services {
                 if !state.has(service) {
@@ -207,9 +228,7 @@ impl Interceptor {
         });
         log(&problems);
         let _ = known.await;
-        for id in ended {
-            self.shared.sessions.end_service(&id);
-        }
+        self.shared.sessions.end_services(&ended);
         problems
     }
 

@@ -28,6 +28,9 @@ mod names;
 mod options;
 mod places;
 mod ports;
+#[cfg(target_os = "linux")]
+mod rates;
+mod seats;
 mod service;
 #[cfg(target_os = "linux")]
 mod shared;
@@ -44,6 +47,7 @@ pub use options::{
     DnsOptions, FirewallKind, Interfaces, Limits, Options, Unanswerable, Upstream, UpstreamMode,
 };
 pub use places::Place;
+pub use seats::{Patience, Seat, Seats};
 pub use service::{Problem, Protocol, Service};
 
 #[cfg(target_os = "linux")]

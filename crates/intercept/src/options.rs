@@ -1,6 +1,7 @@
 //! How to intercept.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     time::Duration,
@@ -124,9 +125,9 @@ pub struct DnsOptions {
     pub mode: UpstreamMode,
     /// What is said where there is no answer.
     pub unanswerable: Unanswerable,
-    /// Who is answered. Empty: this machine and private networks, which are the loopback,
-    /// link-local, RFC 1918, RFC 6598 and unique local addresses.
-    pub clients: Vec<IpNet>,
+    /// Who is answered, beside this machine, at each of these addresses. At others those are answered
+    /// that have a loopback, link-local, RFC 1918, RFC 6598 or unique local address.
+    pub clients: BTreeMap<SocketAddr, Vec<IpNet>>,
 }
 
 /// A DNS server that is asked.

@@ -33,10 +33,15 @@ impl Places {
 
     /// A place for a client, if there is one.
     pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
+        self.take_of(client, self.most_of_one)
+    }
+
+    /// A place for a client that may have so many.
+    pub(crate) fn take_of(self: &Arc<Self>, client: IpAddr, most_of_one: usize) -> Option<Place> {
         let source = source_of(client);
         let mut taken = self.taken.lock();
         let held = taken.by_source.get(&source).copied().unwrap_or_default();
-        if taken.all >= self.most || held >= self.most_of_one {
+        if taken.all >= self.most || held >= most_of_one {
             return None;
         }
         taken.all += 1;

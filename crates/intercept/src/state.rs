@@ -168,6 +168,11 @@ impl State {
         self.plans.get(service.id.as_str()).is_some_and(|known| known.service == *service)
     }
 
+    /// Whether there is a service of this id.
+    pub(crate) fn intercepts(&self, id: &str) -> bool {
+        self.plans.contains_key(id)
+    }
+
     pub(crate) fn ids(&self) -> Vec<Arc<str>> {
         self.plans.keys().map(Arc::clone).collect()
     }

@@ -5,12 +5,12 @@
 //! and is connected to the client, and the system hands the datagrams of the session to it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     net::SocketAddr,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -24,7 +24,8 @@ use weft_limits::TokenBucket;
 use crate::{
     carry::{Client, UdpSession},
     options::Options,
-    places::{Place, Places},
+    rates::Rates,
+    seats::{Patience, Seat, Seats},
     service::Protocol,
     shared::Shared,
     socket,
@@ -37,11 +38,16 @@ const QUEUE: usize = 16;
 /// Sessions that may begin in a second, and at once. Each costs whoever carries it a circuit, and
 /// senders may lie about who they are.
 const RATE: (f64, u32) = (1_000.0, 2_000);
-/// Where all places are taken, sessions make room whose client has not answered to an answer, and
-/// was not heard for so long.
-const UNPROVEN: Duration = Duration::from_secs(5);
-/// How often that is looked at.
-const REAP: Duration = Duration::from_millis(200);
+/// The same of one client.
+const RATE_OF_ONE: (f64, u32) = (500.0, 1_000);
+/// Where all places are taken, sessions make room that were silent for so long. Those of clients that
+/// have not answered to an answer come first.
+const PATIENCE: Patience = Patience {
+    own: Duration::from_secs(1),
+    many: Duration::from_millis(100),
+    unproven: Duration::from_secs(5),
+    proven: Duration::from_secs(30),
+};
 
 /// The client, and where it sends to.
 type Key = (SocketAddr, SocketAddr);
@@ -49,16 +55,10 @@ type Key = (SocketAddr, SocketAddr);
 /// The sessions there are.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    start: Instant,
     live: Mutex<HashMap<Key, Arc<Live>>>,
-    places: Arc<Places>,
-    beginning: Mutex<Beginning>,
-}
-
-#[derive(Debug)]
-struct Beginning {
-    rate: TokenBucket,
-    reaped: Instant,
+    seats: Arc<Seats>,
+    rate: Mutex<TokenBucket>,
+    rates: Rates,
 }
 
 /// A session, as all who have to do with it know it.
@@ -68,14 +68,9 @@ pub(crate) struct Live {
     service: Arc<str>,
     socket: UdpSocket,
     early: mpsc::Sender<Bytes>,
-    over: CancellationToken,
-    /// Milliseconds since the start of all sessions.
-    used: AtomicU64,
     answered: AtomicBool,
-    /// The client sent something after it was answered: it is where it says it is.
-    proven: AtomicBool,
+    seat: Seat,
     sessions: Weak<Sessions>,
-    _place: Place,
 }
 
 /// A session, as it is carried.
@@ -89,51 +84,31 @@ impl Sessions {
     pub(crate) fn new(options: &Options) -> Arc<Self> {
         let now = Instant::now();
         let limits = &options.limits;
-        let beginning =
-            Mutex::new(Beginning { rate: TokenBucket::new(RATE.0, RATE.1, now), reaped: now });
-        let places = Places::new(limits.sessions, limits.sessions_per_source);
-        Arc::new(Self { start: now, live: Mutex::default(), places, beginning })
+        let rate = Mutex::new(TokenBucket::new(RATE.0, RATE.1, now));
+        let seats = Seats::new(limits.sessions, limits.sessions_per_source, PATIENCE);
+        Arc::new(Self { live: Mutex::default(), seats, rate, rates: Rates::new(RATE_OF_ONE) })
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.live.lock().len()
+        self.live.lock().values().filter(|live| !live.is_over()).count()
     }
 
-    /// A place for a client's next session.
-    fn place(&self, client: SocketAddr, now: Instant) -> Option<Place> {
-        let mut beginning = self.beginning.lock();
-        if !beginning.rate.try_take(1, now) {
-            return None;
-        }
-        if let Some(place) = self.places.take(client.ip()) {
-            return Some(place);
-        }
-        if now.duration_since(beginning.reaped) < REAP {
-            return None;
-        }
-        beginning.reaped = now;
-        let limit = self.now().saturating_sub(UNPROVEN.as_millis() as u64);
-        self.end(|live| {
-            !live.proven.load(Ordering::Relaxed) && live.used.load(Ordering::Relaxed) <= limit
-        });
-        // Those that ended are gone once whoever carries them has let go.
-        self.places.take(client.ip())
-    }
-
-    fn now(&self) -> u64 {
-        self.start.elapsed().as_millis() as u64
+    /// A seat for a client's next session.
+    fn seat(&self, client: SocketAddr, now: Instant) -> Option<Seat> {
+        let may = self.rates.may(client.ip(), now) && self.rate.lock().try_take(1, now);
+        if may { self.seats.take(client.ip(), now) } else { None }
     }
 
     /// Ends those that nobody used for so long.
     fn expire(&self, idle: Duration) {
-        let now = self.now();
-        let idle = idle.as_millis() as u64;
-        self.end(|live| now.saturating_sub(live.used.load(Ordering::Relaxed)) >= idle);
+        self.end(|live| live.seat.silence() >= idle);
     }
 
-    /// Ends those of a service.
-    pub(crate) fn end_service(&self, id: &str) {
-        self.end(|live| *live.service == *id);
+    /// Ends those of services.
+    pub(crate) fn end_services(&self, ids: &HashSet<Arc<str>>) {
+        if !ids.is_empty() {
+            self.end(|live| ids.contains(&live.service));
+        }
     }
 
     /// Ends all.
@@ -145,7 +120,7 @@ impl Sessions {
         self.live.lock().retain(|_, live| {
             let over = which(live);
             if over {
-                live.over.cancel();
+                live.seat.end();
             }
             !over
         });
@@ -202,7 +177,7 @@ fn take(shared: &Shared, source: SocketAddr, destination: SocketAddr, datagram: 
     let known = shared.sessions.live.lock().get(&key).cloned();
     if let Some(live) = known {
         live.heard();
-        if !live.over.is_cancelled() {
+        if !live.is_over() {
             let _ = live.early.try_send(Bytes::copy_from_slice(datagram));
             return;
         }
@@ -218,8 +193,8 @@ fn take(shared: &Shared, source: SocketAddr, destination: SocketAddr, datagram: 
 
 fn open(shared: &Shared, key: Key, service: &Arc<str>, first: &[u8]) -> io::Result<Session> {
     let (source, destination) = key;
-    let place = shared.sessions.place(source, Instant::now());
-    let place = place.ok_or_else(|| io::Error::other("there are too many"))?;
+    let seat = shared.sessions.seat(source, Instant::now());
+    let seat = seat.ok_or_else(|| io::Error::other("there are too many"))?;
     let socket = socket::udp_session(destination, source)?;
     let (sender, early) = mpsc::channel(QUEUE);
     let _ = sender.try_send(Bytes::copy_from_slice(first));
@@ -228,43 +203,39 @@ fn open(shared: &Shared, key: Key, service: &Arc<str>, first: &[u8]) -> io::Resu
         service: Arc::clone(service),
         socket,
         early: sender,
-        over: CancellationToken::new(),
-        used: AtomicU64::new(shared.sessions.now()),
         answered: AtomicBool::new(false),
-        proven: AtomicBool::new(false),
+        seat,
         sessions: Arc::downgrade(&shared.sessions),
-        _place: place,
     });
-    if let Some(old) = shared.sessions.live.lock().insert(key, Arc::clone(&live)) {
-        old.over.cancel();
+    let before = shared.sessions.live.lock().insert(key, Arc::clone(&live));
+    if let Some(old) = before {
+        old.seat.end();
     }
     Ok(Session { live, early })
 }
 
 impl Live {
-    fn touch(&self) {
-        if let Some(sessions) = self.sessions.upgrade() {
-            self.used.store(sessions.now(), Ordering::Relaxed);
-        }
+    fn is_over(&self) -> bool {
+        self.seat.over().is_cancelled()
     }
 
-    /// The client sent something.
+    /// The client sent something. If it was answered before, it is where it says it is.
     fn heard(&self) {
-        self.touch();
+        self.seat.touch();
         if self.answered.load(Ordering::Relaxed) {
-            self.proven.store(true, Ordering::Relaxed);
+            self.seat.prove();
         }
     }
 
     pub(crate) async fn send(&self, datagram: &[u8]) -> io::Result<()> {
-        if self.over.is_cancelled() {
+        if self.is_over() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        self.touch();
+        self.seat.touch();
         self.answered.store(true, Ordering::Relaxed);
         let sent = tokio::select! {
             sent = self.socket.send(datagram) => sent,
-            () = self.over.cancelled() => return Err(io::ErrorKind::NotConnected.into()),
+            () = self.seat.over().cancelled() => return Err(io::ErrorKind::NotConnected.into()),
         };
         match sent {
             Ok(_) => Ok(()),
@@ -282,7 +253,7 @@ impl Live {
     }
 
     fn end(&self) {
-        self.over.cancel();
+        self.seat.end();
         if let Some(sessions) = self.sessions.upgrade() {
             sessions.forget(self);
         }
@@ -299,7 +270,7 @@ impl Session {
             let live = &self.live;
             tokio::select! {
                 biased;
-                () = live.over.cancelled() => return None,
+                () = live.seat.over().cancelled() => return None,
                 Some(datagram) = self.early.recv() => return Some(datagram),
                 ready = live.socket.ready(Interest::READABLE) => {
                     ready.ok()?;

@@ -494,8 +494,9 @@ pub trait Access: Send + Sync + 'static {
     /// What changes from now on. A reader that falls behind is ended and must begin anew.
     fn events(&self) -> BoxStream<'static, AccessEvent>;
 
-    /// Services that the router's own identity may use: now, and again whenever that changes.
-    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<TunnelService>>>;
+    /// Services that the router's own identity may use: now, and again whenever that changes. One that
+    /// stays as it is stays the same `Arc`.
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<Arc<TunnelService>>>>;
 
     /// Whether the chain (DER, leaf first) of an SDK may complete a TLS handshake.
     fn admits(&self, chain: &[Bytes]) -> bool;

@@ -2,13 +2,11 @@
 
 use std::{
     collections::HashMap,
-    fmt,
-    hash::Hash,
-    io,
+    fmt, io,
     net::SocketAddr,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -16,9 +14,17 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::{net::UdpSocket, sync::mpsc};
+use weft_intercept::{Patience, Seat, Seats};
 
 /// Datagrams of one client that may wait for the network; more are dropped.
 const QUEUE: usize = 16;
+/// Where there are as many as there may be, conversations make room that were silent for so long.
+const PATIENCE: Patience = Patience {
+    own: Duration::from_secs(1),
+    many: Duration::from_millis(100),
+    unproven: Duration::from_secs(5),
+    proven: Duration::from_secs(30),
+};
 
 /// When a conversation is over that nobody ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +33,8 @@ pub struct UdpTimes {
     pub idle: Duration,
     /// How often that is looked at.
     pub check: Duration,
-    /// How many there may be at once; datagrams of more clients are dropped.
+    /// How many there may be at once. For more, silent ones of whoever has most of them make room, or
+    /// their datagrams are dropped.
     pub limit: usize,
 }
 
@@ -62,10 +69,11 @@ pub enum Reply {
     Intercepted(weft_intercept::UdpReplies),
 }
 
-/// Conversations by what tells them apart.
-pub struct Sessions<K> {
+/// Conversations by their clients.
+pub struct Sessions {
     times: UdpTimes,
-    open: Arc<Mutex<HashMap<K, Entry>>>,
+    seats: Arc<Seats>,
+    open: Arc<Mutex<HashMap<SocketAddr, Entry>>>,
     count: AtomicU64,
 }
 
@@ -81,6 +89,9 @@ pub struct Datagrams {
     reply: Reply,
     times: UdpTimes,
     activity: Activity,
+    /// Room among those of a port; what is intercepted has its own.
+    seat: Option<Seat>,
+    answered: AtomicBool,
     _listed: Listed,
 }
 
@@ -101,11 +112,12 @@ impl fmt::Debug for Listed {
     }
 }
 
-impl<K: Clone + Eq + Hash + Send + Sync + 'static> Sessions<K> {
+impl Sessions {
     /// No conversations yet.
     #[must_use]
     pub fn new(times: UdpTimes) -> Self {
-        Self { times, open: Arc::default(), count: AtomicU64::new(0) }
+        let seats = Seats::new(times.limit, times.limit, PATIENCE);
+        Self { times, seats, open: Arc::default(), count: AtomicU64::new(0) }
     }
 
     /// Gives a datagram to its conversation. A new one is answered, with the datagram waiting in it;
@@ -115,31 +127,30 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Sessions<K> {
     /// When there are too many conversations, or `reply` fails.
     pub fn deliver(
         &self,
-        key: &K,
+        client: SocketAddr,
         datagram: Bytes,
         reply: impl FnOnce() -> io::Result<Reply>,
     ) -> io::Result<Option<Datagrams>> {
         {
             let open = self.open.lock();
-            if let Some(entry) = open.get(key).filter(|entry| !entry.waiting.is_closed()) {
+            if let Some(entry) = open.get(&client).filter(|entry| !entry.waiting.is_closed()) {
                 // What there is no room for is lost, as datagrams are.
                 let _ = entry.waiting.try_send(datagram);
                 return Ok(None);
             }
-            if open.len() >= self.times.limit && !open.contains_key(key) {
-                let limit = self.times.limit;
-                return Err(io::Error::other(format!("there are {limit} conversations already")));
-            }
         }
+        let seat = self.seats.take(client.ip(), Instant::now()).ok_or_else(|| {
+            let limit = self.times.limit;
+            io::Error::other(format!("there are {limit} conversations already"))
+        })?;
         let reply = reply()?;
         let (sender, waiting) = mpsc::channel(QUEUE);
         let _ = sender.try_send(datagram);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        self.open.lock().insert(key.clone(), Entry { number, waiting: sender });
-        let (table, key) = (Arc::downgrade(&self.open), key.clone());
-        let listed = Listed(Some(Box::new(move || unlist(&table, &key, number))));
-        let (waiting, activity) = (tokio::sync::Mutex::new(waiting), Activity::new());
-        Ok(Some(Datagrams { waiting, reply, times: self.times, activity, _listed: listed }))
+        self.open.lock().insert(client, Entry { number, waiting: sender });
+        let table = Arc::downgrade(&self.open);
+        let listed = Listed(Some(Box::new(move || unlist(&table, &client, number))));
+        Ok(Some(Datagrams::new(waiting, reply, self.times, Some(seat), listed)))
     }
 
     /// How many conversations there are.
@@ -155,13 +166,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Sessions<K> {
     }
 }
 
-impl<K> fmt::Debug for Sessions<K> {
+impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions").field("times", &self.times).finish_non_exhaustive()
     }
 }
 
-fn unlist<K: Eq + Hash>(table: &Weak<Mutex<HashMap<K, Entry>>>, key: &K, number: u64) {
+fn unlist(table: &Weak<Mutex<HashMap<SocketAddr, Entry>>>, key: &SocketAddr, number: u64) {
     let Some(table) = table.upgrade() else { return };
     let mut open = table.lock();
     // A later conversation of the same client stays.
@@ -171,6 +182,24 @@ fn unlist<K: Eq + Hash>(table: &Weak<Mutex<HashMap<K, Entry>>>, key: &K, number:
 }
 
 impl Datagrams {
+    fn new(
+        waiting: mpsc::Receiver<Bytes>,
+        reply: Reply,
+        times: UdpTimes,
+        seat: Option<Seat>,
+        listed: Listed,
+    ) -> Self {
+        Self {
+            waiting: tokio::sync::Mutex::new(waiting),
+            reply,
+            times,
+            activity: Activity::new(),
+            seat,
+            answered: AtomicBool::new(false),
+            _listed: listed,
+        }
+    }
+
     /// The datagrams of a client that was intercepted; its session lasts as long as this.
     #[cfg(target_os = "linux")]
     pub(crate) fn of(mut session: weft_intercept::UdpSession, times: UdpTimes) -> Self {
@@ -188,8 +217,7 @@ impl Datagrams {
                 }
             }
         });
-        let (waiting, activity) = (tokio::sync::Mutex::new(waiting), Activity::new());
-        Self { waiting, reply, times, activity, _listed: Listed(None) }
+        Self::new(waiting, reply, times, None, Listed(None))
     }
 
     /// The next datagram of the client; none once the conversation is over.
@@ -198,8 +226,12 @@ impl Datagrams {
         loop {
             tokio::select! {
                 biased;
+                () = self.over() => return None,
                 datagram = waiting.recv() => {
-                    self.activity.note();
+                    self.note();
+                    if self.answered.load(Ordering::Relaxed) && let Some(seat) = &self.seat {
+                        seat.prove();
+                    }
                     return datagram;
                 }
                 () = tokio::time::sleep(self.times.check) => {
@@ -216,12 +248,30 @@ impl Datagrams {
     /// # Errors
     /// Those of the socket.
     pub async fn answer(&self, datagram: &[u8]) -> io::Result<()> {
-        self.activity.note();
+        self.note();
+        self.answered.store(true, Ordering::Relaxed);
         match &self.reply {
             Reply::Shared(socket, client) => socket.send_to(datagram, client).await.map(drop),
             Reply::Own(socket) => socket.send(datagram).await.map(drop),
             #[cfg(target_os = "linux")]
             Reply::Intercepted(replies) => replies.send(datagram).await,
+        }
+    }
+}
+
+impl Datagrams {
+    fn note(&self) {
+        self.activity.note();
+        if let Some(seat) = &self.seat {
+            seat.touch();
+        }
+    }
+
+    /// Once somebody else needs the room.
+    async fn over(&self) {
+        match &self.seat {
+            Some(seat) => seat.over().cancelled().await,
+            None => std::future::pending().await,
         }
     }
 }
@@ -260,6 +310,10 @@ mod tests {
         UdpTimes { idle: Duration::from_millis(idle), check: Duration::from_millis(5), limit }
     }
 
+    fn client(last: u8) -> SocketAddr {
+        ([10, 0, 0, last], 9).into()
+    }
+
     async fn reply() -> Reply {
         Reply::Own(UdpSocket::bind("127.0.0.1:0").await.unwrap())
     }
@@ -268,32 +322,54 @@ mod tests {
     async fn a_client_has_one_conversation_at_a_time() {
         let sessions = Sessions::new(times(60_000, 2));
         let own = reply().await;
-        let begun = sessions.deliver(&1, "a".into(), || Ok(own)).unwrap().unwrap();
+        let begun = sessions.deliver(client(1), "a".into(), || Ok(own)).unwrap().unwrap();
         let never = || -> io::Result<Reply> { panic!("there is a conversation") };
-        assert!(sessions.deliver(&1, "b".into(), never).unwrap().is_none());
+        assert!(sessions.deliver(client(1), "b".into(), never).unwrap().is_none());
         assert_eq!(begun.receive().await.unwrap(), "a");
         assert_eq!(begun.receive().await.unwrap(), "b");
         // One that is over makes room for the next datagram at once.
         drop(begun);
         assert!(sessions.is_empty());
         let own = reply().await;
-        let again = sessions.deliver(&1, "c".into(), || Ok(own)).unwrap().unwrap();
+        let again = sessions.deliver(client(1), "c".into(), || Ok(own)).unwrap().unwrap();
         assert_eq!(again.receive().await.unwrap(), "c");
         let own = reply().await;
-        let _other = sessions.deliver(&2, "d".into(), || Ok(own)).unwrap().unwrap();
+        let _other = sessions.deliver(client(2), "d".into(), || Ok(own)).unwrap().unwrap();
         let own = reply().await;
-        assert!(sessions.deliver(&3, "e".into(), || Ok(own)).is_err(), "two are the limit");
+        assert!(sessions.deliver(client(3), "e".into(), || Ok(own)).is_err(), "two are the limit");
         assert_eq!(sessions.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn one_client_with_many_ports_keeps_nobody_out() {
+        let sessions = Sessions::new(times(60_000, 4));
+        let mut flood = Vec::new();
+        for port in 1..5 {
+            let (from, own) = (SocketAddr::from(([10, 0, 0, 1], port)), reply().await);
+            flood.push(sessions.deliver(from, "x".into(), || Ok(own)).unwrap().unwrap());
+        }
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let other = loop {
+            let own = reply().await;
+            match sessions.deliver(client(2), "y".into(), || Ok(own)) {
+                Ok(begun) => break begun.unwrap(),
+                Err(problem) => assert!(Instant::now() < deadline, "{problem}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!(other.receive().await.unwrap(), "y");
+        assert_eq!(flood[0].receive().await, None, "it made room");
+        assert_eq!(flood[1].receive().await.unwrap(), "x");
     }
 
     #[tokio::test]
     async fn what_waits_is_bounded() {
         let sessions = Sessions::new(times(60_000, 2));
         let own = reply().await;
-        let begun = sessions.deliver(&1, "0".into(), || Ok(own)).unwrap().unwrap();
+        let begun = sessions.deliver(client(1), "0".into(), || Ok(own)).unwrap().unwrap();
         for _ in 0..3 * QUEUE {
             let never = || -> io::Result<Reply> { panic!("there is a conversation") };
-            assert!(sessions.deliver(&1, "x".into(), never).unwrap().is_none());
+            assert!(sessions.deliver(client(1), "x".into(), never).unwrap().is_none());
         }
         for _ in 0..QUEUE {
             assert!(begun.receive().await.is_some());
@@ -305,7 +381,7 @@ mod tests {
     async fn a_silent_conversation_ends() {
         let sessions = Sessions::new(times(30, 2));
         let own = reply().await;
-        let begun = sessions.deliver(&1, "a".into(), || Ok(own)).unwrap().unwrap();
+        let begun = sessions.deliver(client(1), "a".into(), || Ok(own)).unwrap().unwrap();
         assert!(begun.receive().await.is_some());
         let end = tokio::time::timeout(Duration::from_secs(20), begun.receive()).await;
         assert_eq!(end.unwrap(), None);

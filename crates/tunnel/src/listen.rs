@@ -271,7 +271,7 @@ async fn receive(
         };
         let datagram = Bytes::copy_from_slice(buffer.get(..length).unwrap_or_default());
         let reply = || Ok(Reply::Shared(Arc::clone(&socket), remote));
-        match sessions.deliver(&remote, datagram, reply) {
+        match sessions.deliver(remote, datagram, reply) {
             Ok(None) => {}
             Ok(Some(begun)) => {
                 let carrying = carrier.carry(way.call(Client::Udp(begun), local, remote));

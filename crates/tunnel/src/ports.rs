@@ -71,6 +71,25 @@ impl PortWanted {
         });
         wanted.collect()
     }
+
+    fn key(&self) -> (Protocol, u16, &str) {
+        (self.protocol, self.port, &self.way.service.id)
+    }
+
+    fn is_in(&self, all: &ByPort<'_>) -> bool {
+        all.get(&self.key()).is_some_and(|same| same.contains(&self))
+    }
+}
+
+/// Ports by what tells most of them apart.
+type ByPort<'a> = HashMap<(Protocol, u16, &'a str), Vec<&'a PortWanted>>;
+
+fn by_port<'a>(ports: impl IntoIterator<Item = &'a PortWanted>) -> ByPort<'a> {
+    let mut all = ByPort::new();
+    for port in ports {
+        all.entry(port.key()).or_default().push(port);
+    }
+    all
 }
 
 /// A port, and how it is.
@@ -110,10 +129,14 @@ impl Ports {
     pub async fn set(&self, wanted: Vec<PortWanted>) {
         let _one = self.changing.lock().await;
         let before = std::mem::take(&mut *self.open.lock());
-        let (kept, gone): (Vec<_>, Vec<_>) = before
-            .into_iter()
-            .partition(|open| open.listening.is_ok() && wanted.contains(&open.wanted));
-        let known: Vec<PortWanted> = kept.iter().map(|open| open.wanted.clone()).collect();
+        let (kept, gone): (Vec<_>, Vec<_>) = {
+            let all = by_port(&wanted);
+            before.into_iter().partition(|open| open.listening.is_ok() && open.wanted.is_in(&all))
+        };
+        let new: Vec<PortWanted> = {
+            let known = by_port(kept.iter().map(|open| &open.wanted));
+            wanted.into_iter().filter(|wanted| !wanted.is_in(&known)).collect()
+        };
         *self.open.lock() = kept;
         let mut problems = HashMap::new();
         for open in gone {
@@ -125,7 +148,7 @@ impl Ports {
                 }
             }
         }
-        for wanted in wanted.into_iter().filter(|wanted| !known.contains(wanted)) {
+        for wanted in new {
             let (protocol, port) = (wanted.protocol, wanted.port);
             let (way, carrier) = (wanted.way.clone(), Arc::clone(&self.carrier));
             let service = Arc::clone(&way.service);

@@ -174,10 +174,10 @@ impl Tunneler {
 
     /// Makes what is hosted and offered what the services say.
     async fn apply(&self, services: Arc<Vec<Service>>, identity: &Identity) {
-        let own = weft_tunnel::Identity {
+        let own = Arc::new(weft_tunnel::Identity {
             name: identity.name.clone(),
             app_data: identity.app_data.clone(),
-        };
+        });
         let configs: Vec<Configs> = services.iter().map(configs_of).collect();
         let both = || services.iter().zip(&configs);
         if self.options.host {

@@ -301,7 +301,7 @@ mod tests {
             upstream,
             mode: UpstreamMode::Serial,
             unanswerable: Unanswerable::Refused,
-            clients: Vec::new(),
+            clients: std::collections::BTreeMap::new(),
         };
         let hosts = OwnHosts {
             range: "100.64.0.0/10".parse().unwrap(),

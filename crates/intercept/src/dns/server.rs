@@ -7,31 +7,43 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream, UdpSocket},
-    sync::Semaphore,
     time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull, source_of};
 
 use super::{
     message::{Kind, MAX_QUERY, Question, Read, read},
     upstream::Upstreams,
 };
-use crate::{options::DnsOptions, places::Places, shared::Shared, socket, state::Naming};
+use crate::{
+    options::DnsOptions,
+    places::{Place, Places},
+    rates::Rates,
+    seats::{Patience, Seat, Seats},
+    shared::Shared,
+    socket,
+    state::Naming,
+};
 
-/// Questions that wait for something at a time.
-const MOST_WAITING: usize = 1_024;
+/// Questions that wait for something at a time, in all and of one client.
+const WAITING: (usize, usize) = (1_024, 256);
+/// The same of this machine, whose resolver asks for everybody; others have the rest.
+const OWN_WAITING: usize = 768;
 /// Questions of one client in a second, and at once. This machine's own have no such limit:
 /// its resolver asks for everybody.
 const RATE: (f64, u32) = (500.0, 2_000);
-/// Clients whose rates are kept.
-const MOST_CLIENTS: usize = 4_096;
 /// Connections at a time, in all and of one client.
 const CONNECTIONS: (usize, usize) = (128, 16);
+/// Where all are taken, the one that was silent for longest goes.
+const PATIENCE: Patience = Patience {
+    own: Duration::ZERO,
+    many: Duration::ZERO,
+    unproven: Duration::ZERO,
+    proven: Duration::from_secs(1),
+};
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_secs(10);
 /// How often an address is tried that somebody else has.
@@ -44,9 +56,9 @@ pub(crate) struct DnsServer {
     /// Whether names have addresses of IPv6; they have one kind only.
     v6: bool,
     upstreams: Upstreams,
-    waiting: Arc<Semaphore>,
-    connections: Arc<Places>,
-    rates: Mutex<BoundedTable<IpAddr, TokenBucket, ()>>,
+    waiting: Arc<Places>,
+    connections: Arc<Seats>,
+    rates: Rates,
 }
 
 /// What is to be done for a question.
@@ -60,20 +72,14 @@ enum Next {
 
 impl DnsServer {
     pub(crate) fn new(shared: Arc<Shared>, options: DnsOptions, v6: bool) -> Arc<Self> {
-        let caps = Caps {
-            total: MOST_CLIENTS,
-            per_source: MOST_CLIENTS,
-            max_age: None,
-            when_full: WhenFull::EvictOldest,
-        };
         Arc::new(Self {
             shared,
             upstreams: Upstreams::new(&options.upstream, options.mode),
             options,
             v6,
-            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
-            connections: Places::new(CONNECTIONS.0, CONNECTIONS.1),
-            rates: Mutex::new(BoundedTable::new(caps)),
+            waiting: Places::new(WAITING.0, WAITING.1),
+            connections: Seats::new(CONNECTIONS.0, CONNECTIONS.1, PATIENCE),
+            rates: Rates::new(RATE),
         })
     }
 
@@ -122,13 +128,14 @@ impl DnsServer {
         };
         tracing::info!(address = %at, "DNS server");
         tokio::join!(
-            self.over_udp(Arc::new(udp), &tasks, &stop),
-            self.over_tcp(tcp, &tasks, &stop)
+            self.over_udp(at, Arc::new(udp), &tasks, &stop),
+            self.over_tcp(at, tcp, &tasks, &stop)
         );
     }
 
     async fn over_udp(
         self: &Arc<Self>,
+        at: SocketAddr,
         socket: Arc<UdpSocket>,
         tasks: &TaskTracker,
         stop: &CancellationToken,
@@ -141,7 +148,7 @@ impl DnsServer {
                 continue;
             };
             let bytes = buffer.get(..length).unwrap_or_default();
-            if !self.serves(client.ip()) || !self.may(client.ip()) {
+            if !self.serves(at, client.ip()) || !self.may(client.ip()) {
                 continue;
             }
             let question = match read(bytes) {
@@ -156,7 +163,7 @@ impl DnsServer {
                 Next::Say(None) => {}
                 Next::Say(Some(answer)) => drop(socket.try_send_to(&answer, client)),
                 next @ (Next::Assign | Next::Ask) => {
-                    let Ok(turn) = Arc::clone(&self.waiting).try_acquire_owned() else { continue };
+                    let Some(turn) = turn(&self.waiting, client.ip()) else { continue };
                     let (this, socket) = (Arc::clone(self), Arc::clone(&socket));
                     let (bytes, stop) = (bytes.to_vec(), stop.clone());
                     tasks.spawn(async move {
@@ -174,6 +181,7 @@ impl DnsServer {
 
     async fn over_tcp(
         self: &Arc<Self>,
+        at: SocketAddr,
         listener: TcpListener,
         tasks: &TaskTracker,
         stop: &CancellationToken,
@@ -183,19 +191,23 @@ impl DnsServer {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            if !self.serves(client.ip()) {
+            if !self.serves(at, client.ip()) {
                 continue;
             }
-            let Some(place) = self.connections.take(client.ip()) else { continue };
+            let seat = self.connections.take(client.ip(), Instant::now());
+            let Some(seat) = seat else { continue };
             let (this, stop) = (Arc::clone(self), stop.clone());
             tasks.spawn(async move {
-                let _ = stop.run_until_cancelled(this.converse(stream, client.ip())).await;
-                drop(place);
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = seat.over().cancelled() => {}
+                    _ = this.converse(stream, client.ip(), &seat) => {}
+                }
             });
         }
     }
 
-    async fn converse(&self, mut stream: TcpStream, client: IpAddr) -> io::Result<()> {
+    async fn converse(&self, mut stream: TcpStream, client: IpAddr, seat: &Seat) -> io::Result<()> {
         loop {
             let length = usize::from(timeout(IDLE, stream.read_u16()).await??);
             if length > MAX_QUERY || !self.may(client) {
@@ -203,6 +215,8 @@ impl DnsServer {
             }
             let mut bytes = vec![0; length];
             timeout(IDLE, stream.read_exact(&mut bytes)).await??;
+            seat.touch();
+            seat.prove();
             let answer = match read(&bytes) {
                 Read::Nothing => return Ok(()),
                 Read::Wrong(answer) => Some(answer),
@@ -215,33 +229,22 @@ impl DnsServer {
             let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
             let framed = [&length.to_be_bytes()[..], &answer].concat();
             timeout(IDLE, stream.write_all(&framed)).await??;
+            seat.touch();
         }
     }
 
-    /// Whether a client is one of those that are answered.
-    fn serves(&self, client: IpAddr) -> bool {
+    /// Whether a client is one of those that are answered at an address of this server.
+    fn serves(&self, at: SocketAddr, client: IpAddr) -> bool {
         let client = client.to_canonical();
-        if self.options.clients.is_empty() {
-            return is_near(client);
+        match self.options.clients.get(&at) {
+            None => is_near(client),
+            Some(nets) => client.is_loopback() || nets.iter().any(|net| net.contains(&client)),
         }
-        client.is_loopback() || self.options.clients.iter().any(|net| net.contains(&client))
     }
 
     /// Whether a client may ask now.
     fn may(&self, client: IpAddr) -> bool {
-        if client.is_loopback() {
-            return true;
-        }
-        let now = Instant::now();
-        let source = source_of(client);
-        let mut rates = self.rates.lock();
-        if let Some(rate) = rates.get_mut(&source, now) {
-            return rate.try_take(1, now);
-        }
-        let mut rate = TokenBucket::new(RATE.0, RATE.1, now);
-        let may = rate.try_take(1, now);
-        let _ = rates.insert(source, rate, (), now);
-        may
+        client.is_loopback() || self.rates.may(client, Instant::now())
     }
 
     fn next(&self, question: &Question) -> Next {
@@ -281,6 +284,12 @@ impl DnsServer {
     }
 }
 
+/// A turn for a question that waits.
+fn turn(waiting: &Arc<Places>, client: IpAddr) -> Option<Place> {
+    let client = client.to_canonical();
+    if client.is_loopback() { waiting.take_of(client, OWN_WAITING) } else { waiting.take(client) }
+}
+
 /// Whether an address belongs to this machine or to a private network.
 fn is_near(client: IpAddr) -> bool {
     match client {
@@ -309,6 +318,18 @@ fn is_this_machine(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_makes_all_questions_of_others_wait() {
+        let waiting = Places::new(WAITING.0, WAITING.1);
+        let all = |client: &str| -> Vec<Place> {
+            std::iter::from_fn(|| turn(&waiting, client.parse().unwrap())).collect()
+        };
+        let (own, one) = (all("127.0.0.1"), all("10.0.0.1"));
+        assert_eq!((own.len(), one.len()), (OWN_WAITING, WAITING.1));
+        drop(one);
+        assert_eq!(all("10.0.0.2").len(), WAITING.1);
+    }
 
     #[test]
     fn strangers_are_not_answered() {

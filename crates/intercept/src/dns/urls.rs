@@ -1,6 +1,6 @@
 //! The DNS server as configuration files write it (protocol: tunnel 6.1).
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use ipnet::IpNet;
 
@@ -28,7 +28,7 @@ impl DnsOptions {
             upstream: Vec::new(),
             mode,
             unanswerable: Unanswerable::Refused,
-            clients: Vec::new(),
+            clients: BTreeMap::new(),
         };
         for text in resolver {
             let (host, query) = text.split_once('?').unwrap_or((text, ""));
@@ -36,8 +36,7 @@ impl DnsOptions {
                 .strip_prefix("udp://")
                 .ok_or_else(|| wrong("resolver", text, "has to be udp://<address>:<port>"))?;
             let at = addresses(host).await.map_err(|why| wrong("resolver", text, &why))?;
-            options.listen.extend(at);
-            options.listens_for(query).map_err(|why| wrong("resolver", text, &why))?;
+            options.listens_for(query, &at).map_err(|why| wrong("resolver", text, &why))?;
         }
         options.unanswerable = unanswerable.unwrap_or(options.unanswerable);
         for text in upstream {
@@ -51,14 +50,18 @@ impl DnsOptions {
         Ok((!options.listen.is_empty()).then_some(options))
     }
 
-    fn listens_for(&mut self, query: &str) -> Result<(), String> {
+    fn listens_for(&mut self, query: &str, at: &[SocketAddr]) -> Result<(), String> {
+        self.listen.extend(at);
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').unwrap_or(("", part));
             match key {
                 "clients" => {
                     for text in value.split(',') {
                         let net = text.parse::<IpNet>().map(|net| net.trunc());
-                        self.clients.push(net.map_err(|_| format!("{text:?} is no network"))?);
+                        let net = net.map_err(|_| format!("{text:?} is no network"))?;
+                        for &at in at {
+                            self.clients.entry(at).or_default().push(net);
+                        }
                     }
                 }
                 "" | "response" | "unanswerable" => {
@@ -112,7 +115,9 @@ mod tests {
         let options = read(&resolver, &["tcp://10.0.0.1:54", "udp://10.0.0.2"]).await;
         let options = options.unwrap().unwrap();
         assert_eq!(options.listen, ["127.0.0.1:53", "[::1]:5353"].map(|at| at.parse().unwrap()));
-        assert_eq!(options.clients, ["10.0.0.0/8", "::/0"].map(|net| net.parse().unwrap()));
+        // Only there: the other address goes on answering whom it did.
+        let clients = ["10.0.0.0/8", "::/0"].map(|net| net.parse().unwrap());
+        assert_eq!(options.clients, BTreeMap::from([(options.listen[1], clients.to_vec())]));
         assert_eq!(options.unanswerable, Unanswerable::Servfail);
         let upstream: Vec<_> =
             options.upstream.iter().map(|one| (one.address.to_string(), one.tcp)).collect();

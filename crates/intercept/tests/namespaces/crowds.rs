@@ -163,6 +163,68 @@ fn sessions_of_datagrams_are_bounded_and_end() {
 }
 
 #[test]
+fn a_flood_of_datagrams_keeps_nobody_out() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({ "sessions": 50 }));
+    interceptor.set(&[service("udp", &["10.99.0.0/16"], &[(1, 65_535)])]);
+    let flood = "import socket, time\n\
+         while True:\n  \
+           s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n  \
+           s.sendto(b'x', ('10.99.0.1', 9))\n  s.close()\n  time.sleep(0.002)\n";
+    std::fs::write(lab.folder.path().join("flood.py"), flood).unwrap();
+    let run = format!("python3 {}/flood.py", lab.folder.path().display());
+    let _flood = lab.spawn(Place::Client, &run);
+    eventually("all sessions are taken", || interceptor.counts()["sessions"] == 50);
+    // Somebody else gets one, and keeps it: one conversation is two datagrams, a while apart.
+    let talk = "import socket, time\n\
+         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         s.settimeout(2)\n\
+         def ask():\n  \
+           for _ in range(5):\n    \
+             try:\n      \
+               s.sendto(b'count', ('10.99.3.3', 7))\n      return int(s.recv(100))\n    \
+             except TimeoutError: pass\n\
+         first = ask()\n\
+         time.sleep(3)\n\
+         print(ask() - first)\n";
+    std::fs::write(lab.folder.path().join("talk.py"), talk).unwrap();
+    let run = format!("python3 {}/talk.py", lab.folder.path().display());
+    assert_eq!(lab.says(Place::Gateway, &run).as_deref(), Some("1"));
+    assert!(interceptor.counts()["sessions"].as_u64().unwrap() <= 51);
+}
+
+#[test]
+fn idle_connections_to_the_dns_server_keep_nobody_out() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({}));
+    interceptor.set(&[service("web", &["web.example"], &[(80, 80)])]);
+    // From so many addresses that there is room for no other, and each as soon as it is ended again.
+    let hold = "import socket, threading, time\n\
+         def hold(last):\n  \
+           while True:\n    \
+             try:\n      \
+               s = socket.create_connection(('10.77.1.1', 53), 5, ('10.77.1.%d' % last, 0))\n      \
+               s.settimeout(60)\n      s.recv(1)\n      s.close()\n    \
+             except OSError: pass\n    \
+             time.sleep(0.1)\n\
+         for n in range(200):\n  \
+           threading.Thread(target=hold, args=(100 + n % 10,)).start()\n";
+    std::fs::write(lab.folder.path().join("hold.py"), hold).unwrap();
+    let addresses = "for n in $(seq 100 109); do ip addr add 10.77.1.$n/24 dev eth0; done";
+    assert!(lab.run(Place::Client, addresses).status.success());
+    let run = format!("python3 {}/hold.py", lab.folder.path().display());
+    let _holding = lab.spawn(Place::Client, &run);
+    let count = "ss -Htn state established '( sport = :53 )' | wc -l";
+    let held = || lab.says(Place::Gateway, count).and_then(|count| count.parse::<usize>().ok());
+    eventually("all are taken", || held().is_some_and(|count| count >= 128));
+    for _ in 0..5 {
+        let ask = "dig @127.0.0.1 +tcp +short +tries=1 +time=2 web.example";
+        let said = lab.says(Place::Gateway, ask).unwrap_or_default();
+        assert!(said.starts_with("100.64."), "{said}");
+    }
+}
+
+#[test]
 fn connections_of_one_client_are_bounded() {
     let Some(lab) = Lab::new() else { return };
     let mut interceptor = lab.interceptor(json!({ "connections": 20 }));

@@ -36,7 +36,7 @@ fn options(value: &Value) -> Options {
         upstream: upstream.collect(),
         mode: UpstreamMode::Failover,
         unanswerable: Unanswerable::Refused,
-        clients: texts(&value["clients"]).iter().map(|net| net.parse().unwrap()).collect(),
+        clients: clients(value),
     };
     let mut limits = Limits::default();
     if let Some(sessions) = value["sessions"].as_u64() {
@@ -64,6 +64,15 @@ fn options(value: &Value) -> Options {
         },
         locks: PathBuf::from(value["locks"].as_str().unwrap()),
     }
+}
+
+/// At each address that the DNS server listens at, if there are any.
+fn clients(value: &Value) -> std::collections::BTreeMap<SocketAddr, Vec<ipnet::IpNet>> {
+    let nets = texts(&value["clients"]);
+    let nets: Vec<ipnet::IpNet> = nets.iter().map(|net| net.parse().unwrap()).collect();
+    let listen = texts(&value["listen"]);
+    let listen = listen.iter().filter(|_| !nets.is_empty());
+    listen.map(|at| (at.parse().unwrap(), nets.clone())).collect()
 }
 
 fn excluded(value: &Value) -> Vec<(std::net::IpAddr, Option<u16>)> {

@@ -1,15 +1,12 @@
 //! What an SDK may do: service session tokens and decisions
 //! (protocol: edge-control-plane 11.5, 12).
 
-use std::{collections::HashSet, sync::Arc, time::SystemTime};
+use std::time::SystemTime;
 
-use weft_wire::{
-    ctrl::TerminatorPrecedence,
-    edge_ctrl::{ErrorCode, data_model::PolicyType},
-};
+use weft_wire::edge_ctrl::ErrorCode;
 
-use super::{Inner, decide, live, model::Model, refused, token};
-use crate::seam::{Grant, Hosting, Precedence, Refusal, RetryHint, Session, TunnelService, Use};
+use super::{Inner, decide, live, refused, token};
+use crate::seam::{Grant, Refusal, RetryHint, Session, Use};
 
 /// The one text of a refusal that C SDKs read: they drop the service session and begin anew
 /// (protocol: sdk 6).
@@ -102,53 +99,4 @@ fn of_service(
         token: text.to_owned(),
         purpose,
     })
-}
-
-/// The services that the router's own identity may use, with what their configs say
-/// (protocol: edge-control-plane 15). The identity is there only while the tunneler is enabled.
-pub(crate) fn tunneled(model: &Model, router_id: &str) -> Vec<TunnelService> {
-    let Some(identity) = model.identities.get(router_id) else { return Vec::new() };
-    // A router shows no posture data; whether a dial goes without, the controller decides.
-    let dialed =
-        if identity.disabled { Vec::new() } else { model.services_of(router_id, PolicyType::Dial) };
-    let mut services = model.services_of(router_id, PolicyType::Bind);
-    services.retain(|service| decide::decide(model, router_id, &service.id, Use::Bind).is_ok());
-    let bound: HashSet<&str> = services.iter().map(|service| service.id.as_str()).collect();
-    let can_bind = |id: &str| bound.contains(id);
-    let can_dial: HashSet<&str> = dialed.iter().map(|service| service.id.as_str()).collect();
-    services.extend(dialed.iter().filter(|service| !can_bind(&service.id)));
-    let app_data = serde_json::from_slice(&identity.app_data_json).unwrap_or_default();
-    let own = Arc::new(weft_tunnel::Identity { name: identity.name.clone(), app_data });
-    let tunneled = services.into_iter().map(|service| TunnelService {
-        id: service.id.clone(),
-        name: service.name.clone(),
-        encryption_required: service.encryption_required,
-        configs: model.configs_for(router_id, service),
-        can_dial: can_dial.contains(service.id.as_str()),
-        can_bind: can_bind(&service.id),
-        identity: Arc::clone(&own),
-        hosting: Hosting {
-            default_cost: cost(identity.default_hosting_cost),
-            default_precedence: precedence(identity.default_hosting_precedence()),
-            cost: identity.service_hosting_costs.get(&service.id).copied().map(cost),
-            precedence: identity
-                .service_hosting_precedences
-                .get(&service.id)
-                .and_then(|number| TerminatorPrecedence::try_from(*number).ok())
-                .map(precedence),
-        },
-    });
-    tunneled.collect()
-}
-
-fn cost(number: u32) -> u16 {
-    u16::try_from(number).unwrap_or(u16::MAX)
-}
-
-fn precedence(of: TerminatorPrecedence) -> Precedence {
-    match of {
-        TerminatorPrecedence::Default => Precedence::Default,
-        TerminatorPrecedence::Required => Precedence::Required,
-        TerminatorPrecedence::Failed => Precedence::Failed,
-    }
 }

@@ -24,6 +24,7 @@ mod queue;
 mod sessions;
 mod subscription;
 mod token;
+mod tunneled;
 mod worker;
 
 use std::{
@@ -62,6 +63,7 @@ use model::Model;
 use queue::Queue;
 use sessions::Sessions;
 use subscription::Subscription;
+use tunneled::Tunneled;
 
 use crate::{
     controllers::{Controller, Controllers},
@@ -132,7 +134,8 @@ struct Inner {
     ended: Mutex<HashMap<String, Instant>>,
     subscription: Mutex<Subscription>,
     events: broadcast::Sender<AccessEvent>,
-    tunneled: watch::Sender<Arc<Vec<TunnelService>>>,
+    own_services: Mutex<Tunneled>,
+    tunneled: watch::Sender<Arc<Vec<Arc<TunnelService>>>>,
     /// Counts what an SDK may be waiting for: keys and sessions.
     arrivals: watch::Sender<u64>,
     timeline: watch::Sender<String>,
@@ -163,6 +166,7 @@ impl AccessHalf {
         controllers: Arc<Controllers>,
     ) -> Self {
         let model = load(&options);
+        let own_services = Tunneled::new(&options.router_id, &model);
         let inner = Inner {
             keys: ArcSwap::from_pointee(Keys::of(&model)),
             first_party: ArcSwap::from_pointee(FirstParty::default()),
@@ -172,7 +176,8 @@ impl AccessHalf {
             ended: Mutex::default(),
             subscription: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
-            tunneled: watch::Sender::new(Arc::new(judge::tunneled(&model, &options.router_id))),
+            tunneled: watch::Sender::new(own_services.list()),
+            own_services: Mutex::new(own_services),
             arrivals: watch::Sender::new(0),
             timeline: watch::Sender::new(model.timeline.clone()),
             online: watch::Sender::new(false),
@@ -443,7 +448,7 @@ impl Access for AccessHalf {
         }))
     }
 
-    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<TunnelService>>> {
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<Arc<TunnelService>>>> {
         let mut reader = self.0.tunneled.subscribe();
         reader.mark_changed();
         Box::pin(stream::unfold(reader, |mut reader| async move {

@@ -47,6 +47,8 @@ pub(crate) struct Touched {
     pub(crate) all: bool,
     /// Identities whose access may be another.
     pub(crate) identities: HashSet<String>,
+    /// Identities that are themselves another.
+    pub(crate) renewed: HashSet<String>,
     /// Services that may be reached by others, or have other configs.
     pub(crate) services: HashSet<String>,
     /// Identities that were deleted or disabled.
@@ -55,19 +57,29 @@ pub(crate) struct Touched {
     pub(crate) keys: bool,
     /// Revocations.
     pub(crate) revocations: bool,
-    /// Configs or config types.
-    pub(crate) configs: bool,
+    /// Configs.
+    pub(crate) configs: HashSet<String>,
+    /// Config types.
+    pub(crate) config_types: bool,
+    /// Policies that have another type, or other identities or posture checks.
+    pub(crate) policies: HashSet<String>,
+    /// Policies that were deleted.
+    pub(crate) dropped: Vec<Policy>,
 }
 
 impl Touched {
     /// Everything.
     pub(crate) fn all() -> Self {
-        Self { all: true, keys: true, revocations: true, configs: true, ..Self::default() }
+        Self { all: true, keys: true, revocations: true, ..Self::default() }
     }
 
     /// Whether access or configs of anybody may be another.
     pub(crate) fn access(&self) -> bool {
-        self.all || self.configs || !self.identities.is_empty() || !self.services.is_empty()
+        self.all
+            || self.config_types
+            || !self.configs.is_empty()
+            || !self.identities.is_empty()
+            || !self.services.is_empty()
     }
 }
 
@@ -134,7 +146,7 @@ impl Model {
             Some(event::Model::ServicePolicyChange(one)) => self.apply_members(one, touched),
             Some(event::Model::PostureCheck(one)) => self.apply_check(one, delete, touched),
             Some(event::Model::ConfigType(one)) => {
-                touched.configs = true;
+                touched.config_types = true;
                 put(&mut self.config_types, one.id.clone(), one, delete);
             }
             Some(event::Model::Config(one)) => self.apply_config(one, delete, touched),
@@ -156,6 +168,7 @@ impl Model {
 
     fn apply_identity(&mut self, one: Identity, delete: bool, touched: &mut Touched) {
         touched.identities.insert(one.id.clone());
+        touched.renewed.insert(one.id.clone());
         if delete || one.disabled {
             touched.gone.push(one.id.clone());
         }
@@ -182,18 +195,20 @@ impl Model {
     fn apply_policy(&mut self, one: ServicePolicy, delete: bool, touched: &mut Touched) {
         let id = one.id.clone();
         if !delete {
+            touched.policies.insert(id.clone());
             let policy = self.policies.entry(id).or_default();
             touched.identities.extend(policy.identities.iter().cloned());
             policy.value = one;
             return;
         }
         let Some(policy) = self.policies.remove(&id) else { return };
-        for identity in policy.identities {
-            if let Some(policies) = self.policies_of.get_mut(&identity) {
+        for identity in &policy.identities {
+            if let Some(policies) = self.policies_of.get_mut(identity) {
                 policies.remove(&id);
             }
-            touched.identities.insert(identity);
+            touched.identities.insert(identity.clone());
         }
+        touched.dropped.push(policy);
     }
 
     fn apply_members(&mut self, change: ServicePolicyChange, touched: &mut Touched) {
@@ -220,20 +235,28 @@ impl Model {
                     policies.remove(&change.policy_id);
                 }
             }
+            if kind == RelatedEntityType::Service {
+                // Only these: a policy for everybody changes with every service.
+                touched.services.insert(id.clone());
+            }
             if change.add {
                 members.insert(id);
             } else {
                 members.remove(&id);
             }
         }
-        if kind != RelatedEntityType::Identity {
+        if kind == RelatedEntityType::PostureCheck {
             touched.identities.extend(policy.identities.iter().cloned());
+        }
+        if kind != RelatedEntityType::Service {
+            touched.policies.insert(change.policy_id);
         }
     }
 
     fn apply_check(&mut self, one: PostureCheck, delete: bool, touched: &mut Touched) {
         for policy in self.policies.values_mut().filter(|policy| policy.checks.contains(&one.id)) {
             touched.identities.extend(policy.identities.iter().cloned());
+            touched.policies.insert(policy.value.id.clone());
             if delete {
                 policy.checks.remove(&one.id);
             }
@@ -242,7 +265,7 @@ impl Model {
     }
 
     fn apply_config(&mut self, one: Config, delete: bool, touched: &mut Touched) {
-        touched.configs = true;
+        touched.configs.insert(one.id.clone());
         if delete {
             for identity in self.identities.values_mut() {
                 for configs in identity.service_configs.values_mut() {
@@ -287,10 +310,7 @@ impl Model {
         identity: &str,
         service: &Service,
     ) -> BTreeMap<String, String> {
-        let overrides = self.identities.get(identity);
-        let overrides = overrides.and_then(|one| one.service_configs.get(&service.id));
-        let ids = service.configs.iter();
-        let ids = ids.chain(overrides.into_iter().flat_map(|one| one.configs.values()));
+        let ids = self.configs_named(identity, service);
         let mut out = BTreeMap::new();
         for config in ids.filter_map(|id| self.configs.get(id)) {
             if let Some(kind) = self.config_types.get(&config.type_id) {
@@ -298,6 +318,18 @@ impl Model {
             }
         }
         out
+    }
+
+    /// Ids of the configs that a service has for an identity, whether they are known or not: the
+    /// service's own, then those that the identity has in their place.
+    pub(crate) fn configs_named<'a>(
+        &'a self,
+        identity: &str,
+        service: &'a Service,
+    ) -> impl Iterator<Item = &'a String> + use<'a> {
+        let overrides = self.identities.get(identity);
+        let overrides = overrides.and_then(|one| one.service_configs.get(&service.id));
+        service.configs.iter().chain(overrides.into_iter().flat_map(|one| one.configs.values()))
     }
 
     /// The model as a full state, referenced entities first

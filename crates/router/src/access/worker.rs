@@ -21,7 +21,7 @@ use weft_wire::{
 use super::{
     Inner,
     compare::compare,
-    decide, judge,
+    decide,
     keys::Keys,
     live,
     model::{Fit, Model, Touched},
@@ -236,14 +236,10 @@ impl Inner {
         }
         if touched.access() {
             self.judge_anew(touched);
-            let tunneled = judge::tunneled(&self.model.read(), &self.options.router_id);
-            self.tunneled.send_if_modified(|known| {
-                let changed = **known != tunneled;
-                if changed {
-                    *known = Arc::new(tunneled);
-                }
-                changed
-            });
+            let mut own = self.own_services.lock();
+            if own.follow(&self.model.read(), touched) {
+                self.tunneled.send_replace(own.list());
+            }
         }
         if touched.revocations {
             self.sweep();

@@ -149,6 +149,27 @@ async fn changes_and_removals_reach_the_controller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_was_not_taken_is_told_again_as_it_is_then() {
+    let mut network = Network::new().await;
+    let control = network.router.control.clone();
+    let made = tokio::spawn(control.create_terminator(sdk("t1")));
+    answer(&mut network.peer, CreateTerminatorResult::Success, 0, 0).await;
+    soon(made).await.unwrap().unwrap();
+    control.update_terminator("t1", TerminatorUpdate { cost: Some(99), precedence: None });
+    let message = network.peer.expect(content_type::UPDATE_TERMINATOR_REQUEST).await;
+    let newer = TerminatorUpdate { cost: None, precedence: Some(Precedence::Failed) };
+    control.update_terminator("t1", newer);
+    let busy = weft_wire::Message::new(content_type::ERROR, "no leader");
+    network.peer.reply(&message, busy).await;
+    let message = network.peer.expect(content_type::UPDATE_TERMINATOR_REQUEST).await;
+    let read = UpdateTerminatorRequest::from_message(&message).unwrap();
+    assert_eq!((read.cost, read.update_cost, read.update_precedence), (99, true, true));
+    let done = weft_wire::Message::new(content_type::UPDATE_TERMINATOR_RESPONSE, "");
+    network.peer.reply(&message, done).await;
+    control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_maker_that_gives_up_leaves_nothing_behind() {
     let mut network = Network::new().await;
     let making = network.router.control.create_terminator(sdk("t1"));

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use super::{ConfigError, Result, part};
 
 /// Checks are made no more often.
-const SHORTEST: Duration = Duration::from_millis(100);
+const SHORTEST: Duration = Duration::from_secs(1);
+/// Checks of one terminator. Whoever writes a config has every host of the service make them.
+const MOST_CHECKS: usize = 64;
 /// Actions of one check.
 const MOST_ACTIONS: usize = 20;
 
@@ -125,6 +127,13 @@ pub(super) fn checks(
     ports: Vec<PortCheck>,
     https: Vec<WrittenHttpCheck>,
 ) -> Result<Vec<Check>> {
+    let count = ports.len() + https.len();
+    if count > MOST_CHECKS {
+        let member = if ports.len() > MOST_CHECKS { "portChecks" } else { "httpChecks" };
+        let problem =
+            format!("{count} checks are too many for a terminator, at most {MOST_CHECKS}");
+        return Err(ConfigError::new(config, member, problem));
+    }
     let ports = ports.into_iter().enumerate().map(|(index, check)| {
         port_check(config, check).map_err(|error| error.within(&format!("portChecks[{index}]")))
     });

@@ -32,6 +32,10 @@ pub const TYPES: [&str; 6] = [
     proxy::PROXY_V1,
 ];
 
+/// Those of them that say where clients are taken in.
+#[cfg(target_os = "linux")]
+pub(crate) const INTERCEPTING: [&str; 2] = [intercept::INTERCEPT_V1, intercept::CLIENT_V1];
+
 /// The configs of a service: JSON texts by the names of their types.
 pub type Configs = BTreeMap<String, String>;
 

@@ -1,7 +1,7 @@
 //! Taking clients in on Linux.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     fmt, io,
     net::{IpAddr, SocketAddr},
     sync::{
@@ -18,13 +18,10 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_intercept::{
     Arrival, Carry, Client as Taken, DnsOptions, Interceptor, Interfaces, Options, OwnHosts,
-    Problem,
 };
 
-use super::{InterceptError, InterceptOptions, Interceptable};
-use crate::{
-    Aim, Carrier, Client, Datagrams, Intercept, InterceptAddress, Protocol, Service, UdpTimes, Way,
-};
+use super::{InterceptError, InterceptOptions, Interceptable, claims::Claims};
+use crate::{Aim, Carrier, Client, Datagrams, UdpTimes, Way};
 
 /// Every interface.
 const ALL: &str = "*";
@@ -37,23 +34,25 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Interception {
     interceptor: Interceptor,
     passages: Arc<Passages>,
-    /// What each party wants, and how many parties there were.
-    wanted: tokio::sync::Mutex<BTreeMap<u64, Vec<weft_intercept::Service>>>,
+    /// How many parties there were.
     joined: AtomicU64,
     controllers: watch::Sender<Controllers>,
+    meant: Mutex<Meant>,
     _looking: DropGuard,
 }
 
 /// Hosts and ports of controllers.
 type Controllers = Vec<(String, u16)>;
 
+/// Addresses that services name by themselves, not with a network: by the id of the claim.
+type Meant = HashMap<String, Vec<IpAddr>>;
+
 /// One of those for whom clients are taken in.
 pub struct Party {
     interception: Arc<Interception>,
     number: u64,
     carrier: Arc<dyn Carrier>,
-    /// Services as they were claimed, and what of them is left alone.
-    known: Mutex<HashMap<String, (weft_intercept::Service, Vec<String>)>>,
+    claims: tokio::sync::Mutex<Claims>,
 }
 
 struct Passages {
@@ -79,7 +78,7 @@ impl Interception {
         let hosts = Arc::new(Own(OwnHosts::new(&options)));
         let mut known = Known::new(Arc::clone(&hosts));
         let mut exclude = known.look(&controllers).await;
-        exclude.extend(left_to_system(&hosts.0.servers().await, &BTreeMap::new()));
+        exclude.extend(left_to_system(&hosts.0.servers().await, &Meant::new()));
         let options = Options { exclude: exclude.into_iter().collect(), ..options };
         let times = UdpTimes::of(Some(options.udp_idle), Some(options.udp_check));
         let passages = Arc::new(Passages { ways: RwLock::default(), times });
@@ -97,9 +96,9 @@ impl Interception {
         let this = Arc::new(Self {
             interceptor,
             passages,
-            wanted: tokio::sync::Mutex::default(),
             joined: AtomicU64::new(0),
             controllers,
+            meant: Mutex::default(),
             _looking: looking.drop_guard(),
         });
         let follower = Arc::downgrade(&this);
@@ -117,7 +116,7 @@ impl Interception {
                 let mut found = known.look(&controllers).await;
                 let servers = hosts.0.servers().await;
                 let Some(this) = follower.upgrade() else { return };
-                found.extend(left_to_system(&servers, &*this.wanted.lock().await));
+                found.extend(left_to_system(&servers, &this.meant.lock()));
                 this.interceptor.exclude(found);
             }
         });
@@ -128,7 +127,8 @@ impl Interception {
     #[must_use]
     pub fn join(self: &Arc<Self>, carrier: Arc<dyn Carrier>) -> Party {
         let number = self.joined.fetch_add(1, Ordering::Relaxed);
-        Party { interception: Arc::clone(self), number, carrier, known: Mutex::default() }
+        let claims = tokio::sync::Mutex::new(Claims::new(format!("{number}/")));
+        Party { interception: Arc::clone(self), number, carrier, claims }
     }
 
     /// Hosts and ports of controllers from now on, in place of those of before: no service gets
@@ -159,65 +159,29 @@ impl Party {
     /// are there stay. What cannot be used is told in the log, and given back: the name of the service,
     /// and what is wrong.
     pub async fn set(&self, services: &[Interceptable<'_>]) -> Vec<(String, String)> {
-        let mut ways = HashMap::new();
-        let mut claims = Vec::new();
-        let mut problems = Vec::new();
-        for one in services {
-            let name = &one.service.name;
-            let read = Intercept::read(one.configs).and_then(|intercept| {
-                let way = Way::new(Arc::clone(&one.service), one.configs, one.identity, 0)?;
-                Ok(intercept.map(|intercept| (intercept, way)))
-            });
-            match read {
-                Ok(Some((intercept, way))) => {
-                    let id = format!("{}{}", self.prefix(), one.service.id);
-                    claims.push(claimed(id.clone(), &one.service, &intercept));
-                    let carrier = Arc::clone(&self.carrier);
-                    ways.insert(id, Arc::new(Passage { way, carrier }));
-                }
-                Ok(None) => {}
-                Err(problem) => {
-                    tracing::warn!(service = %name, %problem, "a service is not intercepted");
-                    problems.push((name.clone(), problem.to_string()));
-                }
-            }
-        }
-        let Interception { interceptor, passages, wanted, .. } = &*self.interception;
-        let mut wanted = wanted.lock().await;
-        wanted.insert(self.number, claims.clone());
-        let all: Vec<_> = wanted.values().flatten().cloned().collect();
+        let Interception { interceptor, passages, meant, .. } = &*self.interception;
+        let mut known = self.claims.lock().await;
+        let mut step = known.step(services, |claim| interceptor.intercepts(claim));
         // Clients of new services find their way at once; of old ones until they are gone.
-        passages.ways.write().extend(ways.clone());
-        let refused = interceptor.set_services(&all).await;
-        let prefix = self.prefix();
-        passages.ways.write().retain(|id, _| !id.starts_with(&prefix) || ways.contains_key(id));
-        problems.extend(self.note(claims, &refused));
-        problems
-    }
-
-    /// Keeps what is wrong with services: of those that stay as they are it is not said again.
-    fn note(
-        &self,
-        claims: Vec<weft_intercept::Service>,
-        refused: &[Problem],
-    ) -> Vec<(String, String)> {
-        let mut known = self.known.lock();
-        let mut before = std::mem::take(&mut *known);
-        let mut out = Vec::new();
-        for claim in claims {
-            let problems = match before.remove(&claim.id) {
-                Some((same, problems)) if same == claim => problems,
-                _ => refused.iter().filter(|one| one.service == claim.name).map(shown).collect(),
-            };
-            out.extend(problems.iter().map(|why| (claim.name.clone(), why.clone())));
-            known.insert(claim.id.clone(), (claim, problems));
+        passages.ways.write().extend(std::mem::take(&mut step.ways).into_iter().map(
+            |(id, way)| {
+                let carrier = Arc::clone(&self.carrier);
+                (id, Arc::new(Passage { way, carrier }))
+            },
+        ));
+        {
+            let mut meant = meant.lock();
+            step.gone.iter().for_each(|id| drop(meant.remove(id)));
+            meant.extend(step.claims.iter().map(|claim| (claim.id.clone(), meant_by(claim))));
         }
-        out
-    }
-
-    /// What the ids of this party's services begin with.
-    fn prefix(&self) -> String {
-        format!("{}/", self.number)
+        let refused = interceptor.update(&step.gone, &step.claims).await;
+        let mut ways = passages.ways.write();
+        for id in &step.gone {
+            ways.remove(id);
+        }
+        drop(ways);
+        known.note(&step, &refused);
+        known.problems(services)
     }
 }
 
@@ -253,38 +217,6 @@ impl Carry for Passages {
     }
 }
 
-fn shown(problem: &Problem) -> String {
-    match problem.entry.as_str() {
-        "" => problem.why.to_string(),
-        entry => format!("{} {}", entry.escape_debug(), problem.why),
-    }
-}
-
-/// What a service claims, as the interceptor takes it.
-fn claimed(id: String, service: &Service, intercept: &Intercept) -> weft_intercept::Service {
-    let addresses = intercept.addresses.iter().map(|address| match address {
-        InterceptAddress::Network(network) => format!("{}/{}", network.address(), network.prefix()),
-        InterceptAddress::Name(name) => name.clone(),
-        InterceptAddress::Domain(domain) => format!("*.{domain}"),
-        InterceptAddress::AnyName => "*".to_owned(),
-    });
-    let protocols = intercept.protocols.iter().map(|protocol| match protocol {
-        Protocol::Tcp => weft_intercept::Protocol::Tcp,
-        Protocol::Udp => weft_intercept::Protocol::Udp,
-    });
-    let sources = intercept.allowed_sources.iter().flatten();
-    weft_intercept::Service {
-        id,
-        name: service.name.clone(),
-        protocols: protocols.collect(),
-        addresses: addresses.collect(),
-        ports: intercept.port_ranges.iter().map(|range| (range.low, range.high)).collect(),
-        sources: sources
-            .map(|network| format!("{}/{}", network.address(), network.prefix()))
-            .collect(),
-    }
-}
-
 /// The options as the interceptor takes them.
 async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
     let wrong = InterceptError::Options;
@@ -311,16 +243,18 @@ async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
 /// The DNS servers of this machine, whose traffic is nobody's: without them it would find no
 /// controller any more when the service that has its questions is gone. One that a service names by
 /// its very address is meant.
-fn left_to_system(
-    servers: &[SocketAddr],
-    wanted: &BTreeMap<u64, Vec<weft_intercept::Service>>,
-) -> Vec<(IpAddr, Option<u16>)> {
-    let is_meant = |server: &SocketAddr| {
-        let address = IpNet::from(server.ip()).to_string();
-        wanted.values().flatten().any(|service| service.addresses.contains(&address))
-    };
+fn left_to_system(servers: &[SocketAddr], meant: &Meant) -> Vec<(IpAddr, Option<u16>)> {
+    let is_meant = |server: &SocketAddr| meant.values().flatten().any(|one| *one == server.ip());
     let left = servers.iter().filter(|server| !is_meant(server));
     left.map(|server| (server.ip(), Some(server.port()))).collect()
+}
+
+fn meant_by(claim: &weft_intercept::Service) -> Vec<IpAddr> {
+    let one = |text: &String| {
+        let network: IpNet = text.parse().ok()?;
+        (network.prefix_len() == network.max_prefix_len()).then(|| network.addr())
+    };
+    claim.addresses.iter().filter_map(one).collect()
 }
 
 /// Those controllers that go by a name.
@@ -385,27 +319,6 @@ mod tests {
     use weft_intercept::UpstreamMode;
 
     use super::*;
-    use crate::Configs;
-
-    #[test]
-    fn services_claim_what_their_configs_say() {
-        let config = serde_json::json!({
-            "protocols": ["tcp"],
-            "addresses": ["web.example", "*.lab.example", "*", "10.1.0.0/16", "fd00::1"],
-            "portRanges": [{"low": 80, "high": 90}],
-            "allowedSourceAddresses": ["192.168.0.0/16", "10.9.9.9"],
-        });
-        let configs = Configs::from([("intercept.v1".to_owned(), config.to_string())]);
-        let intercept = Intercept::read(&configs).unwrap().unwrap();
-        let service = Service { id: "s1".into(), name: "web".into(), ..Service::default() };
-        let claimed = claimed("0/s1".into(), &service, &intercept);
-        assert_eq!((claimed.id.as_str(), claimed.name.as_str()), ("0/s1", "web"));
-        assert_eq!(claimed.protocols, [weft_intercept::Protocol::Tcp]);
-        let addresses = ["web.example", "*.lab.example", "*", "10.1.0.0/16", "fd00::1/128"];
-        assert_eq!(claimed.addresses, addresses);
-        assert_eq!(claimed.ports, [(80, 90)]);
-        assert_eq!(claimed.sources, ["192.168.0.0/16", "10.9.9.9/32"]);
-    }
 
     #[tokio::test]
     async fn options_are_read_and_controllers_are_nobodys() {
@@ -436,8 +349,9 @@ mod tests {
             addresses: vec![address.into()],
             ..weft_intercept::Service::default()
         };
-        let wanted = BTreeMap::from([(0, vec![service("10.0.0.0/8"), service("fd00::53/128")])]);
-        let left = left_to_system(&servers, &wanted);
+        let claims = [service("10.0.0.0/8"), service("fd00::53/128")];
+        let meant = claims.iter().map(|claim| (claim.id.clone(), meant_by(claim))).collect();
+        let left = left_to_system(&servers, &meant);
         assert_eq!(left, [([10, 0, 0, 53].into(), Some(53))], "a wide network does not mean them");
 
         let mut known = Known::new(Arc::new(Own(OwnHosts::new(&plain))));

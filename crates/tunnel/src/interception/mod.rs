@@ -4,6 +4,8 @@
 //! One [`Interception`] changes the machine, for as many tunnelers as there are: each is a [`Party`]
 //! with services and a [`Carrier`] of its own.
 
+#[cfg(target_os = "linux")]
+mod claims;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 #[cfg(target_os = "linux")]
@@ -53,7 +55,7 @@ pub struct Interceptable<'a> {
     /// Its configs.
     pub configs: &'a Configs,
     /// Who takes its clients in.
-    pub identity: &'a Identity,
+    pub identity: &'a Arc<Identity>,
 }
 
 /// Why nothing can be taken in.

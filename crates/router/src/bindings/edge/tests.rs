@@ -277,7 +277,7 @@ impl Access for Believer {
         .boxed()
     }
 
-    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<TunnelService>>> {
+    fn tunnel_services(&self) -> BoxStream<'static, Arc<Vec<Arc<TunnelService>>>> {
         futures::stream::pending().boxed()
     }
 

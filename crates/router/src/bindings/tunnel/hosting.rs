@@ -1,11 +1,7 @@
 //! Services that the router itself hosts: terminators by their configs, kept as they are healthy, and
 //! applications that are dialed for circuits (protocol: tunnel 8, 9).
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -34,15 +30,21 @@ pub(crate) struct Hosting {
     options: Options,
     /// How long applications may leave unanswered what they were sent.
     peer_timeout: Option<Duration>,
+    /// By service id, with what their configs say; read again only when they change.
+    read: Mutex<HashMap<String, Read>>,
     /// By terminator id.
     hosted: Mutex<HashMap<String, Arc<Hosted>>>,
 }
 
+/// A service, the terminators that its configs ask for, and the id of each.
+struct Read {
+    service: Arc<TunnelService>,
+    terminators: Vec<(HostConfig, Option<String>)>,
+}
+
 /// One terminator of a service.
 struct Hosted {
-    service: TunnelService,
-    /// Which of the service's terminators.
-    index: usize,
+    service: Arc<TunnelService>,
     config: HostConfig,
     over: CancellationToken,
 }
@@ -54,41 +56,57 @@ impl Hosting {
         options: Options,
         peer_timeout: Option<Duration>,
     ) -> Arc<Self> {
-        Arc::new(Self { forwarder, control, options, peer_timeout, hosted: Mutex::default() })
+        let (read, hosted) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { forwarder, control, options, peer_timeout, read, hosted })
     }
 
     pub(super) fn hosts(&self, terminator: &str) -> bool {
         self.hosted.lock().contains_key(terminator)
     }
 
-    /// Makes what is hosted what is wanted: terminators whose service and config stay the same
-    /// stay, others come and go.
-    pub(super) fn host(self: &Arc<Self>, services: &[TunnelService]) {
-        let wanted = services.iter().filter(|service| service.can_bind);
-        let wanted: Vec<Hosted> = wanted.flat_map(terminators_of).collect();
+    /// Makes what is hosted what is wanted: services that stay the same keep their terminators, others
+    /// come and go.
+    pub(super) fn host(self: &Arc<Self>, services: &[Arc<TunnelService>]) {
+        let wanted: HashMap<&str, &Arc<TunnelService>> = services
+            .iter()
+            .filter(|service| service.can_bind)
+            .map(|service| (service.id.as_str(), service))
+            .collect();
         let mut removed = Vec::new();
+        let mut read = self.read.lock();
         let mut hosted = self.hosted.lock();
-        hosted.retain(|id, known| {
-            let stays = wanted.iter().any(|wanted| wanted.same_as(known));
+        read.retain(|id, known| {
+            let stays = wanted.get(id.as_str()).is_some_and(|service| known.is_of(service));
             if !stays {
-                known.over.cancel();
-                removed.push(id.clone());
+                for id in known.terminators.drain(..).filter_map(|(_, id)| id) {
+                    if let Some(terminator) = hosted.remove(&id) {
+                        terminator.over.cancel();
+                        removed.push(id);
+                    }
+                }
             }
             stays
         });
-        let known: HashSet<(String, usize)> =
-            hosted.values().map(|known| (known.service.id.clone(), known.index)).collect();
-        for terminator in wanted {
-            if known.contains(&(terminator.service.id.clone(), terminator.index)) {
-                continue;
+        for service in wanted.into_values() {
+            let known =
+                read.entry(service.id.clone()).or_insert_with(|| Read::new(Arc::clone(service)));
+            for (config, id) in &mut known.terminators {
+                if id.as_ref().is_some_and(|id| hosted.contains_key(id)) {
+                    continue;
+                }
+                let terminator = Arc::new(Hosted {
+                    service: Arc::clone(service),
+                    config: config.clone(),
+                    over: CancellationToken::new(),
+                });
+                let new = Uuid::new_v4().to_string();
+                hosted.insert(new.clone(), Arc::clone(&terminator));
+                *id = Some(new.clone());
+                let this = Arc::clone(self);
+                tokio::spawn(async move { this.keep(new, terminator).await });
             }
-            let id = Uuid::new_v4().to_string();
-            let terminator = Arc::new(terminator);
-            hosted.insert(id.clone(), Arc::clone(&terminator));
-            let this = Arc::clone(self);
-            tokio::spawn(async move { this.keep(id, terminator).await });
         }
-        drop(hosted);
+        drop((hosted, read));
         if !removed.is_empty() {
             self.control.remove_terminators(removed);
         }
@@ -173,10 +191,6 @@ impl Hosting {
 }
 
 impl Hosted {
-    fn same_as(&self, other: &Self) -> bool {
-        self.index == other.index && self.service == other.service && self.config == other.config
-    }
-
     /// Cost and preference of the terminator: what the identity says of this service, else the
     /// config, else what the identity says of all (protocol: tunnel 9.3).
     fn terms(&self) -> Terms {
@@ -189,19 +203,23 @@ impl Hosted {
     }
 }
 
-/// The terminators that a service's configs ask for. A config that makes no sense hosts nothing.
-fn terminators_of(service: &TunnelService) -> Vec<Hosted> {
-    let configs = HostConfig::read(&service.configs).unwrap_or_else(|problem| {
-        tracing::warn!(service = %service.name, %problem, "a service is not hosted");
-        Vec::new()
-    });
-    let terminators = configs.into_iter().enumerate().map(|(index, config)| {
-        if let Some(problem) = &config.checks_problem {
+impl Read {
+    /// The terminators that a service's configs ask for. A config that makes no sense hosts nothing.
+    fn new(service: Arc<TunnelService>) -> Self {
+        let configs = HostConfig::read(&service.configs).unwrap_or_else(|problem| {
+            tracing::warn!(service = %service.name, %problem, "a service is not hosted");
+            Vec::new()
+        });
+        for problem in configs.iter().filter_map(|config| config.checks_problem.as_ref()) {
             tracing::warn!(service = %service.name, %problem, "no health checks are made");
         }
-        Hosted { service: service.clone(), index, config, over: CancellationToken::new() }
-    });
-    terminators.collect()
+        let terminators = configs.into_iter().map(|config| (config, None)).collect();
+        Self { service, terminators }
+    }
+
+    fn is_of(&self, service: &Arc<TunnelService>) -> bool {
+        Arc::ptr_eq(&self.service, service) || self.service == *service
+    }
 }
 
 /// Keys for the connection, if the dialer brought one.
@@ -267,7 +285,11 @@ mod tests {
             ..TunnelService::default()
         };
         service.hosting.default_cost = 3;
-        let terms = |service: &TunnelService| terminators_of(service).remove(0).terms();
+        let terms = |service: &TunnelService| {
+            let service = Arc::new(service.clone());
+            let (config, _) = Read::new(Arc::clone(&service)).terminators.remove(0);
+            Hosted { service, config, over: CancellationToken::new() }.terms()
+        };
         assert_eq!(terms(&service), Terms { cost: 10, precedence: Preference::Required });
         service.hosting.cost = Some(4);
         service.hosting.precedence = Some(seam::Precedence::Failed);

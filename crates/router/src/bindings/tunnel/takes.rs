@@ -19,7 +19,7 @@ pub(crate) const FILE: &str = "file:";
 const MAX_NAME: usize = 20;
 
 /// The ports that services are wanted at (protocol: tunnel 2, 5.5).
-pub(super) fn ports(options: &TunnelOptions, services: &[TunnelService]) -> Vec<PortWanted> {
+pub(super) fn ports(options: &TunnelOptions, services: &[Arc<TunnelService>]) -> Vec<PortWanted> {
     let usual = match options.mode {
         TunnelMode::Host => return Vec::new(),
         TunnelMode::Proxy => ListenAt::ANY,
@@ -86,7 +86,7 @@ fn name_of(router: &str) -> String {
 }
 
 /// The services that clients may be taken in for.
-pub(super) fn interceptable(services: &[TunnelService]) -> Vec<Interceptable<'_>> {
+pub(super) fn interceptable(services: &[Arc<TunnelService>]) -> Vec<Interceptable<'_>> {
     let dialed = services.iter().filter(|service| service.can_dial);
     let interceptable = dialed.map(|service| Interceptable {
         service: known(service),
@@ -123,14 +123,16 @@ mod tests {
 
     #[test]
     fn ports_are_for_what_may_be_dialed() {
-        let service = |name: &str, proxy: Option<&str>, can_dial| TunnelService {
-            name: name.to_owned(),
-            can_dial,
-            configs: proxy
-                .map(|text| ("proxy.v1".to_owned(), text.to_owned()))
-                .into_iter()
-                .collect(),
-            ..TunnelService::default()
+        let service = |name: &str, proxy: Option<&str>, can_dial| {
+            Arc::new(TunnelService {
+                name: name.to_owned(),
+                can_dial,
+                configs: proxy
+                    .map(|text| ("proxy.v1".to_owned(), text.to_owned()))
+                    .into_iter()
+                    .collect(),
+                ..TunnelService::default()
+            })
         };
         let own = r#"{"port":99,"protocols":["tcp","udp"]}"#;
         let services = [

@@ -10,6 +10,7 @@
 mod answer;
 pub(crate) mod removal;
 mod request;
+mod telling;
 
 use std::{
     collections::HashMap,
@@ -23,11 +24,12 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
 use weft_channel::RequestError;
 use weft_limits::{AdaptiveWindow, Outcome as Load, Ticket, WindowOptions};
-use weft_wire::edge_ctrl::{EdgeError, ErrorCode, content_type};
+use weft_wire::edge_ctrl::ErrorCode;
 
 pub(crate) use answer::Answer;
 use answer::Verdict;
 use removal::Removals;
+use telling::Untold;
 
 use super::{Core, circuits::refusal};
 use crate::{
@@ -45,8 +47,6 @@ const REMOVAL_BATCH: usize = 50;
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Wait after a terminator of the router itself was refused; policies may change.
 const REFUSED_WAIT: Duration = Duration::from_secs(120);
-/// Attempts to tell a controller of a change.
-const UPDATE_ATTEMPTS: u32 = 3;
 
 /// The terminators of this router.
 pub(crate) struct Terminators {
@@ -69,8 +69,7 @@ pub(crate) struct Entry {
     /// A controller asked about it.
     asked: Notify,
     stop: CancellationToken,
-    /// Held by whoever tells a controller of a change, so that the last word is the latest.
-    telling: tokio::sync::Mutex<()>,
+    untold: Mutex<Untold>,
 }
 
 struct State {
@@ -296,7 +295,7 @@ pub(crate) fn create(
         returned: Notify::new(),
         asked: Notify::new(),
         stop: CancellationToken::new(),
-        telling: tokio::sync::Mutex::default(),
+        untold: Mutex::default(),
     });
     core.terminators.removals.forget(&id);
     let former = core.terminators.entries.lock().insert(id, entry.clone());
@@ -480,7 +479,7 @@ async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
         drop(state);
         if changed {
             let all = TerminatorUpdate { cost: Some(0), precedence: Some(Precedence::Default) };
-            core.spawn(tell_change(core.clone(), entry.clone(), all));
+            telling::change(core, entry, all);
         }
     }
     Some(verdict)
@@ -524,43 +523,14 @@ pub(crate) fn update(core: &Arc<Core>, id: &str, update: TerminatorUpdate) {
     let there = state.phase != Phase::Establishing;
     drop(state);
     if there {
-        core.spawn(tell_change(core.clone(), entry, update));
-    }
-}
-
-/// Tells a controller cost and precedence as they are now; `which` says what of it.
-async fn tell_change(core: Arc<Core>, entry: Arc<Entry>, which: TerminatorUpdate) {
-    let _turn = entry.telling.lock().await;
-    for attempt in 0..UPDATE_ATTEMPTS {
-        if !core.terminators.is_current(&entry) {
-            // Another host has the terminator, with a cost of its own.
-            return;
-        }
-        let Some(controller) = controller_now(&core, &entry) else { return };
-        let message = request::change(&entry.state.lock().request, which);
-        match controller.channel.request(message, core.options.request_timeout).await {
-            Ok(reply) if reply.content_type == content_type::ERROR => {
-                let problem = EdgeError::from_message(&reply).map(|error| error.text);
-                tracing::warn!(controller = %controller.id, ?problem, "terminator not changed");
-                return;
-            }
-            Ok(_) => return,
-            Err(problem) => {
-                tracing::debug!(controller = %controller.id, %problem, "terminator not changed yet");
-            }
-        }
-        tokio::time::sleep(WAITS.0 * (attempt + 1)).await;
+        telling::change(core, &entry, update);
     }
 }
 
 /// Forwards the result of a health check.
-pub(crate) fn health(core: &Core, id: &str, healthy: bool) {
+pub(crate) fn health(core: &Arc<Core>, id: &str, healthy: bool) {
     let Some(entry) = core.terminators.entry(id) else { return };
-    let Some(controller) = controller_now(core, &entry) else { return };
-    let message = request::health(&entry.state.lock().request, healthy);
-    if let Err(problem) = controller.channel.try_send(message) {
-        tracing::debug!(controller = %controller.id, %problem, "health event not sent");
-    }
+    telling::health(core, &entry, healthy);
 }
 
 #[cfg(test)]

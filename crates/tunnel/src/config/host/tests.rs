@@ -95,6 +95,26 @@ fn other_forms_are_read() {
 }
 
 #[test]
+fn checks_of_a_terminator_are_bounded() {
+    let check = r#"{"interval":"5s","timeout":"1s","address":"h:1"}"#;
+    let request = r#"{"interval":"5s","timeout":"1s","url":"http://h"}"#;
+    let with = |ports: usize, https: usize| {
+        let (ports, https) = (vec![check; ports].join(","), vec![request; https].join(","));
+        one(&format!(
+            r#"{{"protocol":"tcp","address":"a","port":1,"portChecks":[{ports}],"httpChecks":[{https}]}}"#
+        ))
+    };
+    assert_eq!(with(32, 32).checks.len(), 64);
+    for (ports, https, member) in [(65, 0, "portChecks"), (32, 33, "httpChecks")] {
+        let config = with(ports, https);
+        assert!(config.checks.is_empty(), "hosted without checks");
+        let problem = config.checks_problem.unwrap();
+        assert_eq!(problem.member, member);
+        assert!(problem.problem.contains("65 checks"), "{problem}");
+    }
+}
+
+#[test]
 fn checks_are_read_whole_or_not_at_all() {
     let with =
         |checks: &str| one(&format!(r#"{{"protocol":"tcp","address":"a","port":1,{checks}}}"#));
@@ -116,7 +136,7 @@ fn checks_are_read_whole_or_not_at_all() {
     assert_eq!(port.actions[0], first);
     let Probe::Http(request) = &http.probe else { panic!("a request") };
     assert_eq!((request.method, request.expect_status), ("POST", 204));
-    assert_eq!(http.interval, Duration::from_millis(100), "no more often");
+    assert_eq!(http.interval, Duration::from_secs(1), "no more often");
     for (wrong, member) in [
         (r#""action":"increase cost 0""#, "portChecks[0].actions[0].action"),
         (r#""action":"increase cost 65536""#, "portChecks[0].actions[0].action"),

@@ -1,0 +1,163 @@
+//! Changes of terminators that are there, told to a controller until it has them. The newest counts:
+//! what is told is what the terminator is at that moment.
+
+use std::{sync::Arc, time::Duration};
+
+use weft_wire::edge_ctrl::{EdgeError, content_type};
+
+use super::{Core, Entry, WAITS, controller_for, controller_now, request};
+use crate::{controllers::Controller, seam::TerminatorUpdate};
+
+/// Attempts that a controller may refuse in a row; it may be busy, or without a leader.
+const MAX_REFUSALS: u32 = 10;
+
+/// What a controller was not told yet.
+#[derive(Debug, Default)]
+pub(super) struct Untold {
+    change: TerminatorUpdate,
+    health: Option<bool>,
+    /// Somebody is about to tell it.
+    telling: bool,
+}
+
+/// How an attempt failed.
+enum Failure {
+    Refused,
+    Unheard,
+}
+
+impl Untold {
+    /// Adds what is to be told. What is here already is newer.
+    fn add(&mut self, older: TerminatorUpdate, health: Option<bool>) {
+        self.change.cost = self.change.cost.or(older.cost);
+        self.change.precedence = self.change.precedence.or(older.precedence);
+        self.health = self.health.or(health);
+    }
+
+    /// What is to be told; none ends the telling.
+    fn next(&mut self) -> Option<(TerminatorUpdate, Option<bool>)> {
+        let (change, health) = (std::mem::take(&mut self.change), self.health.take());
+        self.telling = change != TerminatorUpdate::default() || health.is_some();
+        self.telling.then_some((change, health))
+    }
+}
+
+/// Has a controller told of cost and precedence as they are now; `which` says what of it.
+pub(super) fn change(core: &Arc<Core>, entry: &Arc<Entry>, which: TerminatorUpdate) {
+    begin(core, entry, |untold| untold.add(which, None));
+}
+
+/// Tells a controller of the result of a health check: now, or after what it was not told yet.
+pub(super) fn health(core: &Arc<Core>, entry: &Arc<Entry>, healthy: bool) {
+    let told = {
+        // Held, so that no older result follows this one.
+        let untold = entry.untold.lock();
+        let now = || controller_now(core, entry);
+        !untold.telling && now().is_some_and(|one| tell_health(entry, &one, healthy).is_ok())
+    };
+    if !told {
+        begin(core, entry, |untold| untold.health = Some(healthy));
+    }
+}
+
+fn tell_health(entry: &Entry, controller: &Controller, healthy: bool) -> Result<(), Failure> {
+    let message = request::health(&entry.state.lock().request, healthy);
+    controller.channel.try_send(message).map_err(|problem| {
+        tracing::debug!(controller = %controller.id, %problem, "health event not sent yet");
+        Failure::Unheard
+    })
+}
+
+fn begin(core: &Arc<Core>, entry: &Arc<Entry>, note: impl FnOnce(&mut Untold)) {
+    let began = {
+        let mut untold = entry.untold.lock();
+        note(&mut untold);
+        !std::mem::replace(&mut untold.telling, true)
+    };
+    if began {
+        let (core, entry) = (core.clone(), entry.clone());
+        core.clone().spawn(async move {
+            entry.stop.run_until_cancelled(tell(&core, &entry)).await;
+        });
+    }
+}
+
+/// Tells until there is nothing more to tell.
+async fn tell(core: &Core, entry: &Arc<Entry>) {
+    let (mut wait, mut refusals) = (WAITS.0, 0);
+    loop {
+        let Some((change, health)) = entry.untold.lock().next() else { return };
+        let controller = controller_for(core, entry).await;
+        if !core.terminators.is_current(entry) {
+            // Another host has the terminator, with a cost of its own.
+            return;
+        }
+        match attempt(core, entry, &controller, change, health).await {
+            Ok(()) => (wait, refusals) = (WAITS.0, 0),
+            Err(failure) => {
+                refusals = if matches!(failure, Failure::Refused) { refusals + 1 } else { 0 };
+                if refusals >= MAX_REFUSALS {
+                    (wait, refusals) = (WAITS.0, 0);
+                    continue;
+                }
+                entry.untold.lock().add(change, health);
+                tokio::time::sleep(jittered(wait)).await;
+                wait = (wait * 2).min(WAITS.1);
+            }
+        }
+    }
+}
+
+fn jittered(wait: Duration) -> Duration {
+    wait.mul_f64(0.5 + rand::random::<f64>())
+}
+
+async fn attempt(
+    core: &Core,
+    entry: &Entry,
+    controller: &Controller,
+    change: TerminatorUpdate,
+    health: Option<bool>,
+) -> Result<(), Failure> {
+    if change != TerminatorUpdate::default() {
+        let message = request::change(&entry.state.lock().request, change);
+        match controller.channel.request(message, core.options.request_timeout).await {
+            Ok(reply) if reply.content_type == content_type::ERROR => {
+                let problem = EdgeError::from_message(&reply).map(|error| error.text);
+                tracing::warn!(controller = %controller.id, ?problem, "terminator not changed");
+                return Err(Failure::Refused);
+            }
+            Ok(_) => {}
+            Err(problem) => {
+                tracing::debug!(controller = %controller.id, %problem, "terminator not changed yet");
+                return Err(Failure::Unheard);
+            }
+        }
+    }
+    health.map_or(Ok(()), |healthy| tell_health(entry, controller, healthy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seam::Precedence;
+
+    #[test]
+    fn what_is_told_is_the_newest_and_everything() {
+        let mut untold = Untold::default();
+        assert_eq!(untold.next(), None);
+        let cost = TerminatorUpdate { cost: Some(1), precedence: None };
+        untold.add(cost, Some(false));
+        assert_eq!(untold.next(), Some((cost, Some(false))));
+        // While it could not be told, more came.
+        let precedence = TerminatorUpdate { cost: None, precedence: Some(Precedence::Failed) };
+        untold.add(precedence, None);
+        untold.health = Some(true);
+        untold.add(cost, Some(false));
+        let both = TerminatorUpdate { cost: cost.cost, precedence: precedence.precedence };
+        assert_eq!(untold.next(), Some((both, Some(true))));
+        assert!(untold.telling);
+        assert_eq!(untold.next(), None);
+        assert!(!untold.telling);
+    }
+}

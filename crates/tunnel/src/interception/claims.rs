@@ -1,0 +1,316 @@
+//! What a party's services claim. Only a service that changed is read again: there may be thousands,
+//! and each change of one of them comes with the list of all.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use weft_intercept::Problem;
+
+use super::Interceptable;
+use crate::{Identity, Intercept, InterceptAddress, Protocol, Service, Way, config};
+
+/// A party's services, and what they claim.
+pub(super) struct Claims {
+    /// What ids of the party's services begin with among those of all parties.
+    prefix: String,
+    /// By id of the service.
+    known: HashMap<String, Known>,
+}
+
+/// A service, as it was read.
+struct Known {
+    service: Arc<Service>,
+    identity: Arc<Identity>,
+    configs: [Option<String>; config::INTERCEPTING.len()],
+    claims: bool,
+    /// What of it is left alone, and why.
+    problems: Vec<String>,
+}
+
+/// What is to be done when services change.
+#[derive(Default)]
+pub(super) struct Step {
+    /// What is claimed from now on.
+    pub(super) claims: Vec<weft_intercept::Service>,
+    /// The ways of their clients, by the id of the claim.
+    pub(super) ways: Vec<(String, Way)>,
+    /// Claims that are given up.
+    pub(super) gone: Vec<String>,
+    /// Services by the id of the claim.
+    services: Vec<(String, String)>,
+}
+
+impl Claims {
+    pub(super) fn new(prefix: String) -> Self {
+        Self { prefix, known: HashMap::new() }
+    }
+
+    /// What follows when these are the services from now on. A claim that was not taken is made again;
+    /// `is_taken` knows which are.
+    pub(super) fn step(
+        &mut self,
+        services: &[Interceptable<'_>],
+        is_taken: impl Fn(&str) -> bool,
+    ) -> Step {
+        let mut step = Step::default();
+        let wanted: HashSet<&str> = services.iter().map(|one| one.service.id.as_str()).collect();
+        let prefix = &self.prefix;
+        self.known.retain(|id, known| {
+            let stays = wanted.contains(id.as_str());
+            if !stays && known.claims {
+                step.gone.push(format!("{prefix}{id}"));
+            }
+            stays
+        });
+        for one in services {
+            let claim = || format!("{prefix}{}", one.service.id);
+            let before = self.known.get(&one.service.id);
+            let stays = before.is_some_and(|known| {
+                let is_done = !known.claims || known.problems.is_empty() || is_taken(&claim());
+                is_done && known.is_of(one)
+            });
+            if stays {
+                continue;
+            }
+            let claimed = before.is_some_and(|known| known.claims);
+            let known = read(one, claim(), &mut step);
+            if claimed && !known.claims {
+                step.gone.push(claim());
+            }
+            self.known.insert(one.service.id.clone(), known);
+        }
+        step
+    }
+
+    /// Keeps what is wrong with the claims of a step.
+    pub(super) fn note(&mut self, step: &Step, refused: &[Problem]) {
+        let mut by_claim: HashMap<&str, Vec<String>> = HashMap::new();
+        for problem in refused {
+            by_claim.entry(problem.service.as_str()).or_default().push(shown(problem));
+        }
+        for (id, name) in &step.services {
+            if let (Some(known), Some(problems)) =
+                (self.known.get_mut(id), by_claim.get(name.as_str()))
+            {
+                known.problems.clone_from(problems);
+            }
+        }
+    }
+
+    /// What is wrong with services: the name of each, and what.
+    pub(super) fn problems(&self, services: &[Interceptable<'_>]) -> Vec<(String, String)> {
+        let mut out = Vec::new();
+        for one in services {
+            let known = self.known.get(&one.service.id);
+            let problems = known.into_iter().flat_map(|known| &known.problems);
+            out.extend(problems.map(|why| (one.service.name.clone(), why.clone())));
+        }
+        out
+    }
+}
+
+impl Known {
+    fn is_of(&self, one: &Interceptable<'_>) -> bool {
+        self.service == one.service
+            && self.identity == *one.identity
+            && self
+                .configs
+                .iter()
+                .zip(config::INTERCEPTING)
+                .all(|(known, kind)| known.as_deref() == one.configs.get(kind).map(String::as_str))
+    }
+}
+
+/// Reads a service; what it claims is added to the step.
+fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
+    let service = &one.service;
+    let read = Intercept::read(one.configs).and_then(|intercept| {
+        let way = Way::new(Arc::clone(service), one.configs, one.identity, 0)?;
+        Ok(intercept.map(|intercept| (intercept, way)))
+    });
+    let mut problems = Vec::new();
+    let claims = match read {
+        Ok(Some((intercept, way))) => {
+            step.claims.push(claimed(claim.clone(), service, &intercept));
+            step.ways.push((claim, way));
+            step.services.push((service.id.clone(), service.name.clone()));
+            true
+        }
+        Ok(None) => false,
+        Err(problem) => {
+            tracing::warn!(service = %service.name, %problem, "a service is not intercepted");
+            problems.push(problem.to_string());
+            false
+        }
+    };
+    Known {
+        service: Arc::clone(service),
+        identity: Arc::clone(one.identity),
+        configs: config::INTERCEPTING.map(|kind| one.configs.get(kind).cloned()),
+        claims,
+        problems,
+    }
+}
+
+fn shown(problem: &Problem) -> String {
+    match problem.entry.as_str() {
+        "" => problem.why.to_string(),
+        entry => format!("{} {}", entry.escape_debug(), problem.why),
+    }
+}
+
+/// What a service claims, as the interceptor takes it.
+fn claimed(id: String, service: &Service, intercept: &Intercept) -> weft_intercept::Service {
+    let addresses = intercept.addresses.iter().map(|address| match address {
+        InterceptAddress::Network(network) => format!("{}/{}", network.address(), network.prefix()),
+        InterceptAddress::Name(name) => name.clone(),
+        InterceptAddress::Domain(domain) => format!("*.{domain}"),
+        InterceptAddress::AnyName => "*".to_owned(),
+    });
+    let protocols = intercept.protocols.iter().map(|protocol| match protocol {
+        Protocol::Tcp => weft_intercept::Protocol::Tcp,
+        Protocol::Udp => weft_intercept::Protocol::Udp,
+    });
+    let sources = intercept.allowed_sources.iter().flatten();
+    weft_intercept::Service {
+        id,
+        name: service.name.clone(),
+        protocols: protocols.collect(),
+        addresses: addresses.collect(),
+        ports: intercept.port_ranges.iter().map(|range| (range.low, range.high)).collect(),
+        sources: sources
+            .map(|network| format!("{}/{}", network.address(), network.prefix()))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Configs;
+
+    #[test]
+    fn services_claim_what_their_configs_say() {
+        let config = serde_json::json!({
+            "protocols": ["tcp"],
+            "addresses": ["web.example", "*.lab.example", "*", "10.1.0.0/16", "fd00::1"],
+            "portRanges": [{"low": 80, "high": 90}],
+            "allowedSourceAddresses": ["192.168.0.0/16", "10.9.9.9"],
+        });
+        let configs = Configs::from([("intercept.v1".to_owned(), config.to_string())]);
+        let intercept = Intercept::read(&configs).unwrap().unwrap();
+        let service = Service { id: "s1".into(), name: "web".into(), ..Service::default() };
+        let claimed = claimed("0/s1".into(), &service, &intercept);
+        assert_eq!((claimed.id.as_str(), claimed.name.as_str()), ("0/s1", "web"));
+        assert_eq!(claimed.protocols, [weft_intercept::Protocol::Tcp]);
+        let addresses = ["web.example", "*.lab.example", "*", "10.1.0.0/16", "fd00::1/128"];
+        assert_eq!(claimed.addresses, addresses);
+        assert_eq!(claimed.ports, [(80, 90)]);
+        assert_eq!(claimed.sources, ["192.168.0.0/16", "10.9.9.9/32"]);
+    }
+
+    /// Services by name and `intercept.v1`, as a party has them.
+    struct Lab {
+        claims: Claims,
+        services: Vec<(Arc<Service>, Configs)>,
+        own: Arc<Identity>,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let (own, services) = (Arc::default(), Vec::new());
+            Self { claims: Claims::new("7/".into()), services, own }
+        }
+
+        fn put(&mut self, name: &str, config: Option<&str>) {
+            self.services.retain(|(service, _)| service.name != name);
+            let id = format!("id-{name}");
+            let service = Service { id, name: name.into(), ..Service::default() };
+            let config = config.map(|text| ("intercept.v1".to_owned(), text.to_owned()));
+            self.services.push((Arc::new(service), config.into_iter().collect()));
+        }
+
+        /// Claims and what is given up; all that is refused is refused for a reason.
+        fn step(&mut self, taken: bool, refused: &[&str]) -> (Vec<String>, Vec<String>) {
+            let services = self.services.iter().map(|(service, configs)| Interceptable {
+                service: Arc::clone(service),
+                configs,
+                identity: &self.own,
+            });
+            let step = self.claims.step(&services.collect::<Vec<_>>(), |_| taken);
+            let problem = |name: &&str| Problem {
+                service: (*name).to_owned(),
+                entry: String::new(),
+                why: "is one service too many".into(),
+            };
+            self.claims.note(&step, &refused.iter().map(problem).collect::<Vec<_>>());
+            let claims = step.claims.iter().map(|claim| claim.id.clone()).collect();
+            assert_eq!(step.claims.len(), step.ways.len());
+            (claims, step.gone)
+        }
+
+        fn problems(&self) -> Vec<(String, String)> {
+            let services = self.services.iter().map(|(service, configs)| Interceptable {
+                service: Arc::clone(service),
+                configs,
+                identity: &self.own,
+            });
+            self.claims.problems(&services.collect::<Vec<_>>())
+        }
+    }
+
+    fn at(address: &str) -> String {
+        let ports = r#"[{"low":80,"high":80}]"#;
+        format!(r#"{{"protocols":["tcp"],"addresses":["{address}"],"portRanges":{ports}}}"#)
+    }
+
+    fn claim(id: &str) -> Vec<String> {
+        vec![format!("7/id-{id}")]
+    }
+
+    #[test]
+    fn only_what_changes_is_claimed_anew() {
+        let mut lab = Lab::new();
+        lab.put("a", Some(&at("a.example")));
+        lab.put("b", Some(&at("b.example")));
+        lab.put("none", None);
+        let (claims, gone) = lab.step(true, &[]);
+        assert_eq!((claims.len(), gone.len()), (2, 0));
+        assert_eq!(lab.step(true, &[]), (vec![], vec![]), "nothing changed");
+        lab.put("b", Some(&at("c.example")));
+        assert_eq!(lab.step(true, &[]), (claim("b"), vec![]));
+        // One that claims no more, one that cannot be read any more, one that is gone.
+        lab.put("b", None);
+        assert_eq!(lab.step(true, &[]), (vec![], claim("b")));
+        lab.put("b", Some(&at("b.example")));
+        assert_eq!(lab.step(true, &[]), (claim("b"), vec![]));
+        lab.put("b", Some("{"));
+        assert_eq!(lab.step(true, &[]), (vec![], claim("b")));
+        assert_eq!(lab.problems().len(), 1);
+        assert_eq!(lab.step(true, &[]), (vec![], vec![]));
+        assert_eq!(lab.problems().len(), 1, "it is not read again, and still wrong");
+        lab.services.retain(|(service, _)| service.name != "a");
+        assert_eq!(lab.step(true, &[]), (vec![], claim("a")));
+        // Templates are about the identity.
+        lab.put("d", Some(&at("d.example")));
+        assert_eq!(lab.step(true, &[]), (claim("d"), vec![]));
+        lab.own = Arc::new(Identity { name: "other".into(), ..Identity::default() });
+        assert_eq!(lab.step(true, &[]).0, claim("d"));
+    }
+
+    #[test]
+    fn a_claim_that_was_not_taken_is_made_again() {
+        let mut lab = Lab::new();
+        lab.put("a", Some(&at("a.example")));
+        assert_eq!(lab.step(false, &["a"]).0, claim("a"));
+        let why = ("a".to_owned(), "is one service too many".to_owned());
+        assert_eq!(lab.problems(), std::slice::from_ref(&why));
+        // In part it is taken.
+        assert_eq!(lab.step(true, &[]), (vec![], vec![]));
+        assert_eq!(lab.problems(), [why]);
+        assert_eq!(lab.step(false, &[]).0, claim("a"));
+        assert_eq!(lab.problems(), [], "there is room now");
+    }
+}
