@@ -1,6 +1,7 @@
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
+use crate::ports::Range;
 
 fn service(id: &str, addresses: &[&str], ports: &[Range], sources: &[&str]) -> Service {
     let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();

@@ -1,0 +1,70 @@
+//! What the firewall has to be told.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ipnet::IpNet;
+
+use crate::{ports::Range, service::Protocol};
+
+/// Services with the same allowed sources. Number 0 has those that allow all; no number is used
+/// twice.
+pub(crate) type Group = u32;
+
+/// Services that allow all clients.
+pub(crate) const EVERYBODY: Group = 0;
+
+/// Packets that are intercepted: of a group's sources, to a network and ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Element {
+    pub(crate) group: Group,
+    pub(crate) protocol: Protocol,
+    pub(crate) net: IpNet,
+    pub(crate) ports: Range,
+}
+
+/// What has to change in the firewall.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) gone: BTreeSet<Element>,
+    pub(crate) new: BTreeSet<Element>,
+    pub(crate) new_groups: Vec<(Group, Arc<[IpNet]>)>,
+    pub(crate) gone_groups: Vec<Group>,
+    /// Networks that need a route where there is none.
+    pub(crate) new_routes: BTreeSet<IpNet>,
+    pub(crate) gone_routes: BTreeSet<IpNet>,
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// These, then others.
+    pub(crate) fn then(&mut self, later: Self) {
+        fn merge<T: Ord>(
+            (gone, new): (&mut BTreeSet<T>, &mut BTreeSet<T>),
+            later: (BTreeSet<T>, BTreeSet<T>),
+        ) {
+            for item in later.0 {
+                if !new.remove(&item) {
+                    gone.insert(item);
+                }
+            }
+            for item in later.1 {
+                if !gone.remove(&item) {
+                    new.insert(item);
+                }
+            }
+        }
+        merge((&mut self.gone, &mut self.new), (later.gone, later.new));
+        merge((&mut self.gone_routes, &mut self.new_routes), (later.gone_routes, later.new_routes));
+        for gone in later.gone_groups {
+            let before = self.new_groups.len();
+            self.new_groups.retain(|(group, _)| *group != gone);
+            if self.new_groups.len() == before {
+                self.gone_groups.push(gone);
+            }
+        }
+        self.new_groups.extend(later.new_groups);
+    }
+}
