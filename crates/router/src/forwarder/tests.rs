@@ -289,7 +289,8 @@ fn whoever_inspects_a_circuit_sees_how_its_ends_stand() {
     let seen = &forwarder.inspect_ends("circuit")["out"];
     assert_eq!((&seen["address"], &seen["originator"]), (&"out".into(), &"Terminator".into()));
     assert_eq!(seen["recvBufferDetail"]["size"], 1_000);
-    assert_eq!(seen["sendBufferDetail"]["queuedPayloadCount"], 1);
+    // The answer to the start of the circuit, and the data.
+    assert_eq!(seen["sendBufferDetail"]["queuedPayloadCount"], 2);
     assert_eq!(seen["sendBufferDetail"]["closed"], false);
     assert_ne!(seen["timeSinceLastLinkRx"], "");
     assert_eq!(seen["pathDetail"]["phase"], "startup");
