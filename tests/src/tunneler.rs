@@ -43,7 +43,9 @@ impl Running {
 
     /// One that hosts what it may.
     async fn host(network: &Network) -> Self {
-        Self::start(network, "host", &["hosts"], Options::default()).await
+        // Everybody may dial: a port that services ask for is left to clients.
+        let options = Options { offer: false, ..Options::default() };
+        Self::start(network, "host", &["hosts"], options).await
     }
 
     /// One that offers these services at ports.
